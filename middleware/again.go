@@ -10,12 +10,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A handler may fail because of what its own client has sent. So that no client can cause errors
-// for others, the requests that waited for it get one more try together: one of them runs the
-// handler, and the others wait for that run and get its result. So a failing origin still has only
-// one request at a time for each resource, and each burst costs it one more run. In a fleet the
-// burst costs at most one more run for each process, if the handler fails faster than processes
-// learn of each other's failures.
+// A handler may fail because of the fields that its own client has sent. No client should be able
+// to cause errors for other clients. So the requests that waited for the failed run get one more
+// try together: one of them runs the handler, and the others wait for this second run and get its
+// result. So a failing origin still has only one request at a time for each resource, and each
+// burst costs it one more run. In a fleet, if the handler fails faster than processes learn of each
+// other's failures, the burst costs at most one more run for each process.
 
 // lastError is the error of a second try, or an error that another try would not change. The
 // requests that waited get this error.
@@ -27,7 +27,7 @@ func (e lastError) Unwrap() error { return e.error }
 const lastWord = "; last"
 
 // triesAgain reports whether a request gets another try after the handler that it waited for has
-// failed. If so, it records that the request has used this try.
+// failed. If it returns true, it has recorded that the request has used this try.
 func (x *exchange) triesAgain(err error) bool {
 	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil || isLast(err) || !isHandlers(err) {
 		return false
@@ -40,7 +40,8 @@ func (x *exchange) triesAgain(err error) bool {
 	return x.again
 }
 
-// isLast reports whether another try would not change the error, or would take too long.
+// isLast reports whether the request should not try again, because another try would not change the
+// error or would take too long.
 func isLast(err error) bool {
 	var last lastError
 	var there *cacheguard.LoadError
@@ -61,11 +62,11 @@ func isHandlers(err error) bool {
 // requests wait for a run, some of them call the loader again only after the second run has failed,
 // too. They must not start a third run. lastTries is safe for concurrent use.
 type lastTries struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	digest digester
 	failed map[digest]lastTry
 	order  []digest // a ring
-	next   int      // the oldest
+	next   int      // the index of the oldest
 }
 
 type lastTry struct {
@@ -73,8 +74,8 @@ type lastTry struct {
 	err error
 }
 
-// mostLastTries is how many failed second tries are remembered. If one has been forgotten, a
-// request that looks for it runs the handler.
+// mostLastTries is how many failed second tries are remembered. If a failed try has been forgotten,
+// the next request that looks for it runs the handler.
 const mostLastTries = 1024
 
 func (s *lastTries) fail(level string, err error) {
@@ -96,7 +97,8 @@ func (s *lastTries) fail(level string, err error) {
 	s.failed[key] = lastTry{time.Now(), err}
 }
 
-// failedSince returns the error of a second try that has failed at or after then, or nil.
+// failedSince returns the error of a second try that has failed at or after the time then. It
+// returns nil if there is none.
 func (s *lastTries) failedSince(level string, then time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

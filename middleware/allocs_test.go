@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A hit from the local tier allocates at most six times more often than the bare handler. The race
-// detector allocates too.
+// A hit from the local tier allocates at most six times more often than the bare handler. The test
+// doesn't run with the race detector, because the race detector allocates, too.
 func TestLocalHitAllocations(t *testing.T) {
 	router, _ := benchRouter(t, nil)
 	perRequest := func(path string) float64 {
@@ -33,10 +33,11 @@ func TestLocalHitAllocations(t *testing.T) {
 	}
 }
 
-// A response that is for its client only costs so many allocations more than the bare handler does.
-// First the response says so, then the request. Four of the first figure keep a copy of the
-// request's header from the handler and count its turn, and one says that what stands there was not
-// invalidated; four of the second count its turn.
+// A response that is for its own client only costs a bounded number of allocations more than the
+// bare handler. In the first case the response says that it is for one client, in the second case
+// the request does. In the first case four allocations keep a copy of the request's header from the
+// handler and count its turn, and one allocation reports that no stored response was invalidated.
+// In the second case four allocations count the turn.
 func TestUnsharedAllocations(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	cache, err := middleware.New(store, middleware.Options{})
@@ -70,11 +71,11 @@ func TestUnsharedAllocations(t *testing.T) {
 	}
 }
 
-// A body that grows without a Content-Length doubles while it is recorded, so that little is
-// copied.
+// While a body without a Content-Length is recorded, its buffer is doubled when it is full, so that
+// few bytes are copied.
 func TestLargeBodiesGrow(t *testing.T) {
 	for _, size := range []int{3 << 20, 4 << 20} {
-		store := memstore.New(memstore.Options{MaxBytes: 1 << 10}) // which keeps no page
+		store := memstore.New(memstore.Options{MaxBytes: 1 << 10}) // too small for any page
 		cache, err := middleware.New(store, middleware.Options{LocalBytes: 8 << 20})
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +92,8 @@ func TestLargeBodiesGrow(t *testing.T) {
 		w := &paced{header: http.Header{}}
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		runtime.ReadMemStats(&after)
-		if made := after.TotalAlloc - before.TotalAlloc; made > uint64(6*size) { // what is stored is among them
+		// The memory includes the stored body.
+		if made := after.TotalAlloc - before.TotalAlloc; made > uint64(6*size) {
 			t.Errorf("a page of %d KiB takes %d KiB", size>>10, made>>10)
 		}
 		_, _ = cache.Close(), store.Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Whose request has the handler fail hands the error to nobody: those who waited for it have one
-// more run among them.
+// If the handler fails because of one client's request, no other client gets the error. The
+// requests that waited have one more run together.
 func TestStrangersHandOutNoErrors(t *testing.T) {
 	for name, fail := range map[string]func(w http.ResponseWriter){
 		"500":   func(w http.ResponseWriter) { w.WriteHeader(500) },

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// opens sends the head of a GET by HTTP/2, as no library would: its body stays open, or its fields
-// contradict each other. Fields come in pairs.
+// opens sends the head of a GET by HTTP/2 in a way in which no library would send it. The body
+// stays open, or the fields contradict each other. Fields come in pairs.
 func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -47,8 +47,8 @@ func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 	return conn
 }
 
-// bothProtocols serves a handler behind a cache by HTTP/1 and HTTP/2. begun is told of each run,
-// over of each request that was answered.
+// bothProtocols serves a handler behind a cache by HTTP/1 and HTTP/2. It sends a value to begun for
+// each run, and to over for each request that was answered.
 func bothProtocols(t *testing.T, opts middleware.Options, h http.HandlerFunc) (server *httptest.Server, begun, over chan bool) {
 	begun, over = make(chan bool, 100), make(chan bool, 100)
 	cached := newCache(t, opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func bothProtocols(t *testing.T, opts middleware.Options, h http.HandlerFunc) (s
 	return server, begun, over
 }
 
-// readsAs asks as a browser of the shop does.
+// readsAs sends a request as a browser of the shop would.
 func readsAs(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	r, err := http.NewRequest("GET", server.URL, nil)
@@ -88,8 +88,8 @@ func readsAs(t *testing.T, server *httptest.Server) string {
 	return string(body)
 }
 
-// By HTTP/2 a request can say that its body is empty and leave it open. A handler that reads bodies
-// must not wait for that client while others wait for the handler.
+// By HTTP/2 a request can say that its body is empty and leave the body open. A handler that reads
+// bodies must not wait for this client while other clients wait for the handler.
 func TestOpenBodiesHoldUpNobody(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"of no length":      nil,
@@ -117,8 +117,9 @@ func TestOpenBodiesHoldUpNobody(t *testing.T) {
 	}
 }
 
-// By HTTP/2 a request can have a Host field beside its authority. net/http leaves it there, where a
-// handler can read it: who sends another one decides nothing for others.
+// By HTTP/2 a request can have a Host field in addition to its authority. net/http leaves this
+// field in the header, where a handler can read it. A client that sends another host there must not
+// decide which response other clients get.
 func TestSecondHostChoosesNothing(t *testing.T) {
 	for _, host := range []string{"evil.example", "shop.example:81", "Shop.example", ""} {
 		server, _, over := bothProtocols(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -133,8 +134,8 @@ func TestSecondHostChoosesNothing(t *testing.T) {
 	}
 }
 
-// The same host twice is what a proxy from HTTP/1 sends: it has the page that is stored for all,
-// also where its host stands for another one.
+// A proxy from HTTP/1 sends the same host twice. Its request gets the page that is stored for all,
+// also if Options.Hosts replaces its host.
 func TestSameHostTwice(t *testing.T) {
 	for _, hosts := range []map[string]string{nil, {"www.shop.example": "shop.example"}} {
 		server, begun, over := bothProtocols(t, middleware.Options{Hosts: hosts}, func(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +160,7 @@ func TestSameHostTwice(t *testing.T) {
 	}
 }
 
-// Nor does a second Host choose what a POST leaves for those who GET.
+// A second Host doesn't choose either which response a POST leaves for GET requests.
 func TestSecondHostOfAPost(t *testing.T) {
 	h := newCache(t, middleware.Options{StorePosts: true}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")

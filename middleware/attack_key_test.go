@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// sent is what a handler answers to a request that a client has written itself.
+// sent returns the response of a handler to a request that is written out line by line.
 func sent(t *testing.T, h http.Handler, lines ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n")))
@@ -23,8 +23,8 @@ func sent(t *testing.T, h http.Handler, lines ...string) *httptest.ResponseRecor
 	return w
 }
 
-// What one client writes differently, and a handler reads differently, is not in what another
-// client gets. The first request of each pair is an attacker's.
+// If two clients write a request differently and a handler reads the difference, they don't share a
+// response. The first request of each pair is an attacker's.
 func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 	const plain = "GET / HTTP/1.1"
 	forwarded := middleware.Options{TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"}}
@@ -93,7 +93,7 @@ func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 	}
 }
 
-// Whatever a client writes, one purge finds all that is stored of a page.
+// One purge finds all stored responses of a page, whatever spellings clients have used.
 func TestPurgeFindsAllSpellings(t *testing.T) {
 	cache, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
@@ -122,12 +122,12 @@ func TestPurgeFindsAllSpellings(t *testing.T) {
 	}
 }
 
-// What an option says is one is one for the cache and for the handler: what a client writes can't
-// be in what others get.
+// If an option makes requests equal, they are equal for the cache and for the handler. So the parts
+// that the option removes can't get into the response of another client.
 func TestShapes(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  middleware.Options
-		sees  string     // the handler, of all of them
+		sees  string     // what the handler sees of all these requests
 		alike [][]string // requests with one response
 		other [][]string // requests with others
 		purge string
@@ -215,7 +215,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// The request that somebody in front keeps is not changed, and an unsafe one comes as it was sent.
+// A layer in front of the cache finds its request unchanged. An unsafe request reaches the handler
+// as it was sent.
 func TestShapesLeaveTheRequestInFrontAlone(t *testing.T) {
 	cache := newCache(t, middleware.Options{
 		Hosts: map[string]string{"www.shop": "shop"}, IgnoreQuery: []string{"x"}, Normalize: []string{"Accept"},

@@ -18,12 +18,12 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A middleware behind the cache that compresses parts, which have an ETag and a place in the whole,
-// makes something else of them. A client can look for ranges that are as long before and after:
-// nobody gets bytes of what has come of these.
+// If a middleware behind the cache compresses parts, the result is a compressed part with the ETag
+// and the position of the uncompressed one. A client can look for ranges whose length doesn't
+// change by compression. No other client gets these bytes.
 func TestCompressedPartsAreNobodyElses(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	text := make([]byte, 4096) // of which each byte carries four bits
+	text := make([]byte, 4096) // each byte carries four bits of information
 	for i := range text {
 		text[i] = "0123456789abcdef"[rnd.IntN(16)]
 	}
@@ -54,8 +54,8 @@ func TestCompressedPartsAreNobodyElses(t *testing.T) {
 	})
 }
 
-// Requests for ranges have their bounds, also those whose parts are stored: with eight loads two of
-// them run at a time. All are answered, and a page elsewhere is made meanwhile.
+// Requests for ranges are bounded, also if their parts are stored. With eight loads, two of these
+// requests run at a time. All requests are answered, and meanwhile a page of another URL is made.
 func TestManyRangesAtOnce(t *testing.T) {
 	for name, path := range map[string]string{"one page": "/", "many pages": "/%d"} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestManyRangesAtOnce(t *testing.T) {
 	}
 }
 
-// Requests for crumbs don't drive out what others get of a part.
+// Requests for very small ranges don't displace the part that other clients get.
 func TestCrumbsDriveNothingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -121,7 +121,7 @@ func TestCrumbsDriveNothingOut(t *testing.T) {
 }
 
 // By HTTP/2 a request for a range can leave its empty body open, too. A handler that reads bodies
-// doesn't wait for that client while the parts of others go unstored.
+// must not wait for this client, because meanwhile the parts of other clients would not be stored.
 func TestOpenBodyOfARange(t *testing.T) {
 	server, begun, over := bothProtocols(t, middleware.Options{MaxLoads: 8}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -138,8 +138,8 @@ func TestOpenBodyOfARange(t *testing.T) {
 	}
 }
 
-// A part that is longer than it says is its client's alone as soon as that is so: no handler fills
-// the memory with it.
+// If a part is longer than it says, it is for its own client alone as soon as this is known. So no
+// handler fills the memory with its part.
 func TestPartsBeyondTheirLength(t *testing.T) {
 	var w *httptest.ResponseRecorder
 	h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// tagCounter is a store that counts which tags were ever invalidated.
+// tagCounter is a store that counts the tags that were ever invalidated.
 type tagCounter struct {
 	cacheguard.Store
 	tags map[string]bool
@@ -25,8 +25,8 @@ func (s *tagCounter) InvalidateTags(ctx context.Context, cache string, tags []st
 	return s.Store.InvalidateTags(ctx, cache, tags)
 }
 
-// strangersAnswer what anybody may ask for: a page, a search by POST, and a redirect to where the
-// client says.
+// strangersAnswer answers requests that anybody may send: for a page, for a search by POST, and for
+// a redirect to a place that the client names.
 func strangersAnswer(w http.ResponseWriter, r *http.Request) {
 	switch to := r.URL.Query().Get("next"); {
 	case r.Method == "GET":
@@ -45,8 +45,8 @@ func hits(h http.Handler, path string, fields ...string) bool {
 	return asks(h, "GET", path, fields...).Header().Get("Age") != ""
 }
 
-// Strangers' POSTs take a bounded part of the memory of tags, so that nothing else is forgotten in
-// it. Each still removes the resource that it was sent to.
+// POSTs by anonymous clients take a bounded part of the memory of tags, so that no other tag is
+// forgotten. Each POST still removes the resource to which it was sent.
 func TestStrangersPurgeNothingElse(t *testing.T) {
 	store := &tagCounter{Store: memstore.New(memstore.Options{}), tags: map[string]bool{}}
 	cache, err := middleware.New(store, middleware.Options{VaryBy: func(r *http.Request) string { return r.Method }})
@@ -83,7 +83,8 @@ func TestStrangersPurgeNothingElse(t *testing.T) {
 	}
 }
 
-// What was being made when a POST came is not stored after it, also when the budget is used up.
+// If a response was being made when a POST came, it is not stored after the POST. This holds also
+// when the budget is used up.
 func TestStrangersOwnChangeBeatsALateFill(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	var slow atomic.Bool
@@ -112,7 +113,7 @@ func TestStrangersOwnChangeBeatsALateFill(t *testing.T) {
 	}
 }
 
-// Who can choose where a form redirects to can't purge what is there.
+// A client that can choose the target of a form's redirect can't purge the target.
 func TestStrangersRedirectPurgesNothing(t *testing.T) {
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		for _, next := range []string{"/products", "//example.com/products", "http://example.com/products", "http://EXAMPLE.com:80/products"} {
@@ -132,7 +133,7 @@ func TestStrangersRedirectPurgesNothing(t *testing.T) {
 	}
 }
 
-// A route that the cache doesn't answer can say that its resource has changed.
+// A route that the cache doesn't answer can declare that its resource has changed.
 func TestInvalidatesAlone(t *testing.T) {
 	cache, h := front(t, middleware.Options{}, strangersAnswer)
 	answers := 0

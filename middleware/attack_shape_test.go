@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// What a router in front has taken from the path before Options.Shape changes it, a handler can
-// read: nobody gets a page that was made with other values.
+// A handler can read the values that a router in front has taken from the path before Options.Shape
+// changes it. So no client gets a page that was made with other values.
 func TestShapeLeavesWhatARouterHasRead(t *testing.T) {
 	opts := middleware.Options{Shape: func(r *http.Request) {
 		r.URL.Path = strings.ToLower(r.URL.Path)
@@ -68,7 +68,8 @@ func TestShapeLeavesWhatARouterHasRead(t *testing.T) {
 	}
 }
 
-// A router behind reads the path as Shape has it, and requests share what they share by that.
+// A router behind the cache reads the path that Shape has left. Requests share responses by this
+// path.
 func TestShapeInFrontOfRoutersShares(t *testing.T) {
 	runs := 0
 	mux := http.NewServeMux()
@@ -85,7 +86,8 @@ func TestShapeInFrontOfRoutersShares(t *testing.T) {
 	}
 }
 
-// A form that somebody in front has parsed is not that of a query which Shape has changed.
+// If a layer in front has parsed the form, and Shape changes the query, the handler doesn't get the
+// old form.
 func TestShapeForgetsTheForm(t *testing.T) {
 	h := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "page=1" }}).Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +105,7 @@ func TestShapeForgetsTheForm(t *testing.T) {
 	}
 }
 
-// Options.Hosts makes one name of several in the handshake, too.
+// Options.Hosts also makes the names of hosts in the TLS handshake equal.
 func TestHostsAreOneInTheHandshake(t *testing.T) {
 	runs := 0
 	h := newCache(t, middleware.Options{Hosts: map[string]string{"www.example.com": "example.com"}}).Handler(http.HandlerFunc(

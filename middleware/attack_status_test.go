@@ -20,7 +20,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// unstoredEvents are the reasons that an observer was told of.
+// unstoredEvents collects the reasons that an observer gets.
 type unstoredEvents struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -54,8 +54,8 @@ func (downStore) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (ca
 	return cacheguard.LeaseAnswer{}, errDown
 }
 
-// What Cache-Status says of storing is so, the reason is one of the words, and the observer is told
-// the same.
+// Cache-Status says correctly whether a response was stored. The reason is one of the documented
+// words, and the observer gets the same reason.
 func TestCacheStatusSaysWhy(t *testing.T) {
 	says := func(lines ...string) http.HandlerFunc { // fields in pairs
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -95,8 +95,8 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 		fields []string
 		h      http.HandlerFunc
 		stored bool   // and Cache-Status says so
-		unsaid bool   // it is stored, and Cache-Status doesn't know
-		why    string // it is not
+		unsaid bool   // it is stored, but Cache-Status doesn't say so
+		why    string // the reason why it is not stored
 	}{
 		"fresh":            {h: says(cc, fresh), stored: true},
 		"fresh, promised":  {h: says(cc, fresh, "Content-Length", "8"), stored: true},
@@ -203,7 +203,7 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 				if !slices.Equal(events, []string{c.why}) {
 					t.Errorf("told %q; want %q", events, c.why)
 				}
-				head := c.why // what the head can know
+				head := c.why // the reason as far as the head knows it
 				if slices.Contains([]string{"much too large", "flushed", "flushed, promised", "flushed late"}, name) {
 					head = ""
 				}
@@ -217,7 +217,7 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 			}
 			again := send()
 			if name == "validator" {
-				return // stored to be asked about
+				return // it is stored only to be validated
 			}
 			if hit := strings.Contains(again.Header().Get("Cache-Status"), "; hit"); hit != (c.stored || c.unsaid) {
 				t.Errorf("the next one is answered from the store: %v, after %q", hit, status)
@@ -226,8 +226,8 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 	}
 }
 
-// A client that is told nothing yet gets the first bytes when the handler flushes them, or when
-// there are many.
+// If the header isn't sent yet, the client gets the first bytes when the handler flushes them, or
+// when there are many bytes.
 func TestHeadDoesNotWaitForLong(t *testing.T) {
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"flush": func(w http.ResponseWriter) { fmt.Fprint(w, "x"); _ = http.NewResponseController(w).Flush() },
@@ -274,8 +274,8 @@ func (w *stepWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// The head that waits for what becomes of the response goes before the body, also if the client is
-// still busy with a hint when the body is there.
+// The header, which waits until it is known whether the response is stored, is sent before the
+// body. This holds also if the client is still receiving a hint when the body is there.
 func TestHeadGoesBeforeTheBody(t *testing.T) {
 	written := make(chan struct{})
 	client := &stepWriter{ResponseRecorder: httptest.NewRecorder(), hints: func() { <-written }}
@@ -292,8 +292,8 @@ func TestHeadGoesBeforeTheBody(t *testing.T) {
 	}
 }
 
-// A reload that brings what can't be shared leaves what is stored alone, and doesn't say that it is
-// stored itself.
+// If a reload brings a response that can't be shared, the stored response stays. The new response's
+// Cache-Status doesn't say that it is stored.
 func TestCacheStatusOfAReloadThatStoresNothing(t *testing.T) {
 	told := &unstoredEvents{}
 	_, h := front(t, middleware.Options{Observer: told}, func(w http.ResponseWriter, r *http.Request) {
@@ -319,7 +319,7 @@ func TestCacheStatusOfAReloadThatStoresNothing(t *testing.T) {
 	}
 }
 
-// corsInFront says, as such a middleware does, what is for the Origin of each request.
+// corsInFront returns h behind a CORS middleware, which sets fields for the Origin of each request.
 func corsInFront(h http.Handler) http.Handler {
 	return inFront(h, func(r *http.Request, h http.Header) {
 		h.Add("Vary", "Origin")
@@ -329,15 +329,15 @@ func corsInFront(h http.Handler) http.Handler {
 	})
 }
 
-// Whatever clients send in a field of Vary, the copies of one page are bounded, those that were
-// there first stay, and one run serves all who wait for one variant.
+// Whatever values clients send in a field of Vary, the number of copies of one page is bounded, and
+// the first copies stay. One run serves all requests that wait for one variant.
 func TestVariantsHaveABound(t *testing.T) {
 	for name, c := range map[string]struct {
 		field string
 		front func(http.Handler) http.Handler
 		vary  string
 		opts  middleware.Options
-		runs  int // for 1,000 values, asked for twice
+		runs  int // for 1,000 values, each requested twice
 	}{
 		"CORS in front":         {field: "Origin", front: corsInFront, runs: 2000 - 128},
 		"CORS, left out":        {field: "Origin", front: corsInFront, opts: middleware.Options{IgnoreVary: []string{"origin"}}, runs: 1},
@@ -389,8 +389,8 @@ func TestVariantsHaveABound(t *testing.T) {
 	}
 }
 
-// Conditions are answered here, and no handler sees a client's: a page that names one in Vary has
-// one copy for all values of it.
+// The cache evaluates conditions itself, and no handler sees a client's conditions. So a page that
+// names a condition in Vary has one copy for all its values.
 func TestConditionsAreNoVariants(t *testing.T) {
 	for _, field := range []string{"If-None-Match", "If-Modified-Since", "If-Range"} {
 		t.Run(field, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestConditionsAreNoVariants(t *testing.T) {
 					t.Errorf("%d runs for 50 values", runs)
 				}
 				time.Sleep(2 * time.Minute)
-				get(100) // it is validated, and stays what it is
+				get(100) // the page is validated and doesn't change
 				for n := range 50 {
 					get(n)
 				}
@@ -427,7 +427,7 @@ func TestConditionsAreNoVariants(t *testing.T) {
 	}
 }
 
-// What is left out stays left out when the handler says that nothing has changed, and when it
+// A field that IgnoreVary removes from Vary stays removed when the handler answers 304, and when it
 // answers a HEAD.
 func TestIgnoredVaryStaysOutAfterValidation(t *testing.T) {
 	for _, way := range []string{"304", "HEAD"} {
@@ -462,7 +462,7 @@ func TestIgnoredVaryStaysOutAfterValidation(t *testing.T) {
 	}
 }
 
-// All who wait for a variant that is not stored are served by one run.
+// One run serves all requests that wait for a variant, even if the variant is not stored.
 func TestVariantsBeyondTheBoundAreShared(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{MaxVariants: 1, WaitTimeout: -1}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -487,7 +487,8 @@ func TestVariantsBeyondTheBoundAreShared(t *testing.T) {
 			all := 0
 			for _, rep := range f.replicas {
 				flights, callers := rep.events.flights()
-				if flights != 1 || rep.spy.leases() == 0 { // the one that has asked for the lease is this variant's
+				// The flight that has asked for the lease is this variant's.
+				if flights != 1 || rep.spy.leases() == 0 {
 					return false
 				}
 				all += callers

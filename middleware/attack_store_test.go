@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// askedStore is a store that counts look-ups and removals, and can fail a look-up.
+// askedStore is a store that counts look-ups and removals, and can let a look-up fail.
 type askedStore struct {
 	cacheguard.Store
 	fails func(key string) bool // nil: none
@@ -53,13 +53,13 @@ func newAskedStore(t *testing.T, opts middleware.Options) (*askedStore, *middlew
 	return store, cache
 }
 
-// What is stored for all stays when a user's request, or a HEAD, brings news about it that can't be
-// looked at.
+// If a user's request or a HEAD brings news about the response that is stored for all, and this
+// response can't be looked up, it stays stored.
 func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
 		fields []string
-		fails  func(n int, key string) bool // with the number of look-ups since the handler ran
+		fails  func(n int, key string) bool // n is the number of look-ups since the handler ran
 	}{
 		"a user's reload": {"GET", []string{"Cookie", "a=b", "Cache-Control", "no-cache"},
 			func(_ int, key string) bool { return strings.HasPrefix(key, "a\x1f") }},
@@ -84,7 +84,7 @@ func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 					fmt.Fprint(w, "for all")
 				}))
 				asks(h, "GET", "/")
-				<-time.After(time.Second) // what is stored is older than the news
+				<-time.After(time.Second) // now the stored response is older than the news
 				asks(h, c.method, "/", c.fields...)
 				store.fails = nil
 				if runs != 2 || failed != 1 {
@@ -98,8 +98,8 @@ func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 	}
 }
 
-// A POST beyond the budget has the store asked once, also when its client has a part of the
-// response before the handler returns.
+// A POST beyond the budget asks the store once, also if its client has a part of the response
+// before the handler returns.
 func TestChangeBeyondTheBudgetAsksOnce(t *testing.T) {
 	store, cache := newAskedStore(t, middleware.Options{})
 	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,8 +120,8 @@ func TestChangeBeyondTheBudgetAsksOnce(t *testing.T) {
 	}
 }
 
-// It removes what it would be answered with, also where Shape has the key say what chi has read,
-// which goes on reading.
+// A POST beyond the budget removes the response that a GET with its fields would get. This holds
+// also if Shape puts values that chi has read into the key, while chi goes on reading.
 func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 	cache := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "" }})
 	routes := chi.NewRouter()
@@ -142,8 +142,8 @@ func TestChangeBeyondTheBudgetOfAShapedPage(t *testing.T) {
 	}
 }
 
-// With a local tier, hits of a variant don't ask the store, also if nobody asks any more for the
-// response by which its Vary is found, and if it is a user's own.
+// With a local tier, hits of a variant don't ask the store. This holds also if nobody requests the
+// response by whose Vary the variant is found, and if the variant is a user's own.
 func TestVariantsInTheLocalTier(t *testing.T) {
 	for _, field := range []string{"Accept-Language", "Cookie"} {
 		t.Run(field, func(t *testing.T) {
@@ -181,7 +181,8 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 				get("b=b")
 				hits("while the first one is stale")
 				before := store.asked
-				time.Sleep(time.Minute) // nothing is known for longer than Options.LocalTTL
+				// The Vary isn't remembered for longer than Options.LocalTTL.
+				time.Sleep(time.Minute)
 				if get("b=b"); store.asked == before {
 					t.Error("the store isn't asked any more")
 				}
@@ -196,8 +197,8 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 	}
 }
 
-// What is fresh for a second is stored for all, too, when a user's request or ranges have brought
-// it, although a store takes time.
+// A response that is fresh for a second is stored for all, too, if a user's request or requests for
+// ranges have brought it, although the store takes time.
 func TestASecondIsForAll(t *testing.T) {
 	for name, first := range map[string][]string{"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"}} {
 		t.Run(name, func(t *testing.T) {

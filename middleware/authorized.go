@@ -15,8 +15,8 @@ import (
 var identities = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
 // identified reports whether a request says who asks, by a TLS client certificate or by one of
-// identities. Fields that vary names don't count, because a response that is selected by the field
-// is given only to requests with the same value.
+// identities. identified ignores fields that vary names, because a response that is selected by
+// such a field is given only to requests with the same value.
 func identified(r *http.Request, vary []string) bool {
 	for _, name := range identities {
 		if r.Header[name] != nil && !slices.Contains(vary, name) {
@@ -32,23 +32,23 @@ func authorized(r *http.Request) bool {
 	return r.Header["Authorization"] != nil || r.Header["Proxy-Authorization"] != nil || certified(r)
 }
 
-// certified reports whether a client has sent a certificate, verified or not, because only the
-// handler knows whether it trusts the certificate. No field in Vary can select a response by
-// certificate.
+// certified reports whether a client has sent a certificate. It doesn't matter whether the
+// certificate is verified, because only the handler knows whether it trusts the certificate. No
+// field in Vary can select a response by certificate.
 func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
 
-// suits reports whether the response may be given to a request that may say who asks. A response
-// that is fresh only because of the options was made for nobody in particular. It is given only to
-// requests that don't say who asks.
+// suits reports whether the response may be given to this request. A response that is fresh only
+// because of the options is given only to requests that don't say who asks, because nobody has
+// declared that it is the same for all users.
 func (res *response) suits(r *http.Request) bool {
 	return !res.guessed || !identified(r, res.vary)
 }
 
 // identifiedKey is the key under which requests with Authorization or Cookie wait for one another.
-// Their responses often can't be shared, and anyone can send these fields. Under the resource's own
-// key one request of this kind could make all other requests run the handler themselves. Requests
-// with Authorization or Cookie are answered with the response that is stored for all, if it is
-// fresh. If their own response may be shared with all, it is stored for all.
+// Their responses often can't be shared, and anyone can send these fields. If they used the
+// resource's own key, one of these requests could make all other requests run the handler
+// themselves. Requests with Authorization or Cookie are answered with the response that is stored
+// for all, if it is fresh. If their own response may be shared with all, it is stored for all.
 func identifiedKey(key string) string { return "a" + keySeparator + key }
 
 // publishTimeout is how long a request with Authorization or Cookie waits for the lease that it
@@ -61,8 +61,8 @@ const publishTimeout = 50 * time.Millisecond
 // resource's own key, so that a response that was purged meanwhile isn't stored again.
 //
 // publish isn't called for a request whose client has left, because nobody knows then when its
-// response will be stored. Other requests run the handler once, as they would have done without
-// this request.
+// response will be stored. In this case other requests run the handler once, as they would have
+// done without this request.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
 		return
@@ -89,9 +89,10 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	})
 }
 
-// rejudged returns the verdict on a response that is stored under another key and has this age. Age
-// has whole seconds, so the fraction of a second is given to judge as the time that the response
-// took to arrive. Without it a response that is fresh for one second would be stale at once.
+// rejudged returns the verdict on a response that is stored under another key and has this age. The
+// field Age has whole seconds, so rejudged gives the fraction of a second to judge as the time that
+// the response took to arrive. Without the fraction, a response that is fresh for one second would
+// be stale at once.
 func (c *Cache) rejudged(r *http.Request, res *response, age time.Duration) verdict {
 	h := maps.Clone(res.header)
 	h["Age"] = []string{strconv.Itoa(int(age / time.Second))}

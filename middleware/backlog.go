@@ -19,8 +19,8 @@ import (
 // that are being sent, and of responses whose handlers have ended or wait for these clients. A body
 // that is sent to several clients is counted once, and equal responses share one body. Above the
 // limit, backlog drops the body whose clients have read nothing for the longest time, and closes
-// the connections of these clients. So a client that reads gets its whole response, and one that
-// doesn't read makes room.
+// the connections of these clients. So a client that reads gets its whole response, and a client
+// that doesn't read makes room.
 //
 // A backlog is safe for concurrent use.
 type backlog struct {
@@ -28,10 +28,10 @@ type backlog struct {
 	told  func()      // called when the first client is cut
 	first atomic.Bool // told was called
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	held   int64
 	bodies map[bodyOf]*owed // the newest owed of each response
-	order  list.List        // of the *owed that are counted; the one whose clients have read nothing for longest comes first
+	order  list.List        // the counted *owed; clients of the first have read nothing for longest
 }
 
 // bodyOf identifies the response that a body belongs to.
@@ -46,20 +46,20 @@ type owed struct {
 	counts *list.Element // nil: it is not counted, because no client reads it, or because it has been dropped
 }
 
-// taker is a client that a body is being sent to, and its writer. Each piece that the client reads
-// moves the body back in the order in which bodies are dropped.
+// taker is a client to which a body is being sent, with its writer. After each piece that the
+// client reads, the body is the last in the order in which bodies are dropped.
 type taker struct {
 	http.ResponseWriter
 	backlog *backlog
 	owed    *owed
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	done bool       // the writer must not be used any more
 }
 
 // bodyBehind is the size in bytes above which bodies are counted. Smaller bodies aren't counted,
-// because a connection has buffers of about this size anyhow, and a body is written in pieces of
-// this size.
+// because a connection has buffers of about this size in any case, and a body is written in pieces
+// of this size.
 const bodyBehind = flowChunk
 
 // takes records that a body is being sent to a client.
@@ -76,8 +76,8 @@ func (b *backlog) takes(o *owed, w http.ResponseWriter) *taker {
 	return t
 }
 
-// stays begins to count a body when only its clients decide how long it stays in memory. res is the
-// response, or nil if it isn't whole.
+// stays begins to count a body. It is called when only the body's clients still decide how long the
+// body stays in memory. res is the response, or nil if it isn't whole.
 func (b *backlog) stays(o *owed, body []byte, res *response) {
 	b.mu.Lock()
 	b.leaves(o)
@@ -125,8 +125,8 @@ func (b *backlog) leaves(o *owed) {
 	}
 }
 
-// cut closes connections: writes that are under way fail at once. It is called without the
-// backlog's mutex, so that a writer doesn't hold up others.
+// cut closes connections, so that writes that are under way fail at once. It is called without the
+// backlog's mutex, so that a slow writer doesn't hold up other clients.
 func (b *backlog) cut(all []*taker) {
 	for _, t := range all {
 		t.mu.Lock()
@@ -153,7 +153,7 @@ func (b *backlog) of(res *response) *owed {
 	return &owed{of: of, body: res.body, size: int64(cap(res.body))}
 }
 
-// Write writes a piece at a time.
+// Write writes p to the client, one piece at a time.
 func (t *taker) Write(p []byte) (int, error) { return inPieces(t, p, t.ResponseWriter.Write) }
 
 // inPieces writes p in pieces, and records each piece that the client has read.
@@ -183,8 +183,8 @@ func (t *taker) got() {
 	}
 }
 
-// close ends what takes began. After close, cut no longer uses the writer. t is nil for a client
-// that isn't counted.
+// close records that the body is no longer sent to this client. After close, cut doesn't use the
+// writer any more. t is nil for a client that isn't counted.
 func (t *taker) close() {
 	if t == nil {
 		return
@@ -216,8 +216,8 @@ var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
 	Means: "what is kept for slow clients has reached MaxBacklog, which is too little, or somebody attacks",
 }
 
-// cuts tells the operator that connections are closed. This happens when MaxBacklog is too small or
-// somebody attacks.
+// cuts logs that connections are closed. This happens when MaxBacklog is too small or during an
+// attack.
 func (c *Cache) cuts() {
 	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever clients do, nothing is counted when they have gone, and never more than the bound but
-// for one body.
+// Whatever clients do, no bytes are counted when all clients have gone. The count never exceeds the
+// bound by more than one body.
 func TestBacklogForgetsWhoHasGone(t *testing.T) {
 	b := &backlog{most: 1 << 20}
 	bodies := []string{strings.Repeat("a", bodyBehind+1), strings.Repeat("b", 1<<18), strings.Repeat("c", 1<<19), strings.Repeat("d", 1<<20)}

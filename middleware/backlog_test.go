@@ -21,7 +21,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// idle is a client that reads only when it is told to, and its connection, which a deadline cuts.
+// idle is a client that reads only when the test tells it to, with its connection, which a deadline
+// can cut.
 type idle struct {
 	paced
 	reads chan struct{}
@@ -55,7 +56,7 @@ func (c *idle) wasCut() bool {
 	}
 }
 
-// idles has a client ask that reads nothing yet.
+// idles sends a request of a client that doesn't read yet.
 func idles(h http.Handler, path string, header ...string) *idle {
 	c := &idle{reads: make(chan struct{}), cut: make(chan struct{})}
 	c.header, c.keep = http.Header{}, true
@@ -72,9 +73,9 @@ func idles(h http.Handler, path string, header ...string) *idle {
 	return c
 }
 
-// ways are those by which a client that doesn't read has a body of 1 MiB kept, which says at its
-// beginning for which path it is. Before the clients ask, somebody who reads has asked for what
-// before says.
+// ways are the ways in which the cache keeps a body of 1 MiB for a client that doesn't read. The
+// body names its path at its beginning. Before the clients send their requests, a client that reads
+// has requested the path "before".
 var ways = map[string]struct {
 	field, value string
 	before       bool
@@ -124,9 +125,9 @@ func cached(w http.ResponseWriter, body string) {
 // bodyFor is a body of 1 MiB.
 func bodyFor(path string) string { return path + strings.Repeat("x", 1<<20-len(path)) }
 
-// However a client has a body kept that it doesn't read, there is a bound for all of them: those
-// who haven't read for longest make room for those who come. Who reads, however slowly, stays and
-// gets all of it.
+// All bodies that are kept for clients that don't read have a common bound, whatever the reason for
+// keeping them. New clients displace the clients that have read nothing for longest. A client that
+// reads, however slowly, stays and gets its whole body.
 func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -187,8 +188,8 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	}
 }
 
-// What many clients are sent is kept once, whether they wait for it, read it while it is made, or
-// find it stored.
+// A body that is sent to many clients is kept once, whether the clients wait for it, read it while
+// it is made, or find it stored.
 func TestEqualBodiesAreKeptOnce(t *testing.T) {
 	for _, local := range []int{0, 8 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -202,7 +203,7 @@ func TestEqualBodiesAreKeptOnce(t *testing.T) {
 				_, _ = io.WriteString(w, bodyFor("/")[1<<19:])
 			}))
 			var all []*idle
-			for range 20 { // the first one's handler runs, the others read with it
+			for range 20 { // the handler runs for the first client, the others read along
 				all = append(all, idles(h, "/"))
 			}
 			close(hold)
@@ -233,11 +234,12 @@ func TestEqualBodiesAreKeptOnce(t *testing.T) {
 	}
 }
 
-// The client whose handler has run has the body kept, and not what was stored of it besides.
+// For the client whose request has run the handler, the recorded body is kept, and not a second
+// copy of the stored body.
 func TestSlowClientHoldsOneBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 16
-		store := memstore.New(memstore.Options{MaxBytes: 1 << 20}) // which keeps no page
+		store := memstore.New(memstore.Options{MaxBytes: 1 << 20}) // too small for any page
 		cache, err := middleware.New(store, middleware.Options{MaxBacklog: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -268,9 +270,9 @@ func TestSlowClientHoldsOneBody(t *testing.T) {
 	})
 }
 
-// Over real connections, too, by HTTP/1 and HTTP/2.
+// The bound also holds with real connections, by HTTP/1 and HTTP/2.
 func TestConnectionsMakeRoom(t *testing.T) {
-	const clients, size = 4, 24 << 20 // more than a system keeps for a connection
+	const clients, size = 4, 24 << 20 // more than the operating system buffers for a connection
 	for name, ask := range map[string]func(address, path string) net.Conn{
 		"HTTP/1": func(address, path string) net.Conn { return stuck(t, address, path) },
 		"h2c":    func(address, path string) net.Conn { return window(t, address, path, 0) },

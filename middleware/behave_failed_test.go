@@ -12,8 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// While there is something stale to fall back on, a failure is held back; of those who don't take
-// the stale response its own client gets it, and the others nothing but the status.
+// While there is a stale response to serve instead, a failure is held back. If a request doesn't
+// accept the stale response, its client gets the failure if the handler ran for this client. Other
+// clients get only the status.
 func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"Set-Cookie":    {"Set-Cookie", "session=1"},
@@ -71,8 +72,8 @@ func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 	}
 }
 
-// A failure with a freshness of its own goes to all who wait, without the fields that are for one
-// of them.
+// A failure with a freshness of its own goes to all requests that wait, without the fields that are
+// for one client.
 func TestFailureHeldBackIsShared(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	hold, down := f.gate(), false
@@ -104,7 +105,7 @@ func TestFailureHeldBackIsShared(t *testing.T) {
 	}
 }
 
-// A failure is held back also if the handler writes it in pieces, as proxies do, or if it is long.
+// A failure is held back also if it is long, or if the handler writes it in pieces, as proxies do.
 func TestFailureInPiecesIsHeldBack(t *testing.T) {
 	long := strings.Repeat("not now. ", 200)
 	for name, write := range map[string]func(w http.ResponseWriter){
@@ -152,7 +153,7 @@ func TestFailureInPiecesIsHeldBack(t *testing.T) {
 	}
 }
 
-// A handler may flush what says that nothing is new.
+// A handler may flush its 304.
 func TestNotModifiedMayBeFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

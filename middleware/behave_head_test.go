@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A HEAD, whose handler has said what there is to say, waits for no GET that is under way, on
-// whichever replica.
+// When the handler has answered a HEAD, the HEAD doesn't wait for a GET that is under way on any
+// replica.
 func TestHeadWaitsForNoGet(t *testing.T) {
 	for name, fields := range map[string][]string{"a GET": nil, "a reload": {"Cache-Control", "no-cache"}} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestHeadWaitsForNoGet(t *testing.T) {
 	}
 }
 
-// What a HEAD has said changes no response that was made after it began.
+// A HEAD changes no response that was made after the HEAD began.
 func TestHeadFromBeforeAPurge(t *testing.T) {
 	for name, change := range map[string]func(f *fleet){
 		"purged":    func(f *fleet) { f.do(0, call{method: "POST", path: "/"}) },

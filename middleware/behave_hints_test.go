@@ -28,7 +28,7 @@ func (w *readingWriter) WriteHeader(status int) {
 	w.hints = append(w.hints, h)
 }
 
-// The server may go on reading the header of a hint while the response is made.
+// The server may still read the header of a hint while the response is made.
 func TestHintsAreLeftAlone(t *testing.T) {
 	for name, ask := range map[string][]string{"shared": {"GET"}, "alone": {"GET", "If-Match", "*"}, "part": {"GET", "Range", "bytes=0-1"}, "change": {"POST"}} {
 		t.Run(name, func(t *testing.T) {

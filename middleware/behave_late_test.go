@@ -9,8 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler may leave a goroutine behind that goes on writing. What it writes is a part of no
-// response any more.
+// A handler may leave a goroutine behind that goes on writing. Its bytes are part of no response.
 func TestWritesAfterTheHandlerHasReturned(t *testing.T) {
 	late := strings.Repeat("somebody else's. ", 10<<10)
 	for name, write := range map[string]func(w http.ResponseWriter) error{

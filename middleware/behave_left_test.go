@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// atLoads holds loads up that have returned, before anything is made of their results.
+// atLoads holds up loads that have returned, before their results are used.
 type atLoads chan struct{}
 
 func (a atLoads) Observe(_ context.Context, e cacheguard.Event) {
@@ -21,12 +21,13 @@ func (a atLoads) Observe(_ context.Context, e cacheguard.Event) {
 	}
 }
 
-// leavesAt is a client's end of a connection: the client leaves when it has so many bytes.
+// leavesAt is a client's end of a connection. The client leaves when it has received this number of
+// bytes.
 type leavesAt struct {
 	*httptest.ResponseRecorder
 	left  int
 	leave func()
-	known chan struct{} // closed when everybody knows that it has left
+	known chan struct{} // closed when all goroutines know that the client has left
 }
 
 func (l *leavesAt) Write(p []byte) (int, error) {
@@ -38,7 +39,8 @@ func (l *leavesAt) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// What a handler has made is stored, also if its client leaves when it has all of it, or some.
+// The response of a handler is stored, also if its client leaves when it has received all or a part
+// of it.
 func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 	for name, length := range map[string]string{"with a length": "17", "without": ""} {
 		for when, bytes := range map[string]int{"with its last byte": 17, "in the middle": 1, "afterwards": 1000} {
@@ -73,8 +75,8 @@ func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 	}
 }
 
-// The same if the one for whom the handler was begun has left long ago, and those leave who have
-// read along.
+// The response is also stored if the client for which the handler was begun has left long ago, and
+// the clients that have read along leave.
 func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, end, runs := make(atLoads), make(chan struct{}), 0
@@ -107,9 +109,10 @@ func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	})
 }
 
-// If that client says who asks, the page is stored for requests that do, as far as they may share
-// it. It is stored for all by the client, once it has got it; one that has left leaves that to the
-// next, and costs the others the run that they would have had without it.
+// If the client that leaves says who it is, the page is stored for requests that say who asks, as
+// far as they may share it. Normally the request of this client stores the page for all once the
+// client has it. If the client has left, the next request does this, and other requests cost the
+// run that they would have cost without this client.
 func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
 	for leaves, want := range map[bool]int{true: 2, false: 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Many users ask for a few resources in all ways at once, on two replicas, and what the handler
-// makes of it changes from one moment to the next. Nobody ever gets anything of another one, nor a
-// part for the whole.
+// Many users send requests for a few resources in all ways at once, on two replicas, and the
+// handler's responses change all the time. No user ever gets a part of another user's response, nor
+// a part of a body in place of the whole body.
 func TestUsersAreNeverMixedUp(t *testing.T) {
 	for name, outside := range map[string]func(http.Handler) http.Handler{
 		"plain":    func(h http.Handler) http.Handler { return h },
@@ -37,7 +37,7 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	type user struct{}
-	big := strings.Repeat("0123456789abcdef", 12<<10) // more than what is written at once
+	big := strings.Repeat("0123456789abcdef", 12<<10) // more bytes than are written at once
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		name, _ := r.Context().Value(user{}).(string)
 		if chi.URLParam(r, "id") == "" || r.Header.Get("X-User") != name {

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Each wrong option is an error that names it, and New reports all of them at once.
+// For each wrong option New returns an error that names the option. It returns all errors at once.
 func TestWrongOptions(t *testing.T) {
 	type options = middleware.Options
 	all := options{}

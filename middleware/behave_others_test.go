@@ -19,17 +19,17 @@ import (
 
 var languages = []string{"en", "de", "fr", "it", "ja"}
 
-// speaking is a handler that answers in the language it is asked in, and stands at gates for that:
-// before its head, and behind it. Whoever uses it from a bubble of synctest knows that all wait
-// when the bubble is idle.
+// speaking is a handler that answers in the language that the request asks for. It waits at two
+// gates: before its header, and after its header. In a bubble of synctest, all handlers wait when
+// the bubble is idle.
 type speaking struct {
-	header    []string                                 // of all responses, in pairs
+	header    []string                                 // fields of all responses, in pairs
 	say       func(w http.ResponseWriter, lang string) // sends the head
-	head, end chan struct{}                            // closed: what stands there goes on
+	head, end chan struct{}                            // if closed, handlers at this gate continue
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	began      []string   // in this order
-	here, most int        // runs side by side
+	here, most int        // runs at the same time
 }
 
 func newSpeaking(say func(w http.ResponseWriter, lang string), header ...string) *speaking {
@@ -57,8 +57,8 @@ func (s *speaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "page in %s", lang)
 }
 
-// runs returns which runs have begun since it was asked last, sorted: who all begin at one moment
-// do so in any order.
+// runs returns the runs that have begun since its last call. They are sorted, because runs that
+// begin at the same moment do so in any order.
 func (s *speaking) runs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,20 +68,20 @@ func (s *speaking) runs() []string {
 	return began
 }
 
-// shut has all stand at gates again, from the next run on.
+// shut closes the gates again for the next runs.
 func (s *speaking) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.head, s.end = make(chan struct{}), make(chan struct{})
 }
 
-// visitors ask for one page and keep what they get.
+// visitors send requests for one page and keep the responses.
 type visitors struct {
 	t    *testing.T
 	gone sync.WaitGroup
 }
 
-// come has two visitors for each language, one after another, in this order.
+// come sends the requests of two visitors for each language, one after another, in this order.
 func (v *visitors) come(h http.Handler, languages ...string) {
 	for range 2 {
 		for _, lang := range languages {
@@ -102,8 +102,9 @@ func wantRuns(t *testing.T, when string, got []string, want ...string) {
 	}
 }
 
-// Who waits for a handler whose head says that the page is for others, by Vary, doesn't wait for
-// its end, flushed or not. Those of one variant have one run among them.
+// If the header of a running handler says by Vary that the page is for other requests, a request
+// doesn't wait for the end of the run, whether the header is flushed or not. The requests for one
+// variant have one run together.
 func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 	written := func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }
 	for name, c := range map[string]struct {
@@ -128,11 +129,11 @@ func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 				close(s.head)
 				synctest.Wait()
 				wantRuns(t, "when the first head is written", s.runs(), languages[1:]...)
-				all.come(h, "en", "it") // who comes now waits for what is there
+				all.come(h, "en", "it") // requests that come now wait for the running handlers
 				wantRuns(t, "while all run", s.runs())
 				close(s.end)
 				all.gone.Wait()
-				if name != "not fresh" { // which is for nobody else
+				if name != "not fresh" { // which is for its own client only
 					wantRuns(t, "when all are done", s.runs())
 				}
 			})
@@ -140,7 +141,7 @@ func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 	}
 }
 
-// The runs that begin so have slots, as all others do.
+// The runs that begin in this way have slots, like all other runs.
 func TestVariantsHaveSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
@@ -160,9 +161,9 @@ func TestVariantsHaveSlots(t *testing.T) {
 	})
 }
 
-// While the Vary of a stale page is known, nobody waits for another variant: neither in the process
-// whose handler runs, nor in another one. Each variant is renewed by those who get it, once in the
-// fleet, also the one by which the others are found.
+// While the Vary of a stale page is known, no request waits for another variant, neither in the
+// process whose handler runs nor in another process. The requests that get a variant renew it, once
+// in the fleet. This also holds for the variant whose Vary leads to the others.
 func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
 	for name, age := range map[string]string{"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600"} {
 		for _, come := range [][]string{languages, languages[1:], {"fr", "en", "de"}} {
@@ -194,9 +195,9 @@ func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
 	}
 }
 
-// Of a page that is not stored at all another process knows the Vary when the first run has been
-// stored. By then the variants that were asked for in the first process, too, have their runs: only
-// what is asked for in the other one alone begins then.
+// If a page is not stored at all, another process learns its Vary when the first run has been
+// stored. By then the variants that were requested in the first process have runs, too. Only
+// variants that were requested in the other process alone begin a run then.
 func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
@@ -214,7 +215,7 @@ func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
 	})
 }
 
-// newPair is a handler behind the caches of two processes on one store.
+// newPair returns a handler behind the caches of two processes on one store.
 func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
 	store := memstore.New(memstore.Options{})
 	t.Cleanup(func() { _ = store.Close() })
@@ -229,10 +230,10 @@ func newPair(t *testing.T, h http.Handler) (near, far http.Handler) {
 	return open(), open()
 }
 
-// A stale page that nobody asks for any more says for as long as it is kept by what the others are
-// selected, and nothing else. Another variant has one run in the fleet each time it is stale, which
-// is asked whether it is still good, and is fresh in between. At last it takes the place of the one
-// that nobody asks for.
+// As long as a stale page that nobody requests any more is kept, it only tells which fields select
+// the other variants. Another variant has one run in the fleet each time it is stale. This run
+// validates the variant, which is then fresh again. At last this variant takes the place of the
+// page that nobody requests.
 func TestStalePageOnlySaysWhatSelects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

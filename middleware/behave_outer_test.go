@@ -11,8 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// inFront sets header fields before a handler sees the response, as those that stand in front of a
-// cache do.
+// inFront sets header fields before the handler runs, as layers in front of a cache do.
 func inFront(h http.Handler, fields func(r *http.Request, h http.Header)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fields(r, w.Header())
@@ -20,8 +19,9 @@ func inFront(h http.Handler, fields func(r *http.Request, h http.Header)) http.H
 	})
 }
 
-// What is in the header before the handler is called is for one client. That holds for each way on
-// which a header gets into the store: by a response, by a 304, by the response to a HEAD.
+// Fields that are in the header before the handler is called are for one client. This holds for
+// each way in which a header gets into the store: by a response, by a 304, by the response to a
+// HEAD.
 func TestFieldsFromTheFrontAreNotStored(t *testing.T) {
 	for _, way := range []string{"GET", "304", "HEAD"} {
 		t.Run(way, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestFieldsFromTheFrontAreNotStored(t *testing.T) {
 	}
 }
 
-// What the front says decides with what the handler says: by what a response varies, and for how
-// long it is fresh. A 304 or a HEAD doesn't change that.
+// Fields of layers in front decide, together with the handler's fields, by which fields a response
+// varies and how long it is fresh. A 304 or a HEAD doesn't change this.
 func TestFieldsFromTheFrontDecide(t *testing.T) {
 	for _, way := range []string{"GET", "304", "HEAD", "GET, own max-age", "304, own max-age", "HEAD, own max-age"} {
 		t.Run(way, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A request for a range waits for no other process that stores a part of the same resource.
+// A request for a range doesn't wait for another process that stores a part of the same resource.
 func TestRangesWaitForNoOtherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -47,7 +47,8 @@ func TestRangesWaitForNoOtherProcess(t *testing.T) {
 	})
 }
 
-// A response that is no part takes the place of none that comes next.
+// A response to a range request that is no part gives the lease back, so that the next part can be
+// stored.
 func TestLeaseOfARangeIsGivenBack(t *testing.T) {
 	for name, first := range map[string]func(w http.ResponseWriter){
 		"nothing": func(http.ResponseWriter) {}, "not found": func(w http.ResponseWriter) { w.WriteHeader(404) },
@@ -66,7 +67,8 @@ func TestLeaseOfARangeIsGivenBack(t *testing.T) {
 				}))
 				for range 3 {
 					ranged(h, "0-4")
-					synctest.Wait() // until the lease is back, for which nobody waits
+					// The test waits until the lease has been given back. No request waits for this.
+					synctest.Wait()
 				}
 				if runs.Load() != 1 {
 					t.Errorf("%d runs", runs.Load())

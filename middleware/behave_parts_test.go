@@ -40,7 +40,8 @@ func ranged(h http.Handler, spec string, header ...string) string {
 	return asks(h, "GET", "/", append(header, "Range", "bytes="+spec)...).Body.String()
 }
 
-// What a handler answers before a purge is not stored after it: neither as a part nor in a whole.
+// If a handler answered before a purge, its part is not stored after the purge, neither as a part
+// nor in a whole response.
 func TestPartsAndPurges(t *testing.T) {
 	for name, purge := range map[string]func(c *middleware.Cache, h http.Handler, t *testing.T){
 		"Purge": func(c *middleware.Cache, _ http.Handler, t *testing.T) {
@@ -77,7 +78,7 @@ func TestPartsAndPurges(t *testing.T) {
 	}
 }
 
-// A request for a range waits for no other one.
+// A request for a range doesn't wait for any other request.
 func TestRangesWaitForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})
@@ -107,7 +108,7 @@ func TestRangesWaitForNobody(t *testing.T) {
 	})
 }
 
-// stuckWriter is a client that reads nothing until it is let go.
+// stuckWriter is a client that reads nothing until the test lets it read.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
 	gate <-chan struct{}
@@ -118,8 +119,8 @@ func (w stuckWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// pieceOf answers requests for a range, whichever it is, with the second megabyte of two. between
-// is called half-way.
+// pieceOf answers requests for any range with the second megabyte of two. It calls between when
+// half of the part is written.
 func pieceOf(runs *atomic.Int32, between func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
@@ -128,13 +129,14 @@ func pieceOf(runs *atomic.Int32, between func()) http.HandlerFunc {
 		w.WriteHeader(http.StatusPartialContent)
 		half := strings.Repeat(digits[:8], 1<<16)
 		fmt.Fprint(w, half)
-		w.Header().Set("X-Late", "1") // which is no part of the response
+		w.Header().Set("X-Late", "1") // too late: the header has been written
 		between()
 		fmt.Fprint(w, half)
 	}
 }
 
-// A client that doesn't read has no lease and no slot: its part is stored, and others go on.
+// A client that doesn't read holds neither a lease nor a slot: its part is stored, and other
+// requests go on.
 func TestSlowClientOfARange(t *testing.T) {
 	const second = "bytes=1048576-"
 	for name, c := range map[string]struct {
@@ -165,7 +167,8 @@ func TestSlowClientOfARange(t *testing.T) {
 				if asks(h, "GET", "/other"); runs.Load() != 2 {
 					t.Errorf("%d runs", runs.Load())
 				}
-				if name == "large" { // of a small one a server keeps back what would hold this up
+				// The server buffers a small part, so its client can't hold the handler up.
+				if name == "large" {
 					if got := asks(h, "GET", "/third", "Range", second); got.Code != http.StatusPartialContent || runs.Load() != 3 {
 						t.Errorf("%d after %d runs", got.Code, runs.Load())
 					}
@@ -204,7 +207,7 @@ func TestRangeFlowsWhileItIsMade(t *testing.T) {
 	})
 }
 
-// goneWriter is a client that has gone, and whose writer may say so by a panic.
+// goneWriter is a client that has gone. Its writer may panic because of that.
 type goneWriter struct {
 	*httptest.ResponseRecorder
 	panics bool
@@ -219,7 +222,7 @@ func (w goneWriter) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// What has come of a range is stored although its client has gone.
+// A part is stored although its client has gone.
 func TestClientOfARangeLeaves(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -248,8 +251,8 @@ func TestClientOfARangeLeaves(t *testing.T) {
 	}
 }
 
-// A handler that breaks off, flushes, writes too much or has a trailer is what its client would see
-// of it without the cache, and nothing of it is stored.
+// A handler may break off, flush, write too much or set a trailer. Then its client sees the same as
+// without the cache, and nothing is stored.
 func TestPartsThatAreNone(t *testing.T) {
 	head := func(w http.ResponseWriter) {
 		w.Header().Set("Cache-Control", "max-age=60")
@@ -322,8 +325,9 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 }
 
-// A client can have a part stored again and again; what is stored for all stays fresh and complete
-// beside it. It is told what was stored, and what somebody in front says to it is nobody else's.
+// A client can cause a part to be stored again and again. The response that is stored for all stays
+// fresh and complete. The client learns from Cache-Status whether its part was stored. Fields that
+// a layer in front has set for this client are given to nobody else.
 func TestPartsAndOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := &unstoredEvents{}
@@ -350,14 +354,15 @@ func TestPartsAndOthers(t *testing.T) {
 		if got := second.Header().Values("X-Client"); runs.Load() != 1 || len(got) != 1 || got[0] != "2" {
 			t.Errorf("X-Client %q after %d runs", got, runs.Load())
 		}
-		users := asks(h, "GET", "/", "Range", "bytes=1-2", "Cookie", "user=1") // it is for all: it says how long it is fresh
+		// The response is for all, because it has a lifetime of its own.
+		users := asks(h, "GET", "/", "Range", "bytes=1-2", "Cookie", "user=1")
 		if users.Body.String() != "12" || runs.Load() != 1 {
 			t.Errorf("a user got %q after %d runs", users.Body, runs.Load())
 		}
 	})
 }
 
-// What is fresh only by the options is for nobody who says who asks, in parts neither.
+// A part that is fresh only by the options is not given to a request that says who asks.
 func TestPartsByTheOptionsAreForNobodyInParticular(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{DefaultTTL: 60e9})
@@ -376,7 +381,7 @@ func TestPartsByTheOptionsAreForNobodyInParticular(t *testing.T) {
 	})
 }
 
-// A part is selected by the request as it came, however many handlers may run.
+// A part is selected by the request as it came, no matter how many handlers may run.
 func TestPartsAreSelectedByWhatWasAsked(t *testing.T) {
 	for _, most := range []int{-1, 0, 8} {
 		synctest.Test(t, func(t *testing.T) {

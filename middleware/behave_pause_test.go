@@ -12,14 +12,14 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// windows are ways in which a response of a second can be served stale.
+// windows are the ways in which a response with a lifetime of a second can be served stale.
 var windows = map[string]string{
 	"while revalidating":   "max-age=1, stale-while-revalidate=600",
 	"if there is an error": "max-age=1, stale-if-error=600",
 }
 
-// versions is a page whose version is the second in which it is made. Requests with X-Bad have its
-// handler fail.
+// versions is a page whose version is the second in which it is made. For requests with X-Bad its
+// handler fails.
 type versions struct {
 	began  time.Time
 	window string
@@ -40,7 +40,7 @@ func (v *versions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// twoProcesses are two caches on one store in front of a page.
+// twoProcesses returns a page behind two caches on one store.
 func twoProcesses(t *testing.T, v *versions) [2]http.Handler {
 	store := memstore.New(memstore.Options{})
 	t.Cleanup(func() { _ = store.Close() })
@@ -56,7 +56,7 @@ func twoProcesses(t *testing.T, v *versions) [2]http.Handler {
 	return all
 }
 
-// fails sends a request on which the handler fails, from one of two clients. Its client may see a
+// fails sends a request on which the handler fails, from one of two clients. The client may see a
 // panic.
 func fails(h http.Handler, how string, loggedIn bool) {
 	defer func() { _ = recover() }()
@@ -67,7 +67,7 @@ func fails(h http.Handler, how string, loggedIn bool) {
 	asks(h, "GET", "/", header...)
 }
 
-// stalePage is a page that has just become stale, in two processes.
+// stalePage returns a page that has just become stale, in two processes.
 func stalePage(t *testing.T, window string) (*versions, [2]http.Handler) {
 	t.Helper()
 	v := &versions{began: time.Now(), window: window}
@@ -77,8 +77,8 @@ func stalePage(t *testing.T, window string) (*versions, [2]http.Handler) {
 	return v, all
 }
 
-// One request on which the handler fails doesn't keep the old version for others for longer than a
-// second.
+// One request on which the handler fails doesn't keep the old version for other clients for longer
+// than a second.
 func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		for _, how := range []string{"500", "panic"} {
@@ -89,7 +89,7 @@ func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 						fails(all[0], how, loggedIn)
 						synctest.Wait()
 						<-time.After(time.Second)
-						for _, h := range all { // the first ones to come may begin the refresh
+						for _, h := range all { // the first requests may begin the refresh
 							asks(h, "GET", "/")
 							synctest.Wait()
 						}
@@ -105,14 +105,15 @@ func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 	}
 }
 
-// Who sends failing requests at the rate of all others together delays the new version, but can't
-// hold it back.
+// A client that sends as many failing requests as all other clients send requests delays the new
+// version, but can't prevent it.
 func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, all := stalePage(t, window)
-				const most = 40 * time.Second // 20 tries and more, of which all others have half
+				// In this time there are at least 20 tries, half of them by the other clients.
+				const most = 40 * time.Second
 				begun := time.Now()
 				for i := 0; ; i++ {
 					fails(all[i%2], "500", i/2%2 > 0)
@@ -133,8 +134,8 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 	}
 }
 
-// An origin that fails for everybody is asked about once a second for each page, by the whole
-// fleet.
+// If an origin fails for all requests, the whole fleet sends it about one request a second for each
+// page.
 func TestFailingOriginIsLeftAlone(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A POST whose response is for GET is recorded as it comes, whole or not at all, and only so many
-// at a time.
+// If the response to a POST is for GET, too, it is recorded while it is written. It is stored whole
+// or not at all, and only a bounded number of POSTs is recorded at a time.
 func TestPostsAreRecordedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{StorePosts: true})
@@ -79,7 +79,7 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 			delete(w.Header(), "Cache-Control")
 			w.WriteHeader(http.StatusOK)
 			w.Header()["Cache-Control"] = lifetime
-			w.WriteHeader(http.StatusOK) // which is too late
+			w.WriteHeader(http.StatusOK) // too late: the body has begun
 			fmt.Fprint(w, digits)
 		}
 		asks(h, "POST", "/late")
@@ -110,8 +110,8 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 	})
 }
 
-// What is stored of a POST is selected by the request as it came, has nothing of what somebody in
-// front said to its client, and counts among the variants of its URL.
+// The stored response to a POST is selected by the request as it came. It has no fields that a
+// layer in front has set for the POST's client, and it is counted among the variants of its URL.
 func TestPostsAreStoredForTheirLike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -142,7 +142,7 @@ func TestPostsAreStoredForTheirLike(t *testing.T) {
 	})
 }
 
-// A POST for a Host that is none goes by.
+// A POST with an invalid Host goes to the handler without being recorded.
 func TestPostForNoHost(t *testing.T) {
 	h := newCache(t, middleware.Options{StorePosts: true}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")

@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// newCache is a cache on a store of its own, for the time of a test.
+// newCache makes a cache on a store of its own that is closed at the end of the test.
 func newCache(t testing.TB, opts middleware.Options) *middleware.Cache {
 	t.Helper()
 	store := memstore.New(memstore.Options{})
@@ -28,7 +28,7 @@ func newCache(t testing.TB, opts middleware.Options) *middleware.Cache {
 	return cache
 }
 
-// asks sends one request through a handler. The header is given in pairs.
+// asks sends one request through a handler and returns the response. The header is given in pairs.
 func asks(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -39,8 +39,8 @@ func asks(h http.Handler, method, target string, header ...string) *httptest.Res
 	return w
 }
 
-// Who a request is from may have been found out in front of the cache: a refresh that one user's
-// request begins never makes what another user gets.
+// A layer in front of the cache may have found out which user a request is from. A refresh that one
+// user's request begins never makes a response that another user gets.
 func TestRefreshForOneUserIsNotAnothersResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

@@ -14,9 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Behind http.TimeoutHandler a request can be over, and chi's route context be another request's,
-// while it is still waiting for its turn. A handler that runs in its place for others sees the
-// parameters that it came with.
+// Behind http.TimeoutHandler a request can be over while it still waits for its turn. Then its chi
+// route context may belong to another request. A handler that runs for other clients in its place
+// sees the parameters with which the request came.
 func TestRouteOfARequestThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1})

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler that says "not modified" when its load has been given up tells that to the cache, not
-// to its client, which has not asked.
+// If a handler answers 304 after its load has been given up, the 304 is for the cache. The client
+// doesn't get it, because the client's request had no condition.
 func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 	for _, at := range []string{"before its header", "after its header"} {
 		t.Run(at, func(t *testing.T) {
@@ -29,7 +29,8 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 				if at == "after its header" {
 					w.WriteHeader(http.StatusNotModified)
 				}
-				if r.Header.Get("X-First") != "" { // a waiter who comes after the load has been given up runs it for itself
+				// A waiter that comes after the load was given up runs the handler itself.
+				if r.Header.Get("X-First") != "" {
 					hold.pass()
 				}
 				w.WriteHeader(http.StatusNotModified)
@@ -38,7 +39,7 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 			f.markStale(0, "/")
 			leader := f.start(0, get("/", "X-First", "yes"))
 			f.awaitRunning(1)
-			waiter := f.start(0, get("/")) // it is told when the load is over
+			waiter := f.start(0, get("/")) // it gets its answer when the load is over
 			if got := waiter.reply(t); got.status != 504 && got.status != 200 {
 				t.Errorf("the waiter got %v", got)
 			}
@@ -48,11 +49,11 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 	}
 }
 
-// thief is a store in which the leases of a process can be lost to another one, which then takes
-// its time.
+// thief is a store in which a process can lose its lease to another process. That process then
+// takes its time.
 type thief struct {
 	cacheguard.Store
-	steal chan cacheguard.Key // a lease to be stolen, once
+	steal chan cacheguard.Key // a lease that is to be stolen once
 	other cacheguard.LeaseAnswer
 }
 
@@ -73,8 +74,8 @@ func (s *thief) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	}
 }
 
-// A client whose handler has answered it doesn't wait for another process, which has taken the
-// lease meanwhile.
+// If the handler has answered its client and another process has taken the lease meanwhile, the
+// client doesn't wait for that process.
 func TestLeaseLostIsNothingToTheClient(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	s := &thief{Store: f.replicas[0].spy.Store, steal: make(chan cacheguard.Key, 1)}

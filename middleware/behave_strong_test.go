@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// hookStore is a store that does something before it is asked for the next lease.
+// hookStore is a store that calls a function before its next request for a lease.
 type hookStore struct {
 	*spy
 	before atomic.Pointer[func()]
@@ -27,7 +27,7 @@ func (s *hookStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.
 	return s.spy.Lease(ctx, k, ask)
 }
 
-// strongPair is a cache in front of a handler, and another process' on the same store.
+// strongPair returns a handler behind a cache, and the cache of another process on the same store.
 func strongPair(t *testing.T, h http.HandlerFunc) (store *hookStore, other *middleware.Cache, do func(method string, fields ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	shared := memstore.New(memstore.Options{})
@@ -52,7 +52,8 @@ func strongPair(t *testing.T, h http.HandlerFunc) (store *hookStore, other *midd
 	}
 }
 
-// A HEAD updates what is stored, but not what is purged between its answer and that.
+// A HEAD updates a stored response. But it doesn't bring back a response that was purged between
+// the handler's answer and the update.
 func TestHeadBringsNothingPurgedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var body atomic.Pointer[string]
@@ -89,8 +90,8 @@ func TestHeadBringsNothingPurgedBack(t *testing.T) {
 	})
 }
 
-// What may be served in the place of an error was found by the request whose handler failed, and
-// one that came after a purge doesn't get it.
+// The request whose handler failed has found the stale response that may be served in place of the
+// error. A request that came after a purge doesn't get this response.
 func TestErrorsBringNothingPurgedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -129,7 +130,8 @@ func TestErrorsBringNothingPurgedBack(t *testing.T) {
 	})
 }
 
-// Nor does one read what is being made since before that purge.
+// A request that came after the purge doesn't read a response whose handler began before the purge
+// either.
 func TestReadersGetNothingPurged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -19,7 +19,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// front is a handler behind a cache of its own, in memory.
+// front returns a handler behind a cache of its own, in memory.
 func front(t *testing.T, opts middleware.Options, h http.HandlerFunc) (*middleware.Cache, http.Handler) {
 	t.Helper()
 	cache, err := middleware.New(memstore.New(memstore.Options{}), opts)
@@ -40,8 +40,8 @@ func fetch(h http.Handler, url string, fields ...string) *httptest.ResponseRecor
 	return w
 }
 
-// Whoever sends Authorization gets no one else to run the handler: not those who wait, nor those
-// who come later, nor does what is stale go.
+// A client that sends Authorization can't make other clients run the handler themselves, neither
+// waiting clients nor later ones. It can't remove a stale response either.
 func TestAuthorizationDisarmsNothing(t *testing.T) {
 	for name, stored := range map[string]bool{"stale": true, "cold": false} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,8 @@ func TestAuthorizationDisarmsNothing(t *testing.T) {
 	}
 }
 
-// What requests with Authorization bring for all is for all, unless it was purged since.
+// If a request with Authorization brings a response that is for all, it is stored for all, unless
+// it was purged since.
 func TestAuthorizationBringsWhatIsForAll(t *testing.T) {
 	runs := 0
 	cache, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +115,7 @@ func TestAuthorizationBringsWhatIsForAll(t *testing.T) {
 	}
 }
 
-// A handler that writes nothing leaves it to whoever is in front to say something, each time.
+// If a handler writes nothing, a layer in front may write the response, each time.
 func TestHandlerWritesNothing(t *testing.T) {
 	_, h := front(t, middleware.Options{DefaultTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Inner", "yes")
@@ -139,7 +140,7 @@ func TestHandlerWritesNothing(t *testing.T) {
 	}
 }
 
-// RecordFlushed is for reverse proxies; an event stream is none of their responses that end.
+// RecordFlushed is for reverse proxies. An event stream is not recorded, because it doesn't end.
 func TestRecordFlushed(t *testing.T) {
 	for _, record := range []bool{true, false} {
 		runs := 0
@@ -168,7 +169,8 @@ func TestRecordFlushed(t *testing.T) {
 	}
 }
 
-// A response that could not be purged by each of its tags is not stored, and the log says so, once.
+// If a response has more tags than can be kept, it could not be purged by each of them. It is not
+// stored, and the log says so, once.
 func TestTooManyTags(t *testing.T) {
 	var log bytes.Buffer
 	runs := 0
@@ -187,7 +189,7 @@ func TestTooManyTags(t *testing.T) {
 	}
 }
 
-// PurgeHandler takes an order whole or not at all.
+// PurgeHandler executes all purges of a request or none.
 func TestPurgeHandlerRefusesWhatItDoesntKnow(t *testing.T) {
 	cache, _ := front(t, middleware.Options{}, func(http.ResponseWriter, *http.Request) {})
 	h := cache.PurgeHandler("secret")
@@ -219,7 +221,7 @@ func TestPurgeHandlerRefusesWhatItDoesntKnow(t *testing.T) {
 	}
 }
 
-// A mux inside tells whoever is outside which pattern it was.
+// A layer in front of the cache finds the pattern that a mux behind the cache has matched.
 func TestPatternOfAMuxInside(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /products/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.PathValue("id")) })
@@ -230,7 +232,7 @@ func TestPatternOfAMuxInside(t *testing.T) {
 	}
 }
 
-// Cache-Status tells a stale answer after a failure from a hit, and is of bounded size.
+// Cache-Status distinguishes a stale answer after a failure from a hit, and its size is bounded.
 func TestCacheStatusOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := false

@@ -7,7 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// What is for one client only is so in a trailer, too, where it comes when others wait already.
+// A field that is for one client only is given to no other client in a trailer either, although
+// other clients may already be waiting when the trailer comes.
 func TestTrailerForOneClient(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	hold := f.gate()

@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// The stale windows of a response that comes stale have begun already.
+// If a response is already stale when it comes, its stale windows have already begun.
 func TestWindowsOfAResponseThatComesStale(t *testing.T) {
 	for name, c := range map[string]struct{ fields, reply string }{
 		"stale-while-revalidate": {"max-age=10, stale-while-revalidate=60", "slow"},
@@ -34,7 +34,8 @@ func TestWindowsOfAResponseThatComesStale(t *testing.T) {
 					t.Errorf("within the window: got %d", w.Code)
 				}
 				synctest.Wait()
-				<-time.After(10 * time.Second) // 25 seconds after it has come, 65 after the end of its freshness
+				// Then the response came 25 seconds ago, and its freshness ended 65 seconds ago.
+				<-time.After(10 * time.Second)
 				if w := asks(h, "GET", "/"); w.Code != 503 {
 					t.Errorf("after the window: got %d, Age %s", w.Code, w.Header().Get("Age"))
 				}

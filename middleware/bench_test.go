@@ -30,15 +30,15 @@ import (
 
 var kilobyte = bytes.Repeat([]byte("k"), 1024)
 
-// kilobytePage is what all benchmarks serve.
+// kilobytePage is the handler of all benchmarks.
 func kilobytePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "public, max-age=3600")
 	_, _ = w.Write(kilobyte)
 }
 
-// benchRouter has one page three times: bare, behind a cache with a local tier, and behind one
-// without it.
+// benchRouter returns a router with one page on three paths: bare, behind a cache with a local
+// tier, and behind a cache without it.
 func benchRouter(tb testing.TB, shared cacheguard.Store) (router *chi.Mux, paths []string) {
 	tb.Helper()
 	near := memstore.New(memstore.Options{})
@@ -60,7 +60,7 @@ func benchRouter(tb testing.TB, shared cacheguard.Store) (router *chi.Mux, paths
 	if shared != nil {
 		behind("/redis", shared, middleware.Options{})
 	}
-	for _, path := range paths[1:] { // until it is a hit
+	for _, path := range paths[1:] { // until the page is a hit
 		status := ""
 		for begun := time.Now(); !strings.Contains(status, "hit") && time.Since(begun) < longWait; {
 			w := httptest.NewRecorder()
@@ -81,7 +81,7 @@ func benchRequest(path string) *http.Request {
 	return r
 }
 
-// benchStore is a store on a redis-server of its own.
+// benchStore returns a store on a redis-server of its own.
 func benchStore(tb testing.TB) cacheguard.Store {
 	tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(tb).Addr(), ContextTimeoutEnabled: true})
@@ -97,7 +97,7 @@ func benchStore(tb testing.TB) cacheguard.Store {
 	return store
 }
 
-// unread is a ResponseWriter whose response nobody reads. As with net/http each response has a
+// unread is a ResponseWriter whose response nobody reads. As with net/http, each response has a
 // header map of its own.
 type unread struct {
 	header http.Header
@@ -108,8 +108,8 @@ func (u *unread) Header() http.Header         { return u.header }
 func (u *unread) WriteHeader(int)             {}
 func (u *unread) Write(p []byte) (int, error) { u.n += len(p); return len(p), nil }
 
-// serveUnread has a handler serve a request that was made before, and reports whether that brought
-// the whole page.
+// serveUnread lets a handler serve a request that was made before, and reports whether the response
+// was the whole page.
 func serveUnread(h http.Handler, r *http.Request, w *unread) bool {
 	w.header, w.n = make(http.Header), 0
 	h.ServeHTTP(w, r)
@@ -157,7 +157,7 @@ func BenchmarkLocalVariant(b *testing.B) {
 			r.Header.Set("Accept-Language", first)
 			serveUnread(h, r, w)
 			r.Header.Set("Cache-Control", "only-if-cached")
-			for first == "stale" && serveUnread(h, r, w) { // until it is so
+			for first == "stale" && serveUnread(h, r, w) { // until the first response is stale
 				runtime.Gosched()
 			}
 			delete(r.Header, "Cache-Control")
@@ -178,8 +178,8 @@ func BenchmarkLocalVariant(b *testing.B) {
 }
 
 // Requests a second over loopback connections that stay open, as many clients as CPUs can serve and
-// some more. Each iteration has every variant serve a round, in turn, so that what else the machine
-// does hits all of them alike; what counts is the median of the ratios of the rounds.
+// some more. In each iteration every variant serves a round, in turn, so that other work of the
+// machine affects all of them alike. Compare the medians of the ratios of the rounds.
 //
 //	go test -run '^$' -bench BenchmarkLoopback -benchtime 60x ./middleware
 func BenchmarkLoopback(b *testing.B) {
@@ -193,7 +193,8 @@ func BenchmarkLoopback(b *testing.B) {
 		for range lanes {
 			c := dialRaw(b, server.Listener.Addr().String(), path)
 			clients[path] = append(clients[path], c)
-			if err := c.ask(10); err != nil { // what a connection makes once is made
+			// The first requests pay the costs that a connection has only once.
+			if err := c.ask(10); err != nil {
 				b.Fatalf("%s: %v", path, err)
 			}
 		}
@@ -243,7 +244,7 @@ func BenchmarkLoopback(b *testing.B) {
 			b.ReportMetric(median(ratios), name+"/bare")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all variants together it says nothing
+	b.ReportMetric(0, "ns/op") // the time of all variants together has no meaning
 }
 
 func median[T float64 | time.Duration](all []T) T {
@@ -251,8 +252,8 @@ func median[T float64 | time.Duration](all []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// rawClient is an HTTP client on one connection that allocates nothing for a request, so that what
-// is counted is the server's.
+// rawClient is an HTTP client on one connection. It allocates nothing for a request, so that the
+// benchmark counts only the server's allocations.
 type rawClient struct {
 	conn    net.Conn
 	in      *bufio.Reader
@@ -289,7 +290,7 @@ var (
 	emptyLine     = []byte("\r\n")
 )
 
-// read reads one response and insists on it being the whole page.
+// read reads one response and fails unless it is the whole page.
 func (c *rawClient) read() error {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {

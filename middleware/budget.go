@@ -9,12 +9,12 @@ import (
 // takes a place in the store's memory of invalidated tags, which has 100,000 places for a cache.
 // When that memory is full, the oldest tags are forgotten, and with them all responses that were
 // stored before these tags were invalidated. Anybody can send a POST to /search?q=1, 2, 3 and so
-// on, and must not displace what your own services invalidate.
+// on. These requests must not displace the tags that your own services invalidate.
 //
-// A resource that was invalidated lately already has a place, so invalidating it again costs
+// If a resource was invalidated lately, it already has a place. So its next invalidation costs
 // nothing.
 type budget struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	left   float64
 	at     time.Time           // when left was computed
 	lately map[string]struct{} // tags
@@ -23,7 +23,7 @@ type budget struct {
 }
 
 const (
-	changesAtOnce   = 1000 // of different resources
+	changesAtOnce   = 1000 // the number of different resources that can be changed at once
 	changesASecond  = 1
 	changesRemember = 1000
 )

@@ -24,7 +24,7 @@ type Cache struct {
 	loads *cacheguard.Cache[*response]
 	turns *turns // slots of handlers that the loader doesn't run
 
-	changes   budget // of invalidations by unsafe requests
+	changes   budget // limits invalidations by unsafe requests
 	purges    purges
 	variants  variants
 	varies    varies
@@ -32,7 +32,7 @@ type Cache struct {
 	lastTries lastTries
 	parts     partial
 	posts     atomic.Int32 // how many responses to POST are being recorded
-	tagsSaid  atomic.Bool  // it was logged that a response has too many tags
+	tagsSaid  atomic.Bool  // the log already says that a response has too many tags
 }
 
 // New makes a cache on a store that other caches and other processes may share. If options are
@@ -75,9 +75,9 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 // by half, up to three times failedPause. The pause protects a failing origin. But a handler may
 // also fail because of what one client sends, and then the pause keeps the old version for
 // everybody. The cache can't tell clients apart, because an attacker gets new addresses, cookies
-// and fields for nothing. What matters is how soon the next request may try: each try is a lottery
-// in which honest requests win according to their share of all requests. A longer pause would
-// protect a failing origin better, but would make each lost try cost more time.
+// and fields for nothing. It is important how soon the next request may try, because each try is a
+// lottery in which honest requests win according to their share of all requests. A longer pause
+// would protect a failing origin better, but each lost try would cost more time.
 const failedPause = 500 * time.Millisecond
 
 // mostKeyShown is how many bytes of a key Cache-Status shows.
@@ -106,11 +106,12 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // Handler returns next with the cache in front of it, for chi's With and Use or around any
 // [http.Handler].
 //
-// Put middlewares that add something of their own to each response (a request id, CORS, a session
-// cookie) in front of the cache: header fields that are set before next is called are never stored.
-// Put middlewares whose output depends on the client behind the cache: with r.With(c.Handler,
-// compress) the compressed response is stored. They must name the request field in Vary every time,
-// which chi's Compress doesn't do: see the package documentation.
+// Some middlewares add fields of their own to each response (a request id, CORS, a session cookie).
+// Put them in front of the cache, because header fields that are set before next is called are
+// never stored. Put middlewares whose output depends on the client behind the cache. For example,
+// with r.With(c.Handler, compress) the compressed response is stored. These middlewares must name
+// the request field in Vary every time. chi's Compress doesn't do this: see the package
+// documentation.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {
@@ -118,7 +119,7 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inside := c.inside(r)
-		if inside != r { // otherwise a run that outlives the request may still read it
+		if inside != r { // if it is r itself, a run that outlives the request may still read it
 			defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
 		}
 		c.serve(w, inside, next)
@@ -153,13 +154,13 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 }
 
-// route says what the cache does with a request.
+// route is the way that a request takes through the cache.
 type route uint8
 
 const (
-	toCache   route = iota // it may be answered from the cache
-	toHandler              // the handler answers it, and its response is for this client alone
-	toChange               // like toHandler, and it may change what is stored
+	toCache   route = iota // the request may be answered from the cache
+	toHandler              // the handler answers it, for this client alone
+	toChange               // like toHandler, and the request may change stored responses
 	untouched              // like toHandler, and the connection may stop being HTTP
 )
 
@@ -187,13 +188,13 @@ func (c *Cache) route(r *http.Request) route {
 	return toCache
 }
 
-// namesFields reports whether Connection names fields as meant for the next hop alone (RFC 9110,
-// section 7.6.1). A proxy behind the cache, such as httputil.ReverseProxy, removes these fields
-// from the request, even if a layer in front of the cache has set them. So a client can choose
-// which fields the backend sees, and the response is for this client alone. The cache can't remove
-// the fields itself instead, because layers in front of it have already read sessions and languages
-// from them. Options of the connection itself, and fields that a proxy removes in any case, don't
-// matter.
+// namesFields reports whether Connection names fields that are meant for the next hop alone (RFC
+// 9110, section 7.6.1). A proxy behind the cache, such as httputil.ReverseProxy, removes these
+// fields from the request, even if a layer in front of the cache has set them. So a client can
+// choose which fields the backend sees, and the response is for this client alone. The cache can't
+// remove the fields itself instead, because layers in front of it have already read sessions and
+// languages from them. namesFields ignores options of the connection itself, and fields that a
+// proxy removes in any case.
 func namesFields(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -290,9 +291,9 @@ func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, k
 	return false
 }
 
-// nextLevel returns the key of the variant for this request: it is made of the values that the
-// request has for the fields that the stored response res varies by. It returns "" if res leads to
-// no other key.
+// nextLevel returns the key of the variant for this request. The key contains the request's values
+// of the fields by which the stored response res varies. nextLevel returns "" if res leads to no
+// other key.
 func nextLevel(res *response, key, base, level string, r *http.Request) string {
 	if res == nil || res.key != key || len(res.vary) == 0 {
 		return ""
@@ -346,8 +347,9 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// errorText is what other processes are told about a handler that failed: only the status for the
-// requests that wait. The value of a panic isn't told, because it could contain anything.
+// errorText returns the text that other processes get about a handler that failed. It has only the
+// status for the requests that wait. It doesn't have the value of a panic, because this value could
+// contain a secret.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {

@@ -30,7 +30,7 @@ func newRules(o Options) *rules {
 	return u
 }
 
-// verdict says what may be done with a response.
+// verdict is the decision whether a response may be stored and shared, and for how long.
 type verdict struct {
 	// share: the requests that wait may get the response. With store later requests may also get
 	// it, as long as it is fresh or within its stale windows.
@@ -41,7 +41,7 @@ type verdict struct {
 	// remember: the response isn't shared, and later responses of this resource probably won't be
 	// either.
 	remember bool
-	// failed: the origin has a problem. The requests that wait get only the status, and don't run
+	// failed: the origin has a problem. The requests that wait get only the status. They don't run
 	// the handler one after another.
 	failed bool
 	// guessed: the response is fresh only because of the options.
@@ -50,7 +50,7 @@ type verdict struct {
 	// have provoked it by a field that the handler rejects.
 	provoked bool
 
-	fresh time.Duration // what is left of its lifetime, in whole milliseconds; 0 or negative: nothing
+	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or less: stale
 	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
 
 	// The stale windows, counted from the end of freshness, 0: none.
@@ -65,15 +65,16 @@ type verdict struct {
 	why  string   // for the log
 }
 
-// judge decides what may be done with the response (status, h) to the request r, which was passed
-// to the handler at sent.
+// judge returns the verdict on the response (status, h) to the request r, which was passed to the
+// handler at sent.
 //
 // must-revalidate, proxy-revalidate and no-cache exclude stale windows (RFC 9111, section 4.2.4).
 // s-maxage implies proxy-revalidate (section 5.2.2.10), so the options give such a response no
-// stale window. But a window in the response itself is used: its author knows RFC 5861 and wants to
-// modify the older directive (section 5.2.3). "s-maxage=1, stale-while-revalidate=59" is how it is
-// mostly used. A request's max-stale modifies nothing. To combine the options' windows with a
-// lifetime that differs from that of browsers, set max-age in a targeted field.
+// stale window. But a window in the response itself is used, because the author of the response
+// knows RFC 5861 and wants to modify the older directive (section 5.2.3). A usual example is
+// "s-maxage=1, stale-while-revalidate=59". A request's max-stale modifies nothing. To combine the
+// options' windows with a lifetime that differs from the lifetime in browsers, set max-age in a
+// targeted field.
 //
 // A response that is already stale when it arrives gets no window from the options: "max-age=0"
 // says that each use must be checked.
@@ -130,7 +131,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 		v.revalidate, v.ifError = 0, 0
 		if !failed {
 			// A client error without freshness says something about its request, and anyone can
-			// provoke it. It doesn't say what other requests get.
+			// provoke it. It doesn't tell which response other requests get.
 			v.remember = status < 400 || basis != noFreshness
 			v.store = v.remember && validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))
@@ -142,8 +143,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	return v
 }
 
-// forbidden returns why a response is for its own client only, or "" (RFC 9111, section 3).
-// remember says whether later responses of this resource probably are, too.
+// forbidden returns the reason why a response is for its own client only, or "" (RFC 9111, section
+// 3). remember says whether later responses of this resource are probably for one client only, too.
 func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directives) (why string, remember bool) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -156,7 +157,9 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "status", false
 	case d.mustUnderstand && !understood(status):
 		return "must-understand", true
-	case d.noStore && !d.mustUnderstand: // beside must-understand, no-store is only for caches that don't know must-understand (section 5.2.2.3)
+	// With must-understand, no-store is only for caches that don't know must-understand (section
+	// 5.2.2.3).
+	case d.noStore && !d.mustUnderstand:
 		return "no-store", true
 	case d.private:
 		return "private", true
@@ -188,7 +191,8 @@ func understood(status int) bool {
 		status == 421 || status == 422 || status == 426 || status >= 500 && status <= 505
 }
 
-// variesByAll reports whether Vary says that no other request gets this response, or can't be read.
+// variesByAll reports whether Vary says that no other request may get this response, or whether
+// Vary can't be read.
 func variesByAll(h http.Header) bool {
 	_, star := varyOf(h)
 	return star

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Invalidates returns next with only that part of [Cache.Handler] in front of it that handles
-// unsafe methods: a successful request with POST, PUT, PATCH, DELETE or an unknown method removes
+// Invalidates returns next with a part of [Cache.Handler] in front of it, the part that handles
+// unsafe methods. A successful request with POST, PUT, PATCH, DELETE or an unknown method removes
 // the stored responses of its URL. Use it for routes that the cache doesn't answer:
 // r.With(pages.Invalidates).Post("/products/{id}", save). Requests with other methods go to next
 // unchanged.
@@ -29,9 +29,9 @@ func (c *Cache) Invalidates(next http.Handler) http.Handler {
 }
 
 // change lets the handler answer a request with an unsafe method, and then removes the stored
-// responses that the request has made out of date (RFC 9111, section 4.4): those of the resource
-// itself and, with Options.InvalidateLocations, those of the URLs that the response names on the
-// same origin.
+// responses that the request has made out of date (RFC 9111, section 4.4). These are the responses
+// of the resource itself. With Options.InvalidateLocations they are also the responses of the URLs
+// that the handler's response names on the same origin.
 func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
 	var asGet *http.Request
@@ -60,8 +60,9 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 // Anybody can send unsafe requests, so a budget limits these invalidations. Above the budget
 // outdate removes the stored responses by their keys, which costs no place in the store's memory of
 // invalidated tags. It finds only the keys for this request's spelling of the URL and for the
-// variants that this request would get. Other variants stay until they are stale. Removing by keys
-// also costs some look-ups, so it is done only once: last says that the handler has returned.
+// variants that this request would get. Other variants stay until they are stale. The removal by
+// keys also costs some look-ups, so outdate does it only once, when the handler has returned
+// (last).
 func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, last bool) {
 	if status < 200 || status > 399 {
 		return
@@ -148,7 +149,7 @@ func origin(scheme, host string) string {
 	return scheme + "://" + strings.ToLower(name) + port
 }
 
-// pass lets the handler answer the request when it has a turn, and says so in Cache-Status. It
+// pass waits for a turn, then lets the handler answer the request, and writes s to Cache-Status. It
 // returns the status of the response.
 func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
 	err := c.counted(r, func(r *http.Request, at *place) {
@@ -167,7 +168,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 	return status
 }
 
-// untouched lets the handler answer, when it has a turn, a request that may change the connection
+// untouched waits for a turn, then lets the handler answer a request that may change the connection
 // to a protocol other than HTTP.
 func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	err := c.counted(r, func(r *http.Request, at *place) {
@@ -184,13 +185,13 @@ type passer struct {
 	w       http.ResponseWriter
 	cache   *Cache
 	status  cacheStatus
-	silent  bool                                       // it says nothing in Cache-Status
+	silent  bool                                       // the passer writes nothing to Cache-Status
 	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
 	place   *place                                     // the handler's place
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	code    int
-	head    http.Header // what outdate gets
+	head    http.Header // the header that outdate gets
 	sent    int
 	outside bool // the client may have a part of the response
 	failed  bool // the handler has called WriteHeader with an error after it had begun to answer
@@ -208,7 +209,7 @@ func (p *passer) writer() http.ResponseWriter {
 
 type hijackablePasser struct{ *passer }
 
-// passerOf returns the passer of a ResponseWriter that pass has given a handler.
+// passerOf returns the passer of a ResponseWriter that pass has given to a handler.
 func passerOf(w http.ResponseWriter) *passer {
 	if h, ok := w.(hijackablePasser); ok {
 		return h.passer
@@ -261,7 +262,8 @@ func (p *passer) decided(status int) {
 	}
 }
 
-// expose is called before the client gets any part of the response.
+// expose calls outdate for the first time. It is called before the client gets any part of the
+// response.
 func (p *passer) expose() {
 	p.decided(http.StatusOK)
 	p.mu.Lock()
@@ -297,7 +299,7 @@ func (p *passer) Write(b []byte) (int, error) {
 	return hands(&p.cache.backlog, p.w, b, p.w.Write)
 }
 
-// behind is Write for a goroutine that the handler doesn't wait for. The handler keeps its place
+// behind is Write for a goroutine for which the handler doesn't wait. The handler keeps its place
 // meanwhile, because it is working.
 func (p *passer) behind(b []byte) error {
 	p.writes(len(b))

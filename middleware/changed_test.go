@@ -13,14 +13,14 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler, or something in front of it that is behind the cache, may take fields out of its
-// request once it has read them. Who asked, and by what the response was selected, is judged by the
-// request as it came.
+// A handler, or a layer between the cache and the handler, may remove fields from its request after
+// it has read them. The cache uses the request as it came to find out who asked and which fields
+// selected the response.
 func TestHandlerChangesItsRequest(t *testing.T) {
 	for _, cc := range []string{"", "max-age=60"} {
 		for _, field := range []string{"Authorization", "Cookie"} {
 			if field == "Cookie" && cc != "" {
-				continue // that is for all
+				continue // that response is for all
 			}
 			cache := newCache(t, middleware.Options{DefaultTTL: time.Minute})
 			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,8 @@ func TestHandlerChangesItsRequest(t *testing.T) {
 	}
 }
 
-// What a client asks anew, and gets what can't be shared, leaves the fresh page and its coalescing
-// alone: also by a 304, and by a HEAD.
+// A client may ask for a newer response and get one that can't be shared. The fresh page stays, and
+// requests for it are still coalesced. This also holds for a 304 and for a HEAD.
 func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
 	says := func(status int, fields ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -100,8 +100,7 @@ func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
 	}
 }
 
-// A handler that ignores its context keeps its slot until it returns, also when its client has
-// left.
+// A handler that ignores its context keeps its slot until it returns, also if its client has left.
 func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 	const most = 2
 	cache := newCache(t, middleware.Options{MaxLoads: most})
@@ -114,7 +113,7 @@ func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 		}
 		defer running.Add(-1)
 		began <- struct{}{}
-		<-r.Context().Done() // it hears of it, and goes on
+		<-r.Context().Done() // the handler learns of it and goes on
 		<-gate
 		page(w, "x")
 	})))
@@ -141,8 +140,8 @@ func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 	}
 }
 
-// Fields of the query that are taken out are nowhere: also if somebody in front has parsed the
-// form.
+// If the options remove fields from the query, the handler finds them nowhere. This holds also if a
+// layer in front has parsed the form.
 func TestParsedFormHasNoFieldsThatAreTakenOut(t *testing.T) {
 	cache := newCache(t, middleware.Options{KeepQuery: []string{}, DefaultTTL: time.Minute})
 	inner := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.FormValue("q")) }))

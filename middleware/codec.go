@@ -27,9 +27,9 @@ import (
 //	all texts, in this order, one after another
 //	the body
 //
-// Names are canonical and sorted, so that one response has one form. Every response that Decode
-// accepts can be served. Somebody who can write to the store can store any response, but must not
-// be able to split a response in two or crash a process.
+// Names are canonical and sorted, so that one response has only one form. Every response that
+// Decode accepts can be served. An attacker who can write to the store can store any response. But
+// the attacker must not be able to split a response in two or crash a process.
 type codec struct{ maxBody int }
 
 const (
@@ -40,13 +40,13 @@ const (
 	codecPersonal       = 1 << 2
 	codecGuessed        = 1 << 3
 
-	mostFields = 1 << 10 // of a header or a trailer
-	mostValues = 1 << 12 // of a header and its trailer together
+	mostFields = 1 << 10 // the most fields of a header or a trailer
+	mostValues = 1 << 12 // the most values of a header and its trailer together
 	mostText   = 1 << 20
 )
 
-// Name has the version, so that programs with different versions don't treat each other's responses
-// as damaged.
+// Name returns a name that contains the version, so that programs with different versions don't
+// treat each other's responses as damaged.
 func (codec) Name() string { return "http-response-" + strconv.Itoa(codecVersion) }
 
 var errNoResponse = errors.New("middleware: not a response")
@@ -124,8 +124,7 @@ func (c codec) Append(dst []byte, res *response) ([]byte, error) {
 	return append(dst, res.body...), nil
 }
 
-// Decode returns a response whose body is a part of src, and whose other texts are parts of one
-// copy.
+// Decode returns a response whose body is a part of src. All its other texts are parts of one copy.
 func (c codec) Decode(src []byte) (*response, error) {
 	if len(src) < 4 {
 		return nil, fmt.Errorf("%w: %d bytes", errNoResponse, len(src))
@@ -251,7 +250,7 @@ func (d *decoder) skipFields(most int) (fields, values int) {
 	return fields, values
 }
 
-// check returns an error if a response has something that can't be stored or served.
+// check returns an error if a part of a response can't be stored or served.
 func (c codec) check(res *response) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{errNoResponse}, args...)...)

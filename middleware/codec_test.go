@@ -38,7 +38,8 @@ var goldenResponses = map[string]*response{
 	"unshared": {key: "http://shop.example/me", unshared: true},
 }
 
-// The files are what another program has to read; they never change for a version.
+// The files are responses that another program has to read. They never change for a version of the
+// codec.
 func TestGoldenResponses(t *testing.T) {
 	for name, res := range goldenResponses {
 		file := filepath.Join("testdata", name+".v2.hex")
@@ -75,7 +76,7 @@ func TestGoldenResponses(t *testing.T) {
 	}
 }
 
-// Any response that can be stored comes back as it was, and has one form.
+// Every response that can be stored is decoded as it was, and has one form.
 func TestResponsesComeBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func(most int) string {
@@ -132,8 +133,8 @@ func TestResponsesComeBack(t *testing.T) {
 	}
 }
 
-// What is decoded is shared: appending to a part of it reaches no other part, nor the bytes it came
-// from.
+// The parts of a decoded response share one array. An append to one part changes no other part, nor
+// the bytes from which it was decoded.
 func TestDecodedPartsAreApart(t *testing.T) {
 	encoded, err := testCodec.Append(nil, goldenResponses["variant"])
 	if err != nil {
@@ -239,8 +240,8 @@ func TestWhatCantBeStored(t *testing.T) {
 	}
 }
 
-// Damage of each kind is an error: a frame's checksum keeps accidents away, and this those who
-// write one on purpose.
+// Every kind of damage causes an error. The frame's checksum finds accidental damage. The codec has
+// to find damage by a program that writes frames on purpose.
 func TestDamagedResponses(t *testing.T) {
 	good, err := testCodec.Append(nil, goldenResponses["variant"])
 	if err != nil {
@@ -258,8 +259,8 @@ func TestDamagedResponses(t *testing.T) {
 	if _, err := small.Decode(good); !errors.Is(err, errNoResponse) {
 		t.Errorf("a body above the limit: %v", err)
 	}
-	// A form with what Append would never write. numbers are what stands after the status, texts
-	// what follows.
+	// A form with what Append would never write. numbers are the numbers after the status, texts
+	// are the bytes after the numbers.
 	form := func(flags byte, status uint16, texts string, numbers ...uint64) []byte {
 		b := binary.BigEndian.AppendUint16([]byte{codecVersion, flags}, status)
 		for _, n := range numbers {
@@ -306,7 +307,7 @@ func TestDamagedResponses(t *testing.T) {
 	}
 }
 
-// A few bytes that announce much get no memory for it.
+// If a few bytes announce a large size, Decode doesn't allocate memory for it.
 func TestDecodeAllocatesWhatIsThere(t *testing.T) {
 	b := []byte{codecVersion, 0, 0, 200}
 	for _, n := range []uint64{0, 0, 0, 0, mostFields} {
@@ -319,14 +320,14 @@ func TestDecodeAllocatesWhatIsThere(t *testing.T) {
 	} {
 		var err error
 		allocated := testing.AllocsPerRun(10, func() { _, err = testCodec.Decode(damaged) })
-		if err == nil || allocated > 5 { // those of the error
+		if err == nil || allocated > 5 { // the error needs these
 			t.Errorf("%s: %v, %v allocations", name, err, allocated)
 		}
 	}
 }
 
-// FuzzDecode shows that any bytes are an error or a response that can be served and stored again in
-// the same form.
+// FuzzDecode shows that Decode returns an error for any bytes, or a response that can be served and
+// stored again in the same form.
 func FuzzDecode(f *testing.F) {
 	for _, res := range goldenResponses {
 		encoded, err := testCodec.Append(nil, res)
@@ -382,7 +383,8 @@ func BenchmarkCodec(b *testing.B) {
 	b.Run("Append", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := testCodec.Append(make([]byte, 80, 248), res); err != nil { // as the loader calls it
+			// The loader calls Append with a slice of this kind.
+			if _, err := testCodec.Append(make([]byte, 80, 248), res); err != nil {
 				b.Fatal(err)
 			}
 		}

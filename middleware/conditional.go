@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answer says what a request gets of a stored response: all of it, a 304, or a range.
+// answer is the part of a stored response that a request gets: all of it, a 304, or a range.
 type answer uint8
 
 const (
@@ -15,10 +15,10 @@ const (
 	answerRange
 )
 
-// answer decides by the request's conditions (RFC 9111, section 4.3.2; RFC 9110, sections 13.2.2
-// and 14.2) what a request gets. Conditions are evaluated only for a GET or HEAD whose response
-// would be a 200. A response with any other status is given whole. Requests with If-Match or
-// If-Unmodified-Since go to the handler and don't come here.
+// answer returns the part of the response that a request gets, by the request's conditions (RFC
+// 9111, section 4.3.2; RFC 9110, sections 13.2.2 and 14.2). Conditions are evaluated only for a GET
+// or HEAD whose response would be a 200. A response with any other status is given whole. Requests
+// with If-Match or If-Unmodified-Since go to the handler and don't come here.
 func (res *response) answer(r *http.Request) answer {
 	get := r.Method == http.MethodGet
 	if res.status != http.StatusOK || !get && r.Method != http.MethodHead {
@@ -67,8 +67,9 @@ func (res *response) isAmong(lines []string) bool {
 	return false
 }
 
-// nextTag cuts the first entity tag off a list. Text that is no entity tag extends to the next
-// comma, so that tags which a handler has written without quotes are recognized, too.
+// nextTag cuts the first entity tag off a list. If the list begins with other text, nextTag returns
+// the text up to the next comma, so that it also finds tags that a handler has written without
+// quotes.
 func nextTag(list string) (tag, rest string) {
 	start := 0
 	if isWeak(list) {
@@ -111,8 +112,8 @@ func (res *response) inRanges() bool {
 }
 
 // meetsIfRange reports whether a request's If-Range, if any, allows it to get a range (RFC 9110,
-// section 13.1.5). The comparison is strong: a date is used only if the response was made at least
-// a second later, because otherwise the response could have changed within that second.
+// section 13.1.5). The comparison is strong. A date is used only if the response was made at least
+// a second after this date, because otherwise the response could have changed within that second.
 func (res *response) meetsIfRange(lines []string) bool {
 	if len(lines) == 0 {
 		return true

@@ -129,7 +129,8 @@ func TestAnswerToLines(t *testing.T) {
 		{http.Header{"If-None-Match": {`"2"`, `"1"`}}, answerNotModified},
 		{http.Header{"If-None-Match": {`"2"`, "*"}}, answerWhole},
 		{http.Header{"If-None-Match": {"*", `"2"`}}, answerWhole},
-		{http.Header{"If-Modified-Since": {day2, day2}}, answerWhole}, // not one date: ignored
+		// The field is ignored, because it is not one date.
+		{http.Header{"If-Modified-Since": {day2, day2}}, answerWhole},
 		{http.Header{"Range": {"bytes=0-1", "bytes=2-3"}}, answerWhole},
 		{http.Header{"Range": {"bytes=0-1"}, "If-Range": {`"1"`, `"1"`}}, answerWhole},
 	} {
@@ -200,7 +201,7 @@ func repeated(s span, n int) (all []span) {
 	return all
 }
 
-// FuzzAnswer has no condition make it panic, and no range reach beyond the body.
+// FuzzAnswer shows that no condition causes a panic, and that no range exceeds the body.
 func FuzzAnswer(f *testing.F) {
 	f.Add("GET", `"1"`, day2, day3, `W/"1", "2"`, day2, "bytes=0-1,-1", `"1"`)
 	f.Add("HEAD", "", "", "", "*", "", "bytes=18446744073709551615-", "")

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// conditionShows are about conditions of the client: RFC 9111, section 4.3.2, and RFC 9110,
-// sections 13 and 15.4.5.
+// conditionShows test conditions of the client: RFC 9111, section 4.3.2, and RFC 9110, sections 13
+// and 15.4.5.
 func conditionShows() []show {
 	tagged := fresh + ` | ETag: "a"`
 	weak := fresh + ` | ETag: W/"a"`
@@ -120,8 +120,8 @@ func passedOn(s *site) {
 	}
 }
 
-// rangeShows are about parts of what is stored: RFC 9111, section 3.3, and RFC 9110, sections
-// 13.1.5, 14 and 15.3.7.
+// rangeShows test ranges of stored responses: RFC 9111, section 3.3, and RFC 9110, sections 13.1.5,
+// 14 and 15.3.7.
 func rangeShows() []show {
 	ten := fresh + ` | body 0123456789`
 	tagged := ten + ` | ETag: "a"`

@@ -6,8 +6,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// freshnessShows are about how long a response is fresh: RFC 9111, sections 1.2.2, 4.2, 4.2.1 and
-// 5.3.
+// freshnessShows test how long a response is fresh: RFC 9111, sections 1.2.2, 4.2, 4.2.1 and 5.3.
 func freshnessShows() []show {
 	var shows []show
 	for _, seconds := range []string{"2147483647", "2147483648", "2147483649", "99999999999", "99999999999999999999999"} {
@@ -66,7 +65,7 @@ func freshnessShows() []show {
 	)
 }
 
-// dateShows are about the forms of dates: RFC 9111, section 4.2, and RFC 9110, section 5.6.7.
+// dateShows test the forms of dates: RFC 9111, section 4.2, and RFC 9110, section 5.6.7.
 func dateShows() []show {
 	return []show{
 		twice("4.2/date_in_capitals", `Expires: THU, 18 AUG 2050 02:01:18 GMT`, "hit"),
@@ -94,7 +93,7 @@ func dateShows() []show {
 	}
 }
 
-// ageShows are about how old a response is: RFC 9111, sections 4.2.3 and 5.1.
+// ageShows test how old a response is: RFC 9111, sections 4.2.3 and 5.1.
 func ageShows() []show {
 	shows := []show{
 		twice("4.2.3/age_counts", `Cache-Control: max-age=100 | Age: 200 | Date: {now}`, "run"),
@@ -123,7 +122,8 @@ func ageShows() []show {
 	return shows
 }
 
-// heuristicShows are about freshness that a response doesn't tell: RFC 9111, section 4.2.2.
+// heuristicShows test the freshness of responses that don't say how long they are fresh: RFC 9111,
+// section 4.2.2.
 func heuristicShows() []show {
 	shows := []show{
 		twice("4.2.2/none_without_last_modified", `Date: {now}`, "run"),

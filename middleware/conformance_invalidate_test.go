@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// invalidateShows are about what unsafe methods do to what is stored: RFC 9111, section 4.4.
+// invalidateShows test which stored responses unsafe methods remove: RFC 9111, section 4.4.
 func invalidateShows() []show {
 	created := fresh + ` || 201 | Location: %[1]s | Content-Location: %[2]s || ` + fresh
 	location := func(url string) string { return fmt.Sprintf(created, url, "/none") }

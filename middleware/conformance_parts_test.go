@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// partShows are about parts that handlers made, and about what they put together: RFC 9111,
+// partShows test parts that handlers made, and responses that are joined from parts: RFC 9111,
 // sections 3.3 and 3.4, and RFC 9110, sections 14.4 and 15.3.7.
 func partShows() []show {
 	part := func(fields, positions, body string) string {
@@ -131,12 +131,12 @@ func partShows() []show {
 			"| Range: bytes=0-1 -> hit 206 | body 01", "| Range: bytes=8- -> run 206"),
 		not("3.3/part_above_max_body_is_not_stored", part(tagged, "0-6/10", "0123456")))...)
 	for i := range shows {
-		shows[i] = inBubble(shows[i]) // whether a lease can be had at once
+		shows[i] = inBubble(shows[i]) // a bubble, because it matters whether the lease is free at once
 	}
 	return shows
 }
 
-// postShows are about RFC 9110, section 9.3.3.
+// postShows test RFC 9110, section 9.3.3.
 func postShows() []show {
 	const own = fresh + ` | Content-Location: /`
 	stored := func(name, reply string, ask ...string) show {

@@ -6,8 +6,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// requestShows are about what a request says of how it wants to be answered: RFC 9111, sections
-// 5.2.1 and 5.4.
+// requestShows test the wishes of requests: RFC 9111, sections 5.2.1 and 5.4.
 func requestShows() []show {
 	const minute = `Cache-Control: max-age=60 | ETag: "a"`
 	aged := fresh + ` | Age: 300`
@@ -77,7 +76,7 @@ func requestShows() []show {
 	)...)
 }
 
-// directiveShows are about what a response says: RFC 9111, sections 5.2, 5.2.2 and 5.2.3.
+// directiveShows test the directives of responses: RFC 9111, sections 5.2, 5.2.2 and 5.2.3.
 func directiveShows() []show {
 	const off = ` | Age: 100 | ETag: "a"`
 	qualified := `Cache-Control: max-age=600, %s | A: 1 | B: 2 | C: 3`

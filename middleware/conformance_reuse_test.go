@@ -9,8 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// reuseShows are about which request may have what is stored: RFC 9111, sections 4, 4.2.4 and
-// 5.2.2.
+// reuseShows test which requests may get a stored response: RFC 9111, sections 4, 4.2.4 and 5.2.2.
 func reuseShows() []show {
 	shows := []show{
 		script("4/path_is_in_the_key", fresh, "/a -> run", "/b -> run", "/a -> hit", "/b -> hit", "/A -> run"),
@@ -67,12 +66,12 @@ func breaksOff(s *site) {
 	}
 }
 
-// stale is a response that is stored and already over.
+// stale is a response that is stored and no longer fresh.
 const stale = `Cache-Control: max-age=60 | Age: 100 | ETag: "a"`
 
-// together sends n requests at a time, which differ in a field of no meaning to the cache, and lets
-// the runs of the handler end step by step: when nothing moves any more, then says how many there
-// have been so far and all runs that are going on are let go.
+// together sends n requests at the same time. They differ in a field that has no meaning for the
+// cache. The runs of the handler end step by step. When no goroutine moves any more, together calls
+// the next function of then with the number of runs so far, and lets all current runs end.
 func (s *site) together(n int, then ...func(runs int)) []answer {
 	release := make(chan struct{})
 	s.replies[0].do = func(w http.ResponseWriter, r *http.Request) {

@@ -14,15 +14,15 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// show is one subtest of TestConformance: what the handler answers, and what is asked of the cache
-// and expected of it.
+// show is one subtest of TestConformance: the handler's responses, the requests to the cache, and
+// the expected answers.
 type show struct {
-	name    string // section/what it shows
+	name    string // section/rule
 	replies []reply
 	ask     []string
 	do      func(s *site) // instead of ask
 	opts    middleware.Options
-	clock   bool // it needs a clock that can be put forward
+	clock   bool // the show needs a clock that it can move forward
 }
 
 // script is a show of steps, one after another. Each is a line
@@ -48,7 +48,7 @@ func script(name, replies string, ask ...string) show {
 	return show{name: name, replies: parseReplies(replies), ask: ask, clock: clock}
 }
 
-// twice asks for the same thing two times, and says what becomes of the second time. The fields of
+// twice sends the same request two times, and names the outcome of the second one. The fields of
 // the two requests can differ.
 func twice(name, replies, second string, fields ...string) show {
 	fields = append(fields, "", "")
@@ -62,12 +62,12 @@ func asking(fields string) string {
 	return "| " + fields + " "
 }
 
-// coded is for what a few lines can't say.
+// coded is a show that a few lines of a script can't express.
 func coded(name, replies string, do func(s *site)) show {
 	return show{name: name, replies: parseReplies(replies), do: do}
 }
 
-// inBubble is for shows that need to know when nothing goes on any more.
+// inBubble runs a show in a bubble. The show needs to know when all goroutines are idle.
 func inBubble(sh show) show {
 	sh.clock = true
 	return sh
@@ -102,7 +102,7 @@ func (sh show) act(t *testing.T) {
 	}
 }
 
-// step does what one line says, and reports whether everything was as expected.
+// step executes one line of a script, and reports whether all expectations were met.
 func (s *site) step(line string) bool {
 	s.Helper()
 	if d, ok := strings.CutPrefix(line, "wait "); ok {
@@ -144,10 +144,10 @@ func (s *site) step(line string) bool {
 	return good
 }
 
-// isnt says why an answer is none of the outcomes, or nothing.
+// isnt returns the reason why an answer has none of the outcomes, or "".
 func (a answer) isnt(outcomes, method, path string) string {
 	checked := a.last.status == http.StatusNotModified
-	old, made := true, true // the body is one that the handler wrote before; in the last run
+	old, made := true, true // old: the handler wrote this body before; made: in its last run
 	if path, _, _ = strings.Cut(path, "?"); method != http.MethodHead && strings.HasPrefix(a.body, path+" ") {
 		made = a.body == fmt.Sprint(path, " ", a.last.number)
 		old = !made
@@ -167,7 +167,7 @@ func (a answer) isnt(outcomes, method, path string) string {
 		a.body)
 }
 
-// lacks says what of an expectation is not so, or nothing.
+// lacks returns the part of an expectation that isn't met, or "".
 func (a answer) lacks(want string) string {
 	header := a.header
 	if text, ok := strings.CutPrefix(want, "body "); ok {
@@ -247,8 +247,8 @@ func parseOutcome(text string) (outcome, status string) {
 	return outcome, status
 }
 
-// parseFields reads "Name: value" parts; others are left out. What stands between the colon's space
-// and the end is the value, blanks at its end included.
+// parseFields reads parts of the form "Name: value" and leaves out other parts. The value is the
+// text after the colon and its space, including blanks at the end.
 func parseFields(parts []string) http.Header {
 	h := http.Header{}
 	for _, part := range parts {
@@ -260,7 +260,7 @@ func parseFields(parts []string) http.Header {
 	return h
 }
 
-// reply is what one run of the handler answers.
+// reply waits for the response.
 type reply struct {
 	status int
 	parts  []string // fields, dates not yet put in
@@ -272,9 +272,9 @@ type reply struct {
 
 func (r reply) fields() http.Header { return parseFields(r.parts) }
 
-// parseReplies reads replies that are divided by " || ": the status if it isn't 200, fields, "body
-// text", "after 1s" if that is how long the handler takes, and "always" if it doesn't evaluate
-// conditions, divided by " | ".
+// parseReplies reads replies that are separated by " || ". The parts of a reply are separated by "
+// | ": the status if it isn't 200, fields, "body text", "after 1s" for the time that the handler
+// takes, and "always" if the handler doesn't evaluate conditions.
 func parseReplies(text string) []reply {
 	var replies []reply
 	for one := range strings.SplitSeq(text, " || ") {
@@ -300,7 +300,7 @@ func parseReplies(text string) []reply {
 
 var datePattern = regexp.MustCompile(`\{(now|[+-]\w+)(:\w+)?\}`)
 
-// dates puts dates in.
+// dates replaces the dates in a value.
 func dates(value string) string {
 	return datePattern.ReplaceAllStringFunc(value, func(text string) string {
 		m := datePattern.FindStringSubmatch(text)

@@ -19,8 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// site is a cache in front of a handler that answers as a show says, served over loopback to one
-// client.
+// site is a cache in front of a handler that answers as a show says. One client uses it over
+// loopback.
 type site struct {
 	*testing.T
 	cache    *middleware.Cache
@@ -41,7 +41,7 @@ type run struct {
 }
 
 // serve starts a site that ends with the test. In a synctest bubble its connections are in memory,
-// for sockets know no bubbles; else they are real.
+// because a bubble doesn't know when sockets are idle. Otherwise they are real.
 func serve(t *testing.T, opts middleware.Options, replies []reply, inBubble bool) *site {
 	t.Helper()
 	s := &site{T: t, inBubble: inBubble, replies: replies}
@@ -124,8 +124,8 @@ type memory struct{}
 func (memory) Network() string { return "memory" }
 func (memory) String() string  { return "in.memory" }
 
-// handle is the handler behind the cache. The nth run gives the nth reply, all that follow the last
-// one.
+// handle is the handler behind the cache. The nth run gives the nth reply. If there are more runs
+// than replies, they give the last reply.
 func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	saw := r.Clone(context.Background())
 	s.mu.Lock()
@@ -158,8 +158,8 @@ func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unchanged evaluates conditions as simply as a handler of few words does: the cache sends its own
-// validators verbatim.
+// unchanged evaluates conditions as a simple handler does: it compares the texts, because the cache
+// sends the handler's own validators verbatim.
 func unchanged(r *http.Request, h http.Header) bool {
 	if tags := r.Header.Get("If-None-Match"); tags != "" {
 		return h.Get("ETag") != "" && strings.Contains(tags, h.Get("ETag"))
@@ -168,7 +168,7 @@ func unchanged(r *http.Request, h http.Header) bool {
 	return since != "" && since == h.Get("Last-Modified")
 }
 
-// ran is how often the handler has run, and the last run.
+// ran returns how often the handler has run, and the last run.
 func (s *site) ran() (int, run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,19 +178,19 @@ func (s *site) ran() (int, run) {
 	return len(s.runs), s.runs[len(s.runs)-1]
 }
 
-// answer is what the client got, and what it cost.
+// answer is the client's answer, with the number of runs that it cost.
 type answer struct {
 	status  int
 	header  http.Header
 	trailer http.Header
 	body    string
-	err     error // of the request or of reading the body
-	runs    int   // of the handler, since the request was sent
+	err     error // the error of the request, or of reading the body
+	runs    int   // the runs of the handler since the request was sent
 	last    run
 }
 
-// ask sends one request and reads the whole answer. In a bubble it also waits until nothing goes on
-// in the background.
+// ask sends one request and reads the whole answer. In a bubble it also waits until nothing runs in
+// the background.
 func (s *site) ask(method, path string, fields http.Header) answer {
 	s.Helper()
 	before, _ := s.ran()
@@ -203,7 +203,7 @@ func (s *site) ask(method, path string, fields http.Header) answer {
 	return a
 }
 
-// fetch is ask for requests that are not alone; what they cost is not counted.
+// fetch is ask for requests that run at the same time as others. It doesn't count their runs.
 func (s *site) fetch(method, path string, fields http.Header) answer {
 	s.Helper()
 	req, err := http.NewRequestWithContext(s.Context(), method, s.url+path, nil)

@@ -12,7 +12,7 @@ import (
 
 const fresh = `Cache-Control: max-age=600`
 
-// storeShows are about what may be stored at all: RFC 9111, sections 3, 3.3 and 3.5.
+// storeShows test which responses may be stored at all: RFC 9111, sections 3, 3.3 and 3.5.
 func storeShows() []show {
 	shows := []show{
 		script("3/get_is_stored", fresh, "-> run", "-> hit"),
@@ -117,7 +117,7 @@ func brokenThenRun(s *site) {
 	s.step("-> hit | body / 2")
 }
 
-// fieldShows are about which fields are stored: RFC 9111, section 3.1.
+// fieldShows test which fields are stored: RFC 9111, section 3.1.
 func fieldShows() []show {
 	var shows []show
 	for i, field := range []string{
@@ -153,7 +153,7 @@ func storedAs(field string) string {
 	return field
 }
 
-// notStored calls the handler without a connection, for net/http takes some of these fields for
+// notStored calls the handler without a connection, because net/http uses some of these fields
 // itself.
 func notStored(s *site, names ...string) {
 	h := s.cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,7 @@ package middleware_test
 
 import "github.com/cacheguard/cacheguard/middleware"
 
-// targetedShows are about fields for this cache alone: RFC 9213.
+// targetedShows test fields for this cache alone: RFC 9213.
 func targetedShows() []show {
 	shows := []show{
 		twice("9213-2.1/parameters_are_ignored", `CDN-Cache-Control: max-age=600;a=b`, "hit"),
@@ -63,7 +63,7 @@ func targetedShows() []show {
 		twice("9213-2.2/none_if_the_list_is_empty", `CDN-Cache-Control: max-age=600 | Cache-Control: max-age=0`, "run"))...)
 }
 
-// statusShows are about what the cache says it did: RFC 9211.
+// statusShows test the cache's own report of its actions: RFC 9211.
 func statusShows() []show {
 	const while = `Cache-Control: max-age=60, stale-while-revalidate=60 | ETag: "a"`
 	shows := []show{

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Ages and dates are the same wherever a server stands: the tests of this package run half a day
-// away from Greenwich.
+// Ages and dates must not depend on the time zone of the server. So the tests of this package run
+// half a day away from Greenwich.
 func init() { time.Local = time.FixedZone("nowhere", 11*3600+30*60) }
 
-// conformance is every show, by what part of the cache it is about.
+// conformance returns all shows, sorted by name.
 func conformance() []show {
 	shows := slices.Concat(
 		storeShows(), fieldShows(), freshnessShows(), dateShows(), ageShows(), heuristicShows(), reuseShows(), varyShows(),
@@ -24,20 +24,20 @@ func conformance() []show {
 	return shows
 }
 
-// TestConformance shows rule by rule what testdata/rfc9111.tsv says of this cache.
+// TestConformance tests rule by rule what testdata/rfc9111.tsv says about this cache.
 func TestConformance(t *testing.T) {
 	for _, sh := range conformance() {
 		t.Run(sh.name, sh.run)
 	}
 }
 
-// rule is one row of the table: a requirement of a specification, in our words, and the subtests
-// that show it.
+// rule is one row of the table: a requirement of a specification, in the project's words, and the
+// subtests that show it.
 type rule struct {
-	section string // of RFC 9111, or RFC number, dash, section
+	section string // a section of RFC 9111, or another RFC's number, a dash and its section
 	level   string
 	text    string
-	tests   []string // or none, because
+	tests   []string // if there are none, because says why
 	because string
 }
 
@@ -67,11 +67,12 @@ func readRules(t *testing.T) []rule {
 	return rules
 }
 
-// TestConformanceTable holds the table and the subtests against each other: each row names subtests
-// that there are, or says why there can't be any, and each subtest is named.
+// TestConformanceTable compares the table with the subtests. Each row must name existing subtests,
+// or say why there can't be any. Each subtest must be named in the table.
 func TestConformanceTable(t *testing.T) {
 	names := map[string]bool{}
-	clean := regexp.MustCompile(`^[0-9][0-9.-]*(/[a-z0-9_]+){1,2}$`) // what go test -run takes as it is
+	// go test -run accepts these names unchanged.
+	clean := regexp.MustCompile(`^[0-9][0-9.-]*(/[a-z0-9_]+){1,2}$`)
 	for _, sh := range conformance() {
 		if !clean.MatchString(sh.name) {
 			t.Errorf("subtest %q: such a name can't be run", sh.name)

@@ -11,11 +11,11 @@ import (
 
 const longAgo = `Wed, 01 Jan 2020 00:00:00 GMT`
 
-// staleDate is a response that is stored, already over, and has nothing but a date for a validator.
+// staleDate is a stored response that is no longer fresh and has only a date as validator.
 const staleDate = `Cache-Control: max-age=60 | Age: 100 | Last-Modified: ` + longAgo
 
-// validateShows are about asking the handler whether what is stored still holds: RFC 9111, sections
-// 4.3.1, 4.3.3, 4.3.4.
+// validateShows test how the cache asks the handler whether a stored response is still good: RFC
+// 9111, sections 4.3.1, 4.3.3, 4.3.4.
 func validateShows() []show {
 	const variant = `Cache-Control: max-age=60 | ETag: "a" | Vary: Foo`
 	return []show{
@@ -71,7 +71,7 @@ func validateShows() []show {
 	}
 }
 
-// updateShows are about what a 304 changes: RFC 9111, section 3.2.
+// updateShows test what a 304 changes: RFC 9111, section 3.2.
 func updateShows() []show {
 	shows := []show{
 		script("3.2/fields_it_lacks_are_kept", stale+` | X: 1 || `+fresh+` | ETag: "a"`, "-> run", "-> check | X: 1",
@@ -120,11 +120,13 @@ func updateShows() []show {
 	return shows
 }
 
-// headShows are about what an answer to HEAD says of the stored one to GET: RFC 9111, section
-// 4.3.5.
+// headShows test what the response to a HEAD says about the stored response to a GET: RFC 9111,
+// section 4.3.5.
 func headShows() []show {
 	const forward = "HEAD | Cache-Control: no-cache "
-	const later = "wait 1s" // a client may have the response before it is stored, and what is stored after a HEAD began stays
+	// A client may have the response before it is stored, and a HEAD doesn't change a response that
+	// was stored after the HEAD began.
+	const later = "wait 1s"
 	tagged := fresh + ` | ETag: "a"`
 	return []show{
 		script("4.3.5/other_tag", tagged+` || `+fresh+` | ETag: "b"`, "-> run", later, forward+"-> run",
@@ -140,7 +142,7 @@ func headShows() []show {
 	}
 }
 
-// staleShows are about RFC 5861.
+// staleShows test RFC 5861.
 func staleShows() []show {
 	const while = `Cache-Control: max-age=60, stale-while-revalidate=60`
 	const onError = `Cache-Control: max-age=60, stale-if-error=60 | ETag: "a"`

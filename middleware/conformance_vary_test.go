@@ -10,7 +10,7 @@ import (
 
 const varied = fresh + ` | Vary: Foo`
 
-// varyShows are about responses that were selected by fields of the request: RFC 9111, section 4.1.
+// varyShows test responses that were selected by fields of the request: RFC 9111, section 4.1.
 func varyShows() []show {
 	three := fresh + ` | Vary: Foo, Bar, Baz`
 	languages := fresh + ` | Vary: Accept-Language`

@@ -25,7 +25,7 @@ func (b transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A proxy behind the cache removes the fields that a client names in Connection. The backend's
-// answer to that is nobody else's.
+// response to this request is given to no other client.
 func TestConnectionChoosesNothingForOthers(t *testing.T) {
 	backend := transport(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=60")
@@ -74,8 +74,8 @@ func TestConnectionChoosesNothingForOthers(t *testing.T) {
 	}
 }
 
-// What a layer in front has read of a request still counts, also when Connection names it: a user's
-// page stays that user's.
+// If Connection names a field that a layer in front has read, the cache still uses the field: a
+// user's page stays that user's.
 func TestConnectionHidesNobody(t *testing.T) {
 	type user struct{}
 	for _, field := range []string{"Cookie", "Authorization"} {
@@ -95,7 +95,7 @@ func TestConnectionHidesNobody(t *testing.T) {
 	}
 }
 
-// What Connection says of the connection itself costs nobody a hit, and the handler gets the
+// Options of the connection itself in Connection cost nobody a hit, and the handler gets the
 // request as it came.
 func TestConnectionOfItself(t *testing.T) {
 	cache := newCache(t, middleware.Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// failures are ways in which a handler says that it has failed when half of its page is written.
+// failures are ways in which a handler reports that it has failed when half of its page is written.
 var failures = map[string]func(w http.ResponseWriter, r *http.Request){
 	"http.Error":  func(w http.ResponseWriter, r *http.Request) { http.Error(w, "database is away", 500) },
 	"a bare head": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) },
@@ -29,8 +29,8 @@ var failures = map[string]func(w http.ResponseWriter, r *http.Request){
 	},
 }
 
-// failsInTheMiddle is a handler that fails in the middle of the first page that it makes, and
-// counts.
+// failsInTheMiddle returns a handler that fails in the middle of the first page that it makes. It
+// counts its runs.
 func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w http.ResponseWriter), fail func(http.ResponseWriter, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := runs.Add(1) == 1
@@ -46,8 +46,8 @@ func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w htt
 	})
 }
 
-// A handler that writes an error after it has begun to answer has failed: its half page is nobody
-// else's, and the next ones who ask get a page of their own, from one run for all.
+// A handler that writes an error after it has begun to answer has failed. Its half page is given to
+// no other client. The next requests get a page of their own, from one run for all of them.
 func TestErrorAfterABodyHasBegun(t *testing.T) {
 	begins := map[string]func(w http.ResponseWriter){
 		"a little": func(w http.ResponseWriter) { _, _ = w.Write([]byte("half a page ")) },
@@ -76,7 +76,8 @@ func TestErrorAfterABodyHasBegun(t *testing.T) {
 					synctest.Wait()
 					for range 10 {
 						all.Go(func() {
-							defer func() { // who has read the beginning has its connection aborted
+							// The connection of a client that has read the beginning is aborted.
+							defer func() {
 								if v := recover(); v != nil && v != http.ErrAbortHandler {
 									t.Errorf("panic %v", v)
 								}
@@ -104,7 +105,7 @@ func TestErrorAfterABodyHasBegun(t *testing.T) {
 	}
 }
 
-// A refresh that fails in the middle leaves what is stale, which others get.
+// If a refresh fails in the middle, the stale response stays, and other clients get it.
 func TestErrorInTheMiddleOfARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})
@@ -131,8 +132,8 @@ func TestErrorInTheMiddleOfARefresh(t *testing.T) {
 	})
 }
 
-// Nor are a part, the fields of a HEAD, or the response to a POST stored that end in an error. A
-// second head that says the same, or no error, changes nothing.
+// If a part, the response to a HEAD or the response to a POST ends in an error, it is not stored
+// either. A second status that is the same, or no error, changes nothing.
 func TestErrorAfterWhatElseHasBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -172,7 +173,7 @@ func TestErrorAfterWhatElseHasBegun(t *testing.T) {
 	}
 }
 
-// A HEAD whose handler fails when it has begun says nothing of the page.
+// If the handler of a HEAD fails after it has begun, its header tells nothing about the page.
 func TestErrorOfAHeadChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{Keep: time.Hour})

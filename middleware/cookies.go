@@ -39,7 +39,8 @@ func withoutCookies(r *http.Request, names []string) *http.Request {
 	return &other
 }
 
-// isIgnored reads the name of a cookie as net/http does.
+// isIgnored reports whether the cookie of a pair has one of the names. It reads the cookie's name
+// as net/http does.
 func isIgnored(pair string, names []string) bool {
 	name, _, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
 	name = strings.Trim(name, " \t")

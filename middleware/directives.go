@@ -21,9 +21,9 @@ const notSaid = time.Duration(-1) // the value of a directive that is absent
 // private together with private="a field" is private.
 type directives struct {
 	present  bool // there is at least one directive
-	targeted bool // they are from a targeted field: Cache-Control and Expires are not for this cache
+	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
 
-	noStore, noCache, private       bool // they apply to the whole response
+	noStore, noCache, private       bool // these directives apply to the whole response
 	public                          bool
 	mustRevalidate, proxyRevalidate bool
 	mustUnderstand                  bool
@@ -61,8 +61,8 @@ func readCacheControl(h http.Header) directives {
 }
 
 // readTargeted reads a targeted field (RFC 9213, section 2.1), which is a Dictionary of RFC 9651.
-// It returns false if the Dictionary is empty or can't be parsed: then the field is treated as
-// absent. Parameters are ignored.
+// It returns false if the Dictionary is empty or can't be parsed. Then the caller treats the field
+// as absent. Parameters are ignored.
 func readTargeted(lines []string, h http.Header) (directives, bool) {
 	dict, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil || len(dict.Names()) == 0 {
@@ -185,7 +185,7 @@ func (d *directives) list(form form, arg string, h http.Header) bool {
 	return len(names) > 0
 }
 
-// form says how the argument of a directive is written.
+// form is the way in which the argument of a directive is written.
 type form uint8
 
 const (
@@ -231,7 +231,7 @@ func (s *scanner) next() bool {
 	}
 }
 
-// argument reads the text after a name, up to the comma.
+// argument reads the text between a directive's name and the next comma.
 func (s *scanner) argument() {
 	s.form, s.arg = bare, ""
 	if arg, ok := strings.CutPrefix(s.rest, "="); ok {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// said returns directives as if only these had been given.
+// said returns the directives of a response that has only the directives that set sets.
 func said(set func(d *directives)) directives {
 	d := noDirectives()
 	d.present = true
@@ -182,7 +182,7 @@ func TestTargeted(t *testing.T) {
 	})
 }
 
-// checkDirectives has what is true of any directives.
+// checkDirectives checks properties that all directives have.
 func checkDirectives(t *testing.T, d directives, h http.Header) {
 	t.Helper()
 	for _, n := range []time.Duration{d.maxAge, d.sMaxAge, d.revalidate, d.ifError} {

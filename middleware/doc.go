@@ -30,26 +30,26 @@
 // field, or [Options.VaryBy] returns its value.
 //
 // With Vary: Cookie there is one copy for each value of Cookie. Every request with that value gets
-// the copy, even after a logout. With private="X-User" the response is shared without that field.
-// With private alone it isn't shared.
+// the copy, even after a logout. With private="X-User" the response is shared without the field
+// X-User. With private alone it isn't shared.
 //
 // If a request says who asks (by Cookie, Authorization and so on), its response is validated only
-// by ETag, because two users' pages can have any dates. So different pages of two users must have
-// different ETags. A 304 with an ETag other than the one in the request is ignored.
+// by ETag, because a date doesn't tell two users' pages apart. So different pages of two users must
+// have different ETags. A 304 with an ETag other than the one in the request is ignored.
 //
 // An error response is given only to the client whose request ran the handler. If a handler answers
 // 5xx without a freshness of its own, the requests that wait for it get the status through
-// [Options.Error], and nothing of the header or body. A handler may fail because of what its client
-// has sent, so the waiting requests get one more try together: one of them runs the handler, and
-// the others wait for that run. If the second run fails, too, all of them get its status. So a
-// failing origin has one request at a time for each resource, and a burst of requests costs it two
-// runs, not one for each request. In a fleet a process adds one more run if it learns of the first
-// failure only after the second run is over. A panic and a response that is not whole are treated
-// in the same way.
+// [Options.Error], and nothing of the header or body. A handler may fail because of the fields or
+// the body that its client has sent. So the waiting requests get one more try together: one of them
+// runs the handler, and the others wait for this second run. If the second run fails, too, all of
+// them get its status. So a failing origin has one request at a time for each resource, and a burst
+// of requests costs it two runs, not one for each request. In a fleet a process adds one more run
+// if it learns of the first failure only after the second run is over. A panic and a response that
+// is not whole are treated in the same way.
 //
 // An error that has a freshness of its own is shared. If a handler sets max-age first and calls
-// http.Error later, the error is shared for that long. Set Cache-Control only when the page is
-// ready, or remove it before the error.
+// http.Error later, the error is shared for max-age. Set Cache-Control only when the page is ready,
+// or remove it before the error.
 //
 // # What is never shared
 //
@@ -57,27 +57,28 @@
 // private or no-store, that varies by "*", or that answers a request with Authorization (unless the
 // response is public or must-revalidate or has s-maxage). Beyond the RFC it never shares a response
 // with Set-Cookie. The cache learns that a response can't be shared only when the handler writes
-// its header. Requests that wait by then run the handler themselves at once, in parallel. For
+// its header. Requests that are waiting then run the handler themselves at once, in parallel. For
 // [Options.HitForMiss] all processes remember that the resource can't be shared, so that no request
 // waits for nothing. The first response that can be shared ends this.
 //
-// GET and HEAD requests can't make more handlers run at a time than [Options.MaxLoads] has slots.
-// Those that can't be answered from the cache have a share of slots in addition. No client occupies
-// a slot by reading slowly: a handler that waits for its own client gives up its slot, and takes
-// one of the additional slots before it continues. A client may ask for something newer than a
-// response that is stored and fresh. If the newer response can't be shared, or is an error that is
-// fresh only because of the options, the stored response stays and is served to other clients. A
-// 4xx without freshness says something about its request and not about the resource, so it isn't
-// remembered. A response below 400 that can't be shared is remembered, even a 301, 302, 303, 307,
-// 206 or 304 that says nothing about freshness.
+// GET and HEAD requests can't make more handlers run at a time than [Options.MaxLoads] allows.
+// Requests that can't be answered from the cache have additional slots. No client occupies a slot
+// by reading slowly: a handler that waits for its own client gives up its slot, and takes one of
+// the additional slots before it continues. A client may ask for a newer response although the
+// stored one is fresh. If the newer response can't be shared, or is an error that is fresh only
+// because of the options, the stored response stays and is served to other clients. A 4xx without
+// freshness tells something about its request and not about the resource, so it isn't remembered. A
+// response below 400 that can't be shared is remembered, even a 301, 302, 303, 307, 206 or 304 that
+// says nothing about freshness.
 //
 // # What a handler notices
 //
-// The handler runs on the goroutine that the server called. While other clients may get its
-// response, the handler writes to memory, up to MaxBody, and never waits for a client. A second
-// goroutine, which only its own client can block, writes the response to that client. ServeHTTP
-// returns when both goroutines are done. So a Write or Flush returns no error of that client. As
-// soon as the response is for its own client only, the handler writes directly to that client.
+// The handler runs on the goroutine on which the server called the cache. While other clients may
+// get its response, the handler writes to memory, up to MaxBody, and never waits for a client. A
+// second goroutine, which only its own client can block, writes the response to that client.
+// ServeHTTP returns when both goroutines are done. So Write and Flush return no error when that
+// client fails. As soon as the response is for its own client only, the handler writes directly to
+// that client.
 //
 // Clients that wait in the same process can read a response while it is made. The response must
 // have a lifetime of its own, and nothing may prevent it from being shared. The clients can read
@@ -94,25 +95,25 @@
 // whole.
 //
 // As soon as the handler has written a header with Vary, requests in the same process for other
-// variants start runs of their own. Other processes learn the Vary when the response is whole. For
-// a page that is already stored, fresh or stale, see Keys and variants.
+// variants start runs of their own. Other processes learn the Vary when the response is whole. The
+// section "Keys and variants" describes pages that are already stored, fresh or stale.
 //
 // If the handler panics, the panic reaches the middleware in front that recovers it, with the
-// handler's frames on the stack. If the second run fails, too, the requests that wait get a 500.
+// handler's frames on the stack. If the second run panics, too, the requests that wait get a 500.
 // They get a 502 if the handler panicked with http.ErrAbortHandler, or if the response was not
 // whole.
 //
 // If the handler's client leaves while other requests wait, the handler continues for these
-// requests. Its context ends when the last of them in its process has left. Then another process
-// that waits runs the handler itself. So clients of one process that leave before the end of each
-// run and ask again can make a client of another process wait for several runs, but at most for
-// [Options.WaitTimeout]. Once the handler has returned, its response is stored, no matter who has
-// left.
+// requests. Its context ends when the last waiting client in its process has left. Then another
+// process that waits runs the handler itself. If clients of one process leave before the end of
+// each run and ask again, they can make a client of another process wait for several runs, but at
+// most for [Options.WaitTimeout]. Once the handler has returned, its response is stored, no matter
+// which clients have left.
 //
-// http.ResponseController works. Flushed bytes are sent to the client at once. A response that is
-// fresh only because of the options is no longer recorded if the handler writes after a flush, or
-// still runs 50 ms after one (but see [Options.RecordFlushed]). A response is never recorded if it
-// is an event stream, if its connection is taken over, or if its body is larger than MaxBody.
+// http.ResponseController works. Flushed bytes are sent to the client at once. If a response is
+// fresh only because of the options, its recording ends when the handler writes after a flush, or
+// still runs 50 ms after a flush (but see [Options.RecordFlushed]). A response is never recorded if
+// it is an event stream, if its connection is taken over, or if its body is larger than MaxBody.
 //
 // If a handler writes nothing and sets no lifetime, its response is passed on unchanged, because
 // middleware in front may turn it into an error. If such a handler panics, only its own client sees
@@ -120,31 +121,31 @@
 //
 // The cache removes conditions (If-None-Match, If-Modified-Since) from the request before the
 // handler sees it, and evaluates them itself. If a stored response has a validator, the cache puts
-// that validator into the request, so that the handler can answer 304.
+// this validator into the request, so that the handler can answer 304.
 //
 // The cache passes a request to the handler unchanged if it has a body, If-Match,
 // If-Unmodified-Since or Upgrade, or a method other than GET and HEAD. It also passes on a HEAD
 // request, and a request with Range, if no stored response can answer it.
 //
 // The cache also passes on a request whose Connection names fields. A proxy behind the cache
-// removes these fields (RFC 9110, section 7.6.1), so that its response may not be the one for this
+// removes these fields (RFC 9110, section 7.6.1). So its response may not be the right one for this
 // request's key and Vary. The same applies to a request whose Host field differs from Request.Host,
 // which HTTP/2 allows.
 //
 // A range is served from a complete response, or from a stored part. If a handler answers a request
-// for one range with a 206, this part is stored if a 200 with the same fields could be stored. The
-// part also needs a Content-Range with all three numbers, a body of exactly this length and at most
-// MaxBody, no Content-Encoding, and a request that doesn't say who asks. It is stored in addition
-// to complete responses and never replaces one. A part for a request with If-Range may lack fields,
-// so it is stored only if it can be joined with other parts.
+// for one range with a 206, this part is stored under several conditions. A 200 with the same
+// fields could be stored. The part has a Content-Range with all three numbers, a body of exactly
+// this length and at most MaxBody, and no Content-Encoding. And the request doesn't say who asks.
+// It is stored in addition to complete responses and never replaces one. A part for a request with
+// If-Range may lack fields, so it is stored only if it can be joined with other parts.
 //
 // Parts with the same strong ETag are joined. There may be up to 16 of them with gaps between them,
 // and together they have at most MaxBody. A part that can't be joined with stored parts of the same
 // ETag replaces them only if they aren't larger. When the parts make up the whole body, they are
 // stored as a complete response. Requests for ranges never wait for each other's handlers. While
 // one request stores a part, other parts of the same resource are sent to their clients without
-// being stored. Parts are also not stored while an eighth of MaxLoads requests are already storing
-// one.
+// being stored. At most an eighth of MaxLoads requests store parts at a time. Further parts are not
+// stored.
 //
 // Storing parts has no option, because a part is given only to clients that would also get a
 // complete response with its fields. It relies on handlers that answer ranges correctly, as
@@ -163,9 +164,9 @@
 // scheme, Host (as it is spelled, with its port), path and query, the name in the TLS handshake if
 // it differs from Host, and the string that [Options.VaryBy] returns. [Options.TrustForwarded] adds
 // a proxy's fields. GET and HEAD have the same key. Requests that say who asks (Cookie,
-// Authorization and so on) are answered from what is stored for all, but wait only for one another.
-// No other field of the request is in the key. If a handler's response depends on another field,
-// the handler must name it in Vary, or one client could choose what others get (web cache
+// Authorization and so on) can get the responses that are stored for all, but wait only for one
+// another. No other field of the request is in the key. If a handler's response depends on another
+// field, the handler must name it in Vary, or one client could choose what others get (web cache
 // poisoning). X-Forwarded-Host is such a field unless Options.TrustForwarded names it.
 //
 // Several responses of one resource can be stored, one for each value of the fields that Vary
@@ -175,12 +176,13 @@
 // The first stored variant is found by the URL, and the others by the Vary of the first. When
 // variants are stale, the requests for each variant share one run in the whole fleet, and no
 // request waits for the run of another variant. Only requests for the first variant renew it.
-// Requests for the others use its Vary until [Options.Keep] and the stale windows have ended. After
-// that the Vary is no longer stored, and requests for all variants wait for one run: in the process
-// that runs the handler until its header is written, in other processes until the response is
-// whole. A variant that nobody requests in the first process then waits at most for the time from
-// header to end. Telling other processes about each header would cost one command for every
-// response with Vary. So it is best to send a page that varies with an ETag.
+// Requests for the other variants use the first variant's Vary until [Options.Keep] and the stale
+// windows have ended. After that the Vary is no longer stored, and requests for all variants wait
+// for one run. In the process that runs the handler they wait until its header is written, in other
+// processes until the response is whole. If nobody in the first process requests a variant,
+// requests for it then wait at most for the time from header to end. Telling other processes about
+// each header would cost one command for every response with Vary. So it is best to send a page
+// that varies with an ETag.
 //
 // If different requests mean the same to you, let them share responses with [Options.Hosts],
 // IgnoreQuery, KeepQuery, Normalize and Shape. These options change the request that the handler
@@ -199,11 +201,12 @@
 //	r.With(pages.Handler).Get("/products/{id}", show)
 //	r.With(pages.Invalidates).Post("/products/{id}", save)
 //
-// Anybody can send such a request, so these invalidations have a limit: 1,000 different URLs at
-// once for each process, and one more each second. Above the limit only the responses that the
-// request itself would get are removed. Other spellings and variants of its URL stay until they are
-// stale. The limit doesn't apply to [Cache.Purge] and the other purge methods. If a handler answers
-// POST as it answers GET, anybody can remove its pages, so register it for GET only.
+// Anybody can send a request with these methods, so the invalidations have a limit: 1,000 different
+// URLs at once for each process, and one more each second. Above the limit only the responses that
+// a GET with the same fields would get are removed. Other spellings and variants of its URL stay
+// until they are stale. The limit doesn't apply to [Cache.Purge] and the other purge methods. If a
+// handler answers POST in the same way as GET, anybody can remove its pages. So register this
+// handler for GET only.
 //
 // [Options.StorePosts] stores the response to a POST for GET requests if the response says so (RFC
 // 9110, section 9.3.3).
@@ -216,8 +219,8 @@
 //	r.With(pages.Invalidates).Post("/products", add)              // a route that only changes something
 //
 // Header fields that are set before the cache is called are not stored. A field of the same name in
-// the handler's response replaces them. Vary is an exception, because a layer in front may choose
-// between pages. If CORS adds Origin to Vary, each Origin gets a copy of its own unless
+// the handler's response replaces them. Vary is an exception, because a layer in front of the cache
+// may choose between pages. If CORS adds Origin to Vary, each Origin gets a copy of its own unless
 // [Options.IgnoreVary] names it.
 //
 // A layer that chooses a response by a request field must name the field in Vary every time. chi's
@@ -230,7 +233,7 @@
 // Cache-Status has "stored" if the response is stored and this is known when its header is sent:
 // the response has a Content-Length or is complete by then. If the response isn't stored, the
 // parameter "detail" says why. Observers get the same reason at the end, as Event.Reason of
-// EventUnstored, and count it. These are the words, and what to do:
+// EventUnstored, and count it. These are the reasons, and a remedy for each:
 //
 //	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
 //	stale              max-age=0, or an Age or Date that is too old: give it a lifetime, or an ETag to be asked about
@@ -266,9 +269,9 @@
 // cookies.go, variants.go, tags.go, budget.go and update.go make decisions and do nothing else.
 // cache.go and exchange.go lead a request through the cache. run.go, recorder.go and revalidate.go
 // run the handler, and writer.go and outflow.go send its response to its own client. backlog.go
-// limits what is kept for slow clients, and turns.go how many handlers run for one client only.
-// serve.go answers with a stored response, and codec.go defines its form in the store. partial.go
-// and partrecorder.go store parts. change.go handles unsafe methods, and post.go stores the
-// response to a POST for GET. purge.go has the purge methods, and purged.go remembers what this
-// process has purged. Leases, waiting, stale windows and tiers are those of package cacheguard.
+// limits the memory for slow clients, and turns.go the number of handlers that run for one client
+// only. serve.go answers with a stored response, and codec.go defines its form in the store.
+// partial.go and partrecorder.go store parts. change.go handles unsafe methods, and post.go stores
+// the response to a POST for GET. purge.go has the purge methods, and purged.go remembers the
+// purges of this process. Package cacheguard provides leases, waiting, stale windows and tiers.
 package middleware

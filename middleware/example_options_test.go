@@ -19,8 +19,8 @@ import (
 	guard "github.com/cacheguard/cacheguard/middleware"
 )
 
-// Clients spell one request in many ways. These options make one key of them, so that the handler
-// runs once for all.
+// Clients write the same request in many ways. These options give all of them one key, so that the
+// handler runs once for all.
 func ExampleOptions_sameRequest() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -49,7 +49,8 @@ func ExampleOptions_sameRequest() {
 	// /lamps?page=2 | cacheguard; hit
 }
 
-// A client that has made a change brings a token with its next requests: here in a cookie.
+// A client that has made a change sends a token with its next requests, in a cookie in this
+// example.
 func ExampleOptions_token() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -119,8 +120,8 @@ func ExampleCache_PurgeHandler() {
 	// <nil>
 }
 
-// A service with slow handlers bounds what it holds and for how long others wait. It answers
-// failures with a page of its own, and calls itself by another name in Cache-Status.
+// A service with slow handlers bounds its memory and the waiting times of clients. It answers
+// failures with a page of its own, and sets its name in Cache-Status.
 func ExampleOptions_limits() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

@@ -16,8 +16,9 @@ import (
 	guard "github.com/cacheguard/cacheguard/middleware"
 )
 
-// Visitors of a public site have cookies of analytics and of a session. The page is the same for
-// all of them and says so; what belongs to the session is on a route of its own, without a cache.
+// Visitors of a public site have cookies for analytics and for a session. The page is the same for
+// all of them and says so. The parts that belong to the session have a route of their own, without
+// a cache.
 func Example_publicSite() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -47,9 +48,9 @@ func Example_publicSite() {
 	// home | cacheguard; hit
 }
 
-// An API whose clients have bearer tokens: one resource is the same for all who may see it, another
-// one is each client's own. Whoever checks tokens stands in front of the cache, so a hit is checked,
-// too.
+// The clients of an API have bearer tokens. One resource is the same for all clients that may see
+// it, another one differs by client. The middleware that checks tokens is in front of the cache, so
+// that hits are checked, too.
 func Example_bearerTokens() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -87,7 +88,7 @@ func Example_bearerTokens() {
 	// orders of Bearer bob | cacheguard; hit
 }
 
-// onlyWithToken is where tokens would be checked.
+// onlyWithToken stands for a middleware that checks tokens.
 func onlyWithToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
@@ -98,8 +99,9 @@ func onlyWithToken(next http.Handler) http.Handler {
 	})
 }
 
-// Tenants that have hosts of their own need nothing, for the host is in the key. A tenant that is
-// found otherwise, here by a field that a gateway sets, has to be told by VaryBy.
+// If tenants have hosts of their own, nothing is needed, because the host is in the key. If a
+// tenant is found in another way, in this example by a field that a gateway sets, VaryBy must
+// return the tenant.
 func Example_tenants() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -133,9 +135,9 @@ func Example_tenants() {
 	// plan of red | cacheguard; hit
 }
 
-// A CDN stands in front and keeps pages for a minute. This cache keeps them for a day, because it
-// hears of changes, which the CDN doesn't. CDN-Cache-Control would be for both, so this cache is
-// told to go by a field of its own.
+// A CDN in front keeps pages for a minute. This cache keeps them for a day, because changes reach
+// this cache but not the CDN. Both would obey CDN-Cache-Control, so this cache obeys a field of its
+// own.
 func Example_behindCDN() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -160,8 +162,8 @@ func Example_behindCDN() {
 	// page | cacheguard; hit
 }
 
-// httputil.ReverseProxy flushes what has no Content-Length after each piece. With RecordFlushed
-// others get such a response when it is whole; an event stream is never kept.
+// httputil.ReverseProxy flushes a response without Content-Length after each piece. With
+// RecordFlushed other clients get this response when it is whole. An event stream is never stored.
 func Example_reverseProxy() {
 	var asked atomic.Int32
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

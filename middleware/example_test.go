@@ -16,8 +16,8 @@ import (
 	guard "github.com/cacheguard/cacheguard/middleware"
 )
 
-// A route is protected by its With. DefaultTTL says that its responses are the same for everybody,
-// if they don't say otherwise; without it, and without Cache-Control, nothing is shared.
+// With protects a route. DefaultTTL declares that the route's responses are the same for everybody,
+// unless a response says otherwise. Without DefaultTTL and without Cache-Control nothing is shared.
 func Example() {
 	store := memstore.New(memstore.Options{}) // with Redis: redisstore.New
 	defer store.Close()
@@ -46,9 +46,9 @@ func Example() {
 	// runs: 1
 }
 
-// What a response depends on besides the URL has to be in Vary, or in VaryBy if it is not a field
-// of the request as it stands: here the group of the user, whom an authentication in front has put
-// into the context.
+// If a response depends on more than the URL, name the field in Vary. If it depends on something
+// that is no field of the request, return this from VaryBy. In this example it is the group of the
+// user, which an authentication in front has put into the context.
 func Example_userGroup() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -74,8 +74,8 @@ func Example_userGroup() {
 	// prices for wholesale | cacheguard; hit
 }
 
-// A successful POST to a URL removes what is stored of it. What else is out of date is purged by
-// URL, prefix or tag, after the change has been committed.
+// A successful POST to a URL removes the stored responses of this URL. Other pages that are out of
+// date are purged by URL, prefix or tag after the change has been committed.
 func Example_purge() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -106,8 +106,8 @@ func Example_purge() {
 	// desk lamp | cacheguard; fwd=uri-miss; stored
 }
 
-// While the database is down, what was stored is served for up to a day; and while a new response
-// is made, for a minute without waiting for it.
+// While the database is down, stored responses are served for up to a day. While a new response is
+// made, the old one is served for up to a minute without waiting.
 func Example_stale() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -141,7 +141,7 @@ func Example_stale() {
 	// report | cacheguard; hit
 }
 
-// see prints a response and what the cache did.
+// see prints a response and its Cache-Status.
 func see(h http.Handler, url string, fields ...string) {
 	r := httptest.NewRequest("GET", url, nil)
 	for i := 0; i < len(fields); i += 2 {
@@ -161,7 +161,7 @@ func groupOf(r *http.Request) string {
 	return group
 }
 
-// authenticated stands for whatever finds out who the user is.
+// authenticated stands for a middleware that finds out the user.
 func authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		group := "retail"

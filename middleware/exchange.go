@@ -28,14 +28,14 @@ type exchange struct {
 	asked asked
 
 	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
-	guest     bool              // it says who asks, but looks at the response that is stored for all; see run.leaves
+	guest     bool              // a request that says who asks, for the response of all; see run.leaves
 	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
-	again     bool              // it is in its second try; see triesAgain
+	again     bool              // the request is in its second try; see triesAgain
 	answered  bool              // the handler has answered it
 	confirmed *response         // the stored response, which the handler has confirmed by 304
-	unstored  cacheguard.Reason // why confirmed isn't given to others; 0: it is
+	unstored  cacheguard.Reason // the reason why others don't get confirmed, or 0
 	others    *response         // a response for other requests that is being made: it has the fields by which it was selected
 
 	stale  *response // the response stored for it, which the request doesn't accept
@@ -71,7 +71,7 @@ func (x *exchange) run() {
 			x.publish(res)
 			return
 		}
-		if x.others != nil { // its Vary is known, so the request needn't wait for it
+		if x.others != nil { // their Vary is known, so this request needn't wait for them
 			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}
 		if err != nil && x.confirmed != nil { // the confirmation came too late for others
@@ -81,7 +81,7 @@ func (x *exchange) run() {
 			x.failed(err)
 			return
 		}
-		if res.Value == nil { // the response is for nobody else
+		if res.Value == nil { // the response is for its own client only
 			break
 		}
 		if res.Value.answers(x.key, x.r.Header) && res.Value.suits(x.r) {
@@ -168,19 +168,20 @@ func (x *exchange) Refreshes(stale any) bool {
 	return ok && res != nil && res.answers(x.key, x.r.Header)
 }
 
-// Parts reports whether a stale response has variants and is stored where this request looks first.
-// A request for another variant goes on to the key of that variant, and leaves this response to the
-// requests that get it. Those requests ask the handler whether it is still good. If nobody requests
-// it any more, another variant is stored in its place when its time in the store is over.
+// Parts reports whether a stale response has variants and is stored under the key at which this
+// request looks first. A request for another variant goes on to the key of that variant. It leaves
+// this response to the requests that get it, and those requests ask the handler whether the
+// response is still good. If nobody requests this response any more, another variant is stored in
+// its place when its time in the store is over.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
 	first := x.level == x.base || x.level == x.key // x.level == x.key is for a guest: all guests look there first
 	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
-// Hears is called with a response that is being made. If the response is for this request and
-// others may already read it, the request reads it from now on. If its Vary says that it is for
-// other requests, this request goes on to the key of its own variant.
+// The loader calls Hears with a response that is being made. If the response is for this request
+// and other requests may already read it, this request reads it from now on. If its Vary says that
+// it is for other requests, this request goes on to the key of its own variant.
 func (x *exchange) Hears(word any) bool {
 	head, _ := word.(*response)
 	rec, live := word.(*recorder)
@@ -197,7 +198,8 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
-	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}: // it may be older than a purge or commit that ended before this request came
+	// The response may be older than a purge or commit that ended before this request came.
+	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}:
 		return false
 	}
 	x.answered = true
@@ -205,7 +207,8 @@ func (x *exchange) Hears(word any) bool {
 	return true
 }
 
-// load runs the handler. A second try is the last one.
+// load runs the handler. If this is the second try of the waiting requests, there is no further
+// try.
 func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e cacheguard.Entry[*response], err error) {
 	if !t.again {
 		return t.handle(ctx, prev)

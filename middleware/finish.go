@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// How a recorder ends: its recording, when the response turns out to be for its client alone, and
-// its run, whichever way the handler ends.
+// This file ends recorders. The recording ends when the response turns out to be for its own client
+// alone. The run ends when the handler ends, in any way.
 
 // errNobody is the error of Write for a handler that continues to write in the background although
 // its response can't be stored.
@@ -20,8 +20,8 @@ var errNobody = errors.New("middleware: nobody gets this response")
 // errOver is the error of Write for a goroutine that still writes after its handler has returned.
 var errOver = errors.New("middleware: the handler has returned")
 
-// stop ends the recording: the response is for its own client only. The requests that wait are
-// told.
+// stop ends the recording, because the response is for its own client only. It tells this to the
+// requests that wait.
 func (rec *recorder) stop(why cacheguard.Reason) {
 	rec.on, rec.res = false, nil
 	rec.is(cutOff)
@@ -48,7 +48,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 }
 
 // stays keeps the slot of the load for the handler, because the load is about to end. If the
-// response is a stream, the slot isn't kept: a stream counts only until it begins to be sent.
+// response is a stream, stays doesn't keep the slot, because a stream has a slot only until its
+// first bytes are sent.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
 	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
@@ -61,8 +62,8 @@ func (rec *recorder) stays(why cacheguard.Reason) {
 	}
 }
 
-// streams gives the slot back. It doesn't hold the mutex meanwhile, because releasing a slot of a
-// fleet's limit needs a call to the store.
+// streams gives the slot back. It doesn't hold the mutex meanwhile, because a slot of a fleet's
+// limit is released by a call to the store.
 func (rec *recorder) streams() {
 	at := rec.place
 	rec.mu.Unlock()
@@ -79,7 +80,9 @@ func (rec *recorder) abort(err error) {
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	rec.catchUp() // its own client gets what it would get without the cache; a panic of the client's writer is less important
+	// Its own client gets the same as without the cache; a panic of the client's writer is less
+	// important.
+	rec.catchUp()
 }
 
 // tell tells the observer, when the handler is done, if the response is not stored.
@@ -143,7 +146,7 @@ func (rec *recorder) finish() {
 		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
 			if _, silent := rec.header["Content-Type"]; !silent { // the type that the server guesses for this client
-				rec.res.header = maps.Clone(h) // others may be reading it
+				rec.res.header = maps.Clone(h) // other goroutines may be reading the header
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}
 		}
@@ -151,11 +154,11 @@ func (rec *recorder) finish() {
 	}
 }
 
-// incomplete reports whether a response is not whole, or may not be, although its handler has
-// returned. It isn't if it has fewer bytes than its Content-Length. Without a Content-Length it may
-// not be if the context has ended, because handlers then return with what they have written. The
-// deadline is checked, too: a database client uses the deadline itself, which may have passed a
-// moment before the context ends.
+// incomplete reports whether a response is not whole, or may not be whole, although its handler has
+// returned. A response with fewer bytes than its Content-Length is not whole. A response without a
+// Content-Length may not be whole if the context has ended, because handlers then return after a
+// part of the body. incomplete also checks the context's deadline, because a database client uses
+// the deadline itself, which may have passed a moment before the context ends.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false
@@ -169,7 +172,7 @@ func (rec *recorder) incomplete() bool {
 }
 
 // silent ends the run of a handler that wrote nothing. The empty response is passed on unchanged,
-// because a layer in front may turn it into something else. Nobody else gets it.
+// because a layer in front may turn it into another response. Nobody else gets it.
 func (rec *recorder) silent() {
 	if rec.w == nil {
 		rec.run.end(ending{err: errNothing})

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// brokenHandler is looked for in the stack of its panic.
+// brokenHandler panics. The test looks for its name in the stack of the panic.
 func brokenHandler(w http.ResponseWriter, written string) {
 	if written != "" { // writing nothing would send the header
 		fmt.Fprint(w, written)
@@ -19,9 +19,9 @@ func brokenHandler(w http.ResponseWriter, written string) {
 	panic(fmt.Errorf("the handler has broken down after %d bytes", len(written)))
 }
 
-// A handler panics while others wait for it. Its own client's connection sees what it would see
-// without the cache: chi's Recoverer recovers the handler's value on the handler's stack and
-// answers 500. One of the others runs the handler again, for all of them.
+// A handler panics while other requests wait for it. Its own client sees the same as without the
+// cache: chi's Recoverer recovers the handler's value on the handler's stack and answers 500. One
+// of the waiting requests runs the handler again, for all of them.
 func TestFleetPanic(t *testing.T) {
 	for name, written := range map[string]string{"before it writes": "", "in the middle of the body": "half of"} {
 		t.Run(name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestFleetPanic(t *testing.T) {
 	}
 }
 
-// Who comes while others have their second try takes what comes of it, in each process: an error,
-// too.
+// If a request comes while others have their second try, it gets the result of this try, in each
+// process, even if the result is an error.
 func TestFleetSecondTryIsTheLast(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		holds := []*gate{f.gate(), f.gate()}
@@ -101,8 +101,8 @@ func TestFleetSecondTryIsTheLast(t *testing.T) {
 	})
 }
 
-// Responses that end too early are neither given to those who wait nor stored: one of these runs
-// the handler again.
+// Responses that end too early are neither stored nor given to the requests that wait. One of these
+// requests runs the handler again.
 func TestFleetNotWhole(t *testing.T) {
 	for name, broken := range map[string]func(w http.ResponseWriter){
 		"aborted at once": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
@@ -153,7 +153,7 @@ func TestFleetNotWhole(t *testing.T) {
 	}
 }
 
-// What is written beyond Content-Length is not part of the response, for anybody.
+// Bytes beyond Content-Length are not part of the response, for any client.
 func TestFleetLongerThanContentLength(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{})
 	f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
@@ -169,8 +169,7 @@ func TestFleetLongerThanContentLength(t *testing.T) {
 	}
 }
 
-// A handler may answer with an error of the cache's own where it can't have a response:
-// Options.Error.
+// If the cache has no response, Options.Error can answer with an error of its own.
 func TestFleetErrorOption(t *testing.T) {
 	opts := middleware.Options{Error: func(w http.ResponseWriter, r *http.Request, status int, err error) {
 		if err == nil {
@@ -195,7 +194,7 @@ func TestFleetErrorOption(t *testing.T) {
 		own := 1
 		for _, cl := range clients {
 			got := cl.reply(t)
-			if got.body == "" { // it had the second run
+			if got.body == "" { // this request had the second run
 				own++
 				got.want(t, 500, "")
 				continue

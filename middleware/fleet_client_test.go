@@ -23,12 +23,12 @@ type call struct {
 
 func get(path string, header ...string) call { return call{path: path, header: header} }
 
-// received is what its client has got of a response.
+// received is the part of a response that has reached its client.
 type received struct {
 	status          int
 	header, trailer http.Header
 	body            string
-	err             error // of the request, or of reading the body
+	err             error // the error of the request, or of reading the body
 	took            time.Duration
 	hints           []string // the Link fields of 103 responses
 }
@@ -63,7 +63,7 @@ type client struct {
 
 const idField = "X-Test-Request"
 
-// arrive notes the context that the server has given to each request.
+// arrive records the context that the server has given to each request.
 func (rep *replica) arrive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if id := r.Header.Get(idField); id != "" {
@@ -159,7 +159,7 @@ func (cl *client) reply(tb testing.TB) received {
 	}
 }
 
-// goesAway has the client leave, and returns when the server has noticed.
+// goesAway closes the client's connection, and returns when the server has noticed it.
 func (cl *client) goesAway(f *fleet) {
 	f.tb.Helper()
 	cl.leave()
@@ -172,7 +172,8 @@ func (cl *client) goesAway(f *fleet) {
 // arrived reports whether the request has come to its replica.
 func (cl *client) arrived() bool { return cl.context() != nil }
 
-// context is the one that the server has given to the request.
+// context returns the context that the server has given to the request, or nil if the request
+// hasn't arrived.
 func (cl *client) context() context.Context {
 	cl.rep.mu.Lock()
 	defer cl.rep.mu.Unlock()
@@ -234,7 +235,7 @@ func (s *stream) rest() (string, error) {
 	return string(body), err
 }
 
-// readAll reads what a handler or a test is sent.
+// readAll reads the body that a handler or a test gets.
 func readAll(tb testing.TB, r io.Reader) string {
 	tb.Helper()
 	all, err := io.ReadAll(r)
@@ -244,7 +245,7 @@ func readAll(tb testing.TB, r io.Reader) string {
 	return string(all)
 }
 
-// arrives returns what comes through a channel, or the zero value when it is closed.
+// arrives returns the next value from a channel, or the zero value when the channel is closed.
 func arrives[T any](tb testing.TB, what string, c <-chan T) (v T) {
 	tb.Helper()
 	select {

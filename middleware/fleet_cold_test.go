@@ -11,19 +11,20 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// page answers with a text that anybody may have for a minute.
+// page answers with a text that may be given to every client for a minute.
 func page(w http.ResponseWriter, text string) {
 	w.Header().Set("Cache-Control", "public, max-age=60")
 	fmt.Fprint(w, text)
 }
 
-// A route that nobody has asked for yet gets 64 requests on 4 replicas at the same moment.
+// 64 requests come at the same moment, on 4 replicas, to a route that nobody has requested before.
 func TestFleetColdRoute(t *testing.T) {
 	onEachStore(t, 4, middleware.Options{}, func(t *testing.T, f *fleet) {
 		const takes = 300 * time.Millisecond
 		catalog := strings.Repeat("all categories of the shop. ", 2000)
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
-			timer := time.NewTimer(takes) // what is measured is by how much more its clients wait
+			// The test measures how much longer than this its clients wait.
+			timer := time.NewTimer(takes)
 			defer timer.Stop()
 			select {
 			case <-timer.C:
@@ -48,8 +49,9 @@ func TestFleetColdRoute(t *testing.T) {
 	})
 }
 
-// Those who wait for a 503 get the status, and nothing else of it: it may say what concerns the one
-// who asked. It is neither stored nor a sign that the resource can't be shared.
+// Requests that wait for a handler that answers 503 get only the status, because the rest of the
+// response may concern the client whose request ran the handler. The 503 is not stored, and it
+// doesn't mean that the resource can't be shared.
 func TestFleet503WithWaiters(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -92,8 +94,8 @@ func TestFleet503WithWaiters(t *testing.T) {
 	})
 }
 
-// A request that has waited for WaitTimeout runs the handler itself. What comes of it is for that
-// client alone.
+// A request that has waited for WaitTimeout runs the handler itself. The response is for its client
+// alone.
 func TestFleetWaitTimeout(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{WaitTimeout: 300 * time.Millisecond}, func(t *testing.T, f *fleet) {
 		first := f.gate()
@@ -120,8 +122,8 @@ func TestFleetWaitTimeout(t *testing.T) {
 	})
 }
 
-// The handler of a client that is there goes on after LoadTimeout, though nobody else waits for it
-// any more.
+// If the client of a handler is still connected, the handler continues after LoadTimeout, although
+// nobody else waits for it any more.
 func TestFleetLoadTimeout(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{LoadTimeout: 50 * time.Millisecond}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -146,8 +148,7 @@ func TestFleetLoadTimeout(t *testing.T) {
 	})
 }
 
-// Requests that must not wait for each other don't: all of them are in the handler at the same
-// time.
+// Requests that must not wait for each other run their handlers at the same time.
 func TestFleetNotCoalesced(t *testing.T) {
 	for name, c := range map[string]call{
 		"an upgrade":               get("/x", "Connection", "Upgrade", "Upgrade", "chat"),

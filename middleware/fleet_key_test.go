@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Two requests for different resources never get one response, on whatever replica.
+// Two requests for different resources never get the same response, on any replica.
 func TestFleetResources(t *testing.T) {
 	for name, pair := range map[string][2]call{
 		"query":             {get("/list?page=1"), get("/list?page=2")},
@@ -48,7 +48,7 @@ func TestFleetResources(t *testing.T) {
 	}
 }
 
-// One resource has one response, whatever else a request says.
+// One resource has one response, whatever other fields a request has.
 func TestFleetOneResource(t *testing.T) {
 	for name, other := range map[string]call{
 		"a field nobody asks of": get("/list", "X-Anything", "yes"),
@@ -112,7 +112,8 @@ func TestFleetScheme(t *testing.T) {
 	f.wantRuns(2, "two schemes, twice each")
 }
 
-// HEAD is answered from what GET has stored, and nothing that HEAD brings is ever given to a GET.
+// A HEAD is answered from the stored response to a GET. A response to a HEAD is never given to a
+// GET.
 func TestFleetHead(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		catalog := strings.Repeat("category ", 100)
@@ -143,7 +144,7 @@ func TestFleetHead(t *testing.T) {
 	})
 }
 
-// A HEAD and a GET that come at the same moment both get what they asked for.
+// A HEAD and a GET that come at the same moment both get the right response.
 func TestFleetHeadAndGetTogether(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()

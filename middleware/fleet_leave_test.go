@@ -12,8 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// The client whose handler others wait for goes away. Its handler goes on, in peace and with its
-// own route context, and the others get all of what it writes, before and after.
+// The client whose handler others wait for leaves. The handler continues with its own route
+// context, and without an ended context. The other clients get everything that it writes, before
+// and after.
 func TestFleetLeaderLeaves(t *testing.T) {
 	const half = 1 << 20 // more than connections buffer
 	for name, before := range map[string]int{"before it writes": 0, "in the middle of the body": half} {
@@ -25,7 +26,8 @@ func TestFleetLeaderLeaves(t *testing.T) {
 					w.Header().Set("Cache-Control", "max-age=60")
 					_, err := io.WriteString(w, body[:before])
 					hold.pass()
-					if id := chi.URLParam(r, "id"); id != "42" { // chi gives route contexts to one request after another
+					// chi reuses the route context of a request for later requests.
+					if id := chi.URLParam(r, "id"); id != "42" {
 						t.Errorf("the route's parameter has become %q", id)
 					}
 					if err == nil { // a handler that can't write stops
@@ -42,7 +44,8 @@ func TestFleetLeaderLeaves(t *testing.T) {
 				f.awaitWaiting(7)
 				leader.goesAway(f)
 				for range 20 {
-					f.do(0, get("/elsewhere")) // time for the news to spread, and work for the route contexts
+					// Other requests take some time and use route contexts.
+					f.do(0, get("/elsewhere"))
 				}
 				hold.open()
 				for _, cl := range clients {
@@ -57,7 +60,8 @@ func TestFleetLeaderLeaves(t *testing.T) {
 	}
 }
 
-// The handler's context ends when the last client that waits for it here has left, and not before.
+// The handler's context ends when the last client that waits for it in its process has left, and
+// not before.
 func TestFleetAllLeave(t *testing.T) {
 	onEachStore(t, 1, middleware.Options{}, func(t *testing.T, f *fleet) {
 		checked, cancelled := make(chan struct{}), make(chan struct{})
@@ -93,7 +97,7 @@ func TestFleetAllLeave(t *testing.T) {
 	})
 }
 
-// A waiter leaves: nothing happens to the others, nor to the handler.
+// If a waiting client leaves, nothing changes for the other clients and the handler.
 func TestFleetWaiterLeaves(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -122,8 +126,8 @@ func TestFleetWaiterLeaves(t *testing.T) {
 	})
 }
 
-// The only client on the leader's replica leaves while others wait on another one: they get a whole
-// response, of the handler that ran or of one of their own.
+// The only client on the leader's replica leaves while clients on another replica wait. They get a
+// whole response, either of this handler or of one that they run themselves.
 func TestFleetLeaderLeavesItsReplica(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()

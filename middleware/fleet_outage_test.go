@@ -16,8 +16,8 @@ const (
 	shortLease = 500 * time.Millisecond
 )
 
-// Redis stops answering while a handler runs and clients on both replicas wait for it: all of them
-// are served, with at most one run on each replica.
+// Redis stops answering while a handler runs and clients on both replicas wait for it. All clients
+// get a response, with at most one run on each replica.
 func TestFleetRedisGoesAwayDuringARun(t *testing.T) {
 	for name, away := range map[string]func(t *testing.T, s *redistest.Server){
 		"hangs": func(t *testing.T, s *redistest.Server) {
@@ -54,8 +54,8 @@ func TestFleetRedisGoesAwayDuringARun(t *testing.T) {
 	}
 }
 
-// While Redis is away, each replica coalesces for itself, and uncacheable responses are still
-// nobody else's. When it is back, the fleet has one cache again.
+// While Redis is away, each replica coalesces for itself, and uncacheable responses are still for
+// their own client only. When Redis is back, the fleet has one cache again.
 func TestFleetWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	f := redisFleet(t, server, shortOp, 2, middleware.Options{LeaseTTL: shortLease})
@@ -100,7 +100,8 @@ func TestFleetWithoutRedis(t *testing.T) {
 	})
 }
 
-// FailClosed answers 503 instead, but not to what is never shared.
+// With FailClosed requests get a 503 instead. Requests whose responses are never shared still reach
+// the handler.
 func TestFleetFailClosed(t *testing.T) {
 	server := redistest.Start(t)
 	f := redisFleet(t, server, shortOp, 1, middleware.Options{OnStoreDown: cacheguard.FailClosed})
@@ -132,8 +133,8 @@ func TestFleetRedisIsEmptied(t *testing.T) {
 	}
 }
 
-// When a replica's cache is closed, its clients, those who wait and those who come, are served by
-// the handler as if there were no cache.
+// When a replica's cache is closed, the handler serves the clients that wait and the clients that
+// come later, as if there were no cache.
 func TestFleetClose(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()

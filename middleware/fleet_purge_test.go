@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// versioned has a route answer with the number of its run, which anybody may have for a minute.
+// versioned registers a route that answers with the number of its run. The response may be given to
+// every client for a minute.
 func (f *fleet) versioned(pattern string, fields ...string) *atomic.Int64 {
 	var version atomic.Int64
 	f.route(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -31,13 +32,14 @@ func (f *fleet) versioned(pattern string, fields ...string) *atomic.Int64 {
 	return &version
 }
 
-// What one replica removes is gone for the other one: at once if it asks the store, as soon as the
-// message arrives if it has answered from its own memory.
+// After a purge on one replica the response is gone on the other replica. If that replica asks the
+// store, it is gone at once. If the replica answers from its own memory, it is gone when the
+// message arrives.
 func TestFleetPurge(t *testing.T) {
 	type purge func(c *middleware.Cache, t *testing.T) error
 	for name, c := range map[string]struct {
 		purge purge
-		gone  []string // of these, the others stay
+		gone  []string // the paths whose responses are gone; all others stay
 	}{
 		"Purge": {func(c *middleware.Cache, t *testing.T) error {
 			return c.Purge(t.Context(), shop+"/products/1", shop+"/products/2?size=3")
@@ -84,7 +86,8 @@ func TestFleetPurge(t *testing.T) {
 						gone := map[string]bool{}
 						for _, path := range c.gone {
 							gone[path] = true
-							f.do(1, get(path)).want(t, 200, paths[path]+" 1") // it reads what it has done itself
+							// A replica that stores sees its own response.
+							f.do(1, get(path)).want(t, 200, paths[path]+" 1")
 							if bytes == 0 {
 								f.do(0, get(path)).want(t, 200, paths[path]+" 1")
 								continue
@@ -131,8 +134,9 @@ func TestFleetPurgeOfVariants(t *testing.T) {
 	})
 }
 
-// Requests that change something remove what is stored of the same resource on every replica, and
-// with InvalidateLocations of those that the response names; if they failed they don't.
+// A successful unsafe request removes the stored responses of its own resource on every replica.
+// With InvalidateLocations it also removes those of the URLs that its response names. A failed
+// unsafe request removes nothing.
 func TestFleetUnsafeMethods(t *testing.T) {
 	for _, c := range []struct {
 		method, field, value string
@@ -188,7 +192,7 @@ func TestFleetUnsafeMethods(t *testing.T) {
 	}
 }
 
-// purges are the ways in which one replica can say that the list is out of date.
+// purges are the ways in which one replica can invalidate the list.
 var purges = map[string]func(t *testing.T, f *fleet) error{
 	"Purge":       func(t *testing.T, f *fleet) error { return f.replicas[1].cache.Purge(t.Context(), shop+"/list") },
 	"PurgePrefix": func(t *testing.T, f *fleet) error { return f.replicas[1].cache.PurgePrefix(t.Context(), "/list") },
@@ -200,8 +204,8 @@ var purges = map[string]func(t *testing.T, f *fleet) error{
 	},
 }
 
-// beginList has a list begun by a handler that knows the old one and waits at the gate; all others
-// know the new one.
+// beginList begins a request whose handler knows the old list and waits at the gate. All later
+// handlers know the new list.
 func beginList(f *fleet, hold *gate) *client {
 	f.route("/list", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "POST" {
@@ -221,8 +225,8 @@ func beginList(f *fleet, hold *gate) *client {
 	return before
 }
 
-// What a handler that began before a purge brings goes to those who asked before it, and nowhere
-// else.
+// If a handler began before a purge, its response goes only to requests that came before the purge,
+// and is not stored.
 func TestFleetPurgeDuringARun(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +248,7 @@ func TestFleetPurgeDuringARun(t *testing.T) {
 	}
 }
 
-// newcomersGetNew has requests come while the handler still waits that began before.
+// newcomersGetNew sends requests while the handler that began before the purge still waits.
 func newcomersGetNew(t *testing.T, f *fleet, hold *gate, before *client) {
 	t.Helper()
 	clients := f.startAll(4, func(int) call { return get("/list") })
@@ -258,8 +262,8 @@ func newcomersGetNew(t *testing.T, f *fleet, hold *gate, before *client) {
 	}
 }
 
-// Who asks when a purge has been heard of doesn't get the response of a handler that began before
-// it, though that still runs.
+// A request that comes to a replica after the message about a purge doesn't get the response of a
+// handler that began before the purge, although this handler still runs.
 func TestFleetNewcomersAfterAPurge(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
@@ -276,8 +280,8 @@ func TestFleetNewcomersAfterAPurge(t *testing.T) {
 	}
 }
 
-// With StrongReads that holds for who asks when a purge has returned, although the message of it
-// has not arrived.
+// With StrongReads this also holds for a request that comes after the purge has returned, although
+// the message about the purge hasn't arrived.
 func TestFleetStrongReads(t *testing.T) {
 	for name, purge := range purges {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +298,7 @@ func TestFleetStrongReads(t *testing.T) {
 	}
 }
 
-// PurgeHandler wants its token.
+// PurgeHandler refuses requests without its token.
 func TestFleetPurgeHandler(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{DefaultTTL: time.Minute})
 	f.versioned("/list")

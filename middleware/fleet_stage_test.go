@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// stage is where the handlers of a fleet run. It counts them, and has gates at which they wait for
-// the test.
+// stage is the place where the handlers of a fleet run. It counts them, and has gates at which they
+// wait for the test.
 type stage struct {
 	tb testing.TB
 
-	mu                  sync.Mutex // guards what follows
+	mu                  sync.Mutex // guards the fields below
 	runs, running, most int
 	changed             chan struct{}
 	gates               []*gate
@@ -21,7 +21,7 @@ type stage struct {
 
 func newStage(tb testing.TB) *stage { return &stage{tb: tb, changed: make(chan struct{})} }
 
-// handler has h run on the stage.
+// handler returns h on the stage.
 func (s *stage) handler(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.change(func() {
@@ -42,7 +42,8 @@ func (s *stage) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// counts returns how many handlers have begun, how many of them run, and how many did so at most.
+// counts returns how many handlers have begun, how many of them run now, and how many ran at the
+// same time at most.
 func (s *stage) counts() (runs, running, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,12 +55,12 @@ func (s *stage) String() string {
 	return fmt.Sprintf("%d handlers have begun, %d run, at most %d did", runs, running, most)
 }
 
-// fresh begins to count anew.
+// fresh resets the counts.
 func (s *stage) fresh() {
 	s.change(func() { s.runs, s.most = 0, s.running })
 }
 
-// wantRuns fails the test unless so many handlers have begun.
+// wantRuns fails the test unless n handlers have begun.
 func (s *stage) wantRuns(n int, when string) {
 	s.tb.Helper()
 	if runs, _, _ := s.counts(); runs != n {
@@ -67,9 +68,9 @@ func (s *stage) wantRuns(n int, when string) {
 	}
 }
 
-// wantFailures is wantRuns where those fail who run and others wait: there is a second run, and in
-// each process that hears of the first one only after that at most one more. It returns how many
-// there were.
+// wantFailures is wantRuns for a case in which the run fails while others wait. Then there is a
+// second run. Each process that learns of the first failure only after the second run adds at most
+// one more run. wantFailures returns the number of runs.
 func (s *stage) wantFailures(processes int, when string) int {
 	s.tb.Helper()
 	runs, _, _ := s.counts()
@@ -79,13 +80,13 @@ func (s *stage) wantFailures(processes int, when string) int {
 	return runs
 }
 
-// awaitRunning returns when so many handlers run at the same time.
+// awaitRunning returns when n handlers run at the same time.
 func (s *stage) awaitRunning(n int) {
 	s.tb.Helper()
 	s.awaitCounts(fmt.Sprintf("%d that run", n), func() bool { return s.running == n })
 }
 
-// awaitRuns returns when so many handlers have begun.
+// awaitRuns returns when n handlers have begun.
 func (s *stage) awaitRuns(n int) {
 	s.tb.Helper()
 	s.awaitCounts(fmt.Sprintf("%d begun", n), func() bool { return s.runs == n })
@@ -109,7 +110,7 @@ func (s *stage) awaitCounts(want string, reached func() bool) {
 	}
 }
 
-// gate is where handlers wait until the test opens it, or is over.
+// gate is a place where handlers wait until the test opens it or ends.
 type gate struct {
 	once sync.Once
 	done chan struct{}

@@ -15,16 +15,16 @@ import (
 
 const shop = "http://shop.example"
 
-// markStale ages what a fleet has under a path.
+// markStale makes the fleet's responses at a path stale.
 func (f *fleet) markStale(i int, path string) {
 	f.tb.Helper()
 	f.everywhere(func() error { return f.replicas[i].cache.MarkStale(context.Background(), shop+path) })
 }
 
-// A stale response is served at once, while one replica has the handler run behind its client's
-// back. That run has a request of its own: chi's route context, which chi gives to other requests
-// meanwhile, still has the parameters of this one, and the context doesn't end with the request
-// that began it.
+// A stale response is served at once, while the handler runs in the background on one replica. This
+// run has a request of its own. chi reuses the route context of the first request for other
+// requests, but the run's route context still has the right parameters. The run's context doesn't
+// end with the request that began it.
 func TestFleetRevalidatesInTheBackground(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold, version := f.gate(), "old"
@@ -62,7 +62,8 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 		}
 		f.awaitRunning(1)
 		f.wantRuns(1, "eight requests for a stale response")
-		for i := range 50 { // they get the route context of the request that began the run, if that is free
+		// These requests reuse the route context of the request that began the run, if it is free.
+		for i := range 50 {
 			f.do(i%2, get(fmt.Sprintf("/other/%d/x", i)))
 		}
 		hold.open()
@@ -76,8 +77,8 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 	})
 }
 
-// Whichever is quicker, the request that gets something stale or the run that it begins: there is
-// always a run.
+// A request that gets a stale response always begins a run, no matter whether the request or the
+// run ends first.
 func TestFleetEachStaleResponseIsRevalidated(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{MaxLoads: -1}, func(t *testing.T, f *fleet) {
 		const pages = 100
@@ -102,7 +103,8 @@ func TestFleetEachStaleResponseIsRevalidated(t *testing.T) {
 	})
 }
 
-// A handler that panics in the background ends neither the process nor the resource.
+// If a handler panics in the background, the process goes on, and the resource can still be
+// requested.
 func TestFleetPanicInTheBackground(t *testing.T) {
 	for name, how := range map[string]func(){
 		"panic": func() { panic("broken down") },
@@ -132,8 +134,8 @@ func TestFleetPanicInTheBackground(t *testing.T) {
 	}
 }
 
-// What a handler does with its writer in the background has no client to reach, and nobody's
-// connection to take over.
+// In the background the handler's writer has no client and no connection that the handler could
+// take over.
 func TestFleetWriterInTheBackground(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	ran := make(chan error, 1)
@@ -168,8 +170,8 @@ func TestFleetWriterInTheBackground(t *testing.T) {
 	f.wantRuns(2, "one in the background")
 }
 
-// When the handler fails, those who come get the stale response within stale-if-error, also those
-// who wait; one that is its own fault doesn't hide: 404 replaces what was there.
+// If the handler fails, new and waiting requests get the stale response within stale-if-error. A
+// client error isn't hidden: a 404 replaces the stored response.
 func TestFleetStaleIfError(t *testing.T) {
 	for _, status := range []int{500, 502, 503, 504, 404} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -209,8 +211,8 @@ func TestFleetStaleIfError(t *testing.T) {
 	}
 }
 
-// A handler that panics where there is something stale is a failed one for those who wait: they get
-// the stale response.
+// If there is a stale response, a panic of the handler is a failure for the requests that wait:
+// they get the stale response.
 func TestFleetStaleIfPanic(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{StaleIfError: time.Hour}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -237,7 +239,7 @@ func TestFleetStaleIfPanic(t *testing.T) {
 	})
 }
 
-// The handler is told what it has to compare, and 304 of it makes the stored response fresh for the
+// The handler gets the validators of the stored response. Its 304 makes this response fresh for the
 // whole fleet.
 func TestFleetNotModified(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {

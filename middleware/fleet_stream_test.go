@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// 103 goes to the client whose handler sends it, and is not taken for the response.
+// A 103 goes to the client whose handler sends it. It isn't recorded as the response.
 func TestFleetEarlyHints(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -54,8 +54,8 @@ func TestFleetEarlyHints(t *testing.T) {
 	})
 }
 
-// Server-sent events arrive as they are sent, to each client its own, though nothing about them
-// says that they can't be shared.
+// Server-sent events arrive as they are sent. Each client has its own stream, although no field
+// says that the stream can't be shared.
 func TestFleetServerSentEvents(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		sent := map[string]chan string{"a": make(chan string), "b": make(chan string), "c": make(chan string)}
@@ -90,7 +90,7 @@ func TestFleetServerSentEvents(t *testing.T) {
 	})
 }
 
-// Clients that wait already when a response turns out to be a stream get streams of their own at
+// If a response turns out to be a stream, the clients that wait for it get streams of their own at
 // once.
 func TestFleetStreamWithWaiters(t *testing.T) {
 	for name, kind := range map[string]string{
@@ -123,8 +123,8 @@ func TestFleetStreamWithWaiters(t *testing.T) {
 	}
 }
 
-// A response that is flushed and written to after that is not stored; one that is only flushed at
-// its end is.
+// If a handler writes after a flush, the response is not stored. If the handler only flushes at the
+// end, the response is stored.
 func TestFleetFlush(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -156,7 +156,7 @@ func TestFleetFlush(t *testing.T) {
 	}
 }
 
-// hijack has a handler take its connection over and send back what comes, a line at a time.
+// hijack takes over a handler's connection and sends each line that comes back to the client.
 func hijack(t *testing.T, w http.ResponseWriter, controller bool) {
 	var conn net.Conn
 	var rw *bufio.ReadWriter
@@ -204,7 +204,7 @@ func (f *fleet) echo(i int, request string) (conn net.Conn, in *bufio.Reader) {
 	return conn, in
 }
 
-// What takes its connection over gets it, with the upgrade that HTTP has for it and without.
+// A handler that takes over its connection gets it, with and without HTTP's upgrade.
 func TestFleetHijack(t *testing.T) {
 	for name, fields := range map[string]string{"upgrade": "Connection: Upgrade\r\nUpgrade: echo\r\n", "plain GET": ""} {
 		for way, controller := range map[string]bool{"ResponseController": true, "Hijacker": false} {
@@ -239,7 +239,7 @@ func TestFleetHijack(t *testing.T) {
 	}
 }
 
-// Those who wait for a handler that takes its connection over run it themselves.
+// Requests that wait for a handler that takes over its connection run the handler themselves.
 func TestFleetHijackWithWaiters(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -267,8 +267,7 @@ func TestFleetHijackWithWaiters(t *testing.T) {
 	})
 }
 
-// The same for a connection that is taken over through a writer that only knows how to be
-// unwrapped.
+// The same holds if the connection is taken over through a writer that has only Unwrap.
 func TestFleetHijackThroughAWrapper(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{DefaultTTL: time.Minute})
 	rep := f.replicas[0]
@@ -293,7 +292,7 @@ func TestFleetHijackThroughAWrapper(t *testing.T) {
 	f.do(0, get("/chat", "X-User", "later")).want(t, 200, "own page")
 }
 
-// bigBody is a body that no two handlers make alike.
+// bigBody returns a body that is different for each handler.
 func bigBody(size int, of string) string {
 	return of + strings.Repeat("0123456789abcdef", size/16+1)[:size-len(of)]
 }
@@ -321,8 +320,8 @@ func TestFleetBodyUnderTheCap(t *testing.T) {
 	})
 }
 
-// A body above MaxBody reaches its client while it is written. It is not stored, and those who wait
-// for it run their own handlers as soon as that is known.
+// A body above MaxBody reaches its client while it is written. It is not stored. Requests that wait
+// for it run their own handlers as soon as the size is known.
 func TestFleetBodyOverTheCap(t *testing.T) {
 	for name, announced := range map[string]bool{"Content-Length": true, "found out": false} {
 		t.Run(name, func(t *testing.T) {

@@ -26,12 +26,12 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// longWait is for what has to happen. The times of the cache itself are longer in these tests, so
-// that a machine that is busy with something else makes nobody lose patience.
+// longWait is the time-out for events that must happen. The times of the caches in these tests are
+// longer, so that no request gives up on a busy machine.
 const longWait = 20 * time.Second
 
-// fleet is the replicas of a web service. They share what is behind their store, and the stage that
-// their handlers stand on.
+// fleet is the set of replicas of a web service. The replicas share the contents of their store,
+// and the stage on which their handlers run.
 type fleet struct {
 	*stage
 	tb       testing.TB
@@ -39,12 +39,12 @@ type fleet struct {
 	redis    *redistest.Server // nil on a memstore
 }
 
-// replica is one of them, as far as the others can tell: a store, a cache, a router, a server and a
-// client of its own.
+// replica is one replica, as far as the other replicas can tell: it has a store, a cache, a router,
+// a server and a client of its own.
 type replica struct {
 	cache  *middleware.Cache
 	router *chi.Mux
-	routes chi.Router // those behind the cache
+	routes chi.Router // the routes behind the cache
 	spy    *spy
 	events *watcher
 	panics *panicLog
@@ -80,8 +80,8 @@ func memoryFleet(tb testing.TB, n int, opts middleware.Options) *fleet {
 	return f
 }
 
-// redisFleet makes n replicas, each with a client and a store of its own that waits for Redis as
-// long as opTimeout.
+// redisFleet makes n replicas, each with a client and a store of its own. The stores wait for Redis
+// for opTimeout.
 func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration, n int, opts middleware.Options) *fleet {
 	tb.Helper()
 	f := &fleet{tb: tb, stage: newStage(tb), redis: server}
@@ -118,7 +118,8 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	if rep.cache, err = middleware.New(s, opts); err != nil {
 		f.tb.Fatal(err)
 	}
-	f.await("its messages arrive", s.hearing) // when they do, flights that have begun take nobody in any more
+	// When messages begin to arrive, flights that have begun take in no further callers.
+	f.await("its messages arrive", s.hearing)
 	rep.router = chi.NewRouter()
 	rep.router.Use(rep.arrive, rep.panics.log, chimiddleware.Recoverer)
 	rep.routes = rep.router.With(rep.cache.Handler)
@@ -155,16 +156,16 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	})
 }
 
-// route has a handler answer on every replica, for every method and behind the cache.
+// route registers a handler on every replica, for every method and behind the cache.
 func (f *fleet) route(pattern string, h http.HandlerFunc) {
 	for _, rep := range f.replicas {
 		rep.routes.Handle(pattern, f.stage.handler(h))
 	}
 }
 
-// awaitWaiting returns when so many requests in all wait for handlers that others run, the requests
-// whose handlers they are included; the handler runs, and those on other replicas have been told by
-// the store that there is a leader.
+// awaitWaiting returns when n requests in all wait for handlers, including the requests whose
+// handlers run. By then the handler runs, and the store has told the other replicas that there is a
+// leader.
 func (f *fleet) awaitWaiting(n int) {
 	f.tb.Helper()
 	f.await(fmt.Sprintf("%d requests wait for one handler", n), func() bool {
@@ -183,7 +184,7 @@ func (f *fleet) awaitWaiting(n int) {
 	})
 }
 
-// fresh begins to count anew: handlers, and who has been told what about leases.
+// fresh resets the counts of handlers and of the store's answers about leases.
 func (f *fleet) fresh() {
 	f.stage.fresh()
 	for _, rep := range f.replicas {
@@ -191,7 +192,7 @@ func (f *fleet) fresh() {
 	}
 }
 
-// everywhere does what invalidates something, once, and returns when all replicas have heard of it.
+// everywhere calls change once, and returns when all replicas have learned of the change.
 func (f *fleet) everywhere(change func() error) {
 	f.tb.Helper()
 	before := make([]int, len(f.replicas))
@@ -211,7 +212,7 @@ func (f *fleet) everywhere(change func() error) {
 	})
 }
 
-// await returns when ok does so. It is for the state of what can't tell that it has changed.
+// await returns when ok returns true. It is for states that can't report their changes.
 func (f *fleet) await(what string, ok func() bool) {
 	f.tb.Helper()
 	timeout := time.After(longWait)
@@ -226,7 +227,7 @@ func (f *fleet) await(what string, ok func() bool) {
 	}
 }
 
-// String is what goes on, for the messages of tests.
+// String describes the state of the fleet, for the messages of tests.
 func (f *fleet) String() string {
 	text := f.stage.String()
 	for i, rep := range f.replicas {
@@ -235,12 +236,12 @@ func (f *fleet) String() string {
 	return text
 }
 
-// spy is a store that counts its answers to those who asked for a lease, and what it told of tags.
+// spy is a store that counts its answers to requests for a lease, and the messages about tags.
 type spy struct {
 	cacheguard.Store
-	deaf atomic.Bool // messages about changes are on their way
+	deaf atomic.Bool // messages about changes are delayed
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	answers, told int
 	hears         bool // its cache's messages have begun to arrive
 }
@@ -294,7 +295,7 @@ func (s *spy) leases() int {
 	return s.answers
 }
 
-// watcher is an Observer that only wants to know how many wait.
+// watcher is an Observer that only counts waiting callers.
 type watcher struct {
 	mu    sync.Mutex // guards stats
 	stats []func() cacheguard.Stats
@@ -318,7 +319,8 @@ func (o *watcher) callers() (n int) {
 	return n
 }
 
-// flights are the keys that are looked up or waited for, and those who wait.
+// flights returns the number of keys that are looked up or waited for, and the number of callers
+// that wait.
 func (o *watcher) flights() (flights, callers int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -329,7 +331,7 @@ func (o *watcher) flights() (flights, callers int) {
 	return flights, callers
 }
 
-// logbook keeps what is logged.
+// logbook keeps the lines of a log.
 type logbook struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
@@ -347,9 +349,9 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// panicLog keeps what chi's Recoverer recovers.
+// panicLog keeps the values that chi's Recoverer recovers.
 type panicLog struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	values []any
 	stacks []string
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// personal are responses that only their own client may have. That they are is not known before the
-// handler says so.
+// personal are responses that only their own client may get. The cache learns this only from the
+// handler.
 var personal = map[string]struct {
 	answer func(h http.Header, user string)
 	asks   []string // fields of each request
@@ -40,7 +40,7 @@ func withCookie(value string) func(http.Header, string) {
 	}
 }
 
-// account asks for one's own account.
+// account is a request of a user for the user's own account.
 func account(user string, asks []string) call {
 	header := []string{"X-User", user}
 	if len(asks) > 0 {
@@ -58,9 +58,10 @@ func (r received) wantOwn(tb testing.TB, user string) {
 	}
 }
 
-// Eight users on two replicas ask at the same moment; they wait for one handler, and that turns out
-// to be for one of them only. Nobody gets what is another one's, and the others don't queue: their
-// handlers all run at the same time. From then on all eight do.
+// Eight users on two replicas send a request at the same moment. They wait for one handler, whose
+// response turns out to be for one of them only. No user gets another user's response. The other
+// users don't queue: their handlers all run at the same time. In later rounds all eight handlers
+// run at the same time.
 func TestFleetUnshared(t *testing.T) {
 	const users = 8
 	for _, name := range slices.Sorted(maps.Keys(personal)) {
@@ -114,8 +115,8 @@ func TestFleetUnshared(t *testing.T) {
 	}
 }
 
-// Those who wait for a handler go their own way as soon as the header of its response says that it
-// is not theirs: they need not wait for its end.
+// As soon as the header of a response says that it is for its own client, the requests that wait
+// run the handler themselves. They need not wait for the end of the response.
 func TestFleetUnsharedIsSaidByTheHeader(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		decided, ended := f.gate(), f.gate()
@@ -143,7 +144,7 @@ func TestFleetUnsharedIsSaidByTheHeader(t *testing.T) {
 	})
 }
 
-// What is known of a resource that can't be shared ends with the first response of it that can.
+// The cache remembers that a resource can't be shared until the first response that can be shared.
 func TestFleetHitForMissEnds(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		public, all := false, f.gate()
@@ -176,8 +177,8 @@ func TestFleetHitForMissEnds(t *testing.T) {
 	})
 }
 
-// A response without any freshness is nobody's but its client's; DefaultTTL changes that, but not
-// for what says that it is private.
+// A response without freshness is for its own client only. DefaultTTL changes this, but not for a
+// response that says private.
 func TestFleetDefaultTTL(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "all categories") })
@@ -196,7 +197,7 @@ func TestFleetDefaultTTL(t *testing.T) {
 	})
 }
 
-// Groups of users never see each other's responses, also if they ask at the same moment.
+// Groups of users never see each other's responses, also if they send requests at the same moment.
 func TestFleetVaryBy(t *testing.T) {
 	opts := middleware.Options{VaryBy: func(r *http.Request) string { return r.Header.Get("X-Group") }}
 	onEachStore(t, 2, opts, func(t *testing.T, f *fleet) {
@@ -222,8 +223,8 @@ func TestFleetVaryBy(t *testing.T) {
 	})
 }
 
-// Clients that wait for a response which turns out to vary get the variant that is theirs, and each
-// is made once.
+// If a response turns out to vary, the clients that wait for it get their own variants, and each
+// variant is made once.
 func TestFleetVariants(t *testing.T) {
 	for field, values := range map[string][]string{
 		"Accept-Language": {"de", "fr", "", "en"},
@@ -246,7 +247,8 @@ func TestFleetVariants(t *testing.T) {
 				clients := f.startAll(32, ask)
 				f.awaitWaiting(32)
 				kinds := 1
-				if field == "Cookie" { // requests that say who asks wait for each other, and the others too
+				// Requests that say who asks wait for each other, and so do all other requests.
+				if field == "Cookie" {
 					kinds = 2
 				}
 				f.awaitRunning(kinds)

@@ -14,13 +14,13 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// outerWriter is what a middleware in front of the cache may have put around the server's own
+// outerWriter is a writer that a middleware in front of the cache may have put around the server's
 // writer.
 type outerWriter struct{ http.ResponseWriter }
 
 func (o outerWriter) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// A handler finds what lies below the cache's writer by Unwrap, as http.ResponseController does.
+// A handler finds the writer below the cache's writer by Unwrap, as http.ResponseController does.
 func TestFleetUnwrap(t *testing.T) {
 	for _, path := range []string{"/recorded", "/untouched"} {
 		f := memoryFleet(t, 1, middleware.Options{})
@@ -51,7 +51,7 @@ func TestFleetUnwrap(t *testing.T) {
 	}
 }
 
-// Deadlines that a handler sets are those of its client's connection.
+// The deadlines that a handler sets apply to its client's connection.
 func TestFleetDeadlines(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	f.route("/fine", func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func TestFleetDeadlines(t *testing.T) {
 	}
 }
 
-// Large bodies are copied as the server does it, and stored all the same.
+// Large bodies are copied by the server's own method, and are still stored.
 func TestFleetReadFrom(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "export")
 	body := bigBody(1<<20, "file")
@@ -141,7 +141,8 @@ func TestFleetServeContent(t *testing.T) {
 	})
 }
 
-// Trailers come with the response of the handler that sets them, and with those made of it.
+// A response's trailers are sent with the response of the handler that sets them, and with later
+// responses from the cache.
 func TestFleetTrailers(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -169,8 +170,8 @@ func TestFleetTrailers(t *testing.T) {
 	})
 }
 
-// What a handler does not say, the server's own writer finds out: type and length are as without
-// the cache.
+// If a handler doesn't set type and length, the server's writer finds them out, as without the
+// cache.
 func TestFleetSniffing(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{})
 	f.route("/page", func(w http.ResponseWriter, r *http.Request) { page(w, "<html><body>the page</body></html>") })

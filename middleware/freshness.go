@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// basis says where the freshness of a response comes from.
+// basis is the source of a response's freshness.
 type basis uint8
 
 const (
@@ -16,8 +16,8 @@ const (
 	guessed           // the options say so
 )
 
-// lifetime returns how long a response is fresh, counted from when it was made (RFC 9111, section
-// 4.2.1). It is never negative and never more than mostTTL.
+// lifetime returns how long a response is fresh, counted from the time at which it was made (RFC
+// 9111, section 4.2.1). The result is never negative and never more than mostTTL.
 func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time) (time.Duration, basis) {
 	switch {
 	case d.sMaxAge != notSaid:
@@ -38,7 +38,7 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 	}
 	if slices.Contains(heuristicStatuses, status) {
 		// RFC 9111, section 4.2.2, allows this for any status if the response is public. But sites
-		// set public on everything that they answer, and mean only their pages.
+		// set public on all their responses, although they mean only their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
@@ -69,9 +69,9 @@ var heuristicStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 
 // initialAge returns the age of a response that was requested at sent and has arrived now (RFC
 // 9111, section 4.2.3), at most mostTTL.
 //
-// The time between sent and now is added only if the response was made elsewhere, which is so if it
-// has a Date or an Age. A response that a handler makes itself is new when it arrives. Otherwise a
-// slow handler could not use max-age=1.
+// If a response has a Date or an Age, it was made elsewhere, and initialAge adds the time between
+// sent and now. A response that a handler makes itself is new when it arrives. Otherwise a slow
+// handler could not use max-age=1.
 //
 // If Age has several members the first one is used. An Age that isn't a number is ignored (RFC
 // 9111, section 5.1).
@@ -87,8 +87,8 @@ func initialAge(h http.Header, sent, now time.Time) time.Duration {
 	return between(0, age, mostTTL)
 }
 
-// ageOf returns the first member of an Age. It returns false if there is none, or if it is no
-// number of seconds.
+// ageOf returns the first member of an Age. It returns false if there is no member, or if the first
+// member is no number of seconds.
 func ageOf(lines []string) (time.Duration, bool) {
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
@@ -111,10 +111,10 @@ func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
 }
 
 // parseDate reads a date in one of the three forms of RFC 9110, section 5.6.7. It accepts no other
-// form, because any other form means the past (RFC 9111, section 5.3). time.Parse accepts various
-// spaces and fractions, and would make responses fresh that aren't. Names and zone may be in upper
-// or lower case, and the zone must be GMT (RFC 9111, section 4.2). The name of the day is not
-// compared with the date.
+// form, because any other form means the past (RFC 9111, section 5.3). time.Parse also accepts
+// various spaces and fractions, and would make responses fresh that are not fresh. Names and zone
+// may be in upper or lower case, and the zone must be GMT (RFC 9111, section 4.2). The name of the
+// day is not compared with the date.
 func parseDate(s string, now time.Time) (time.Time, bool) {
 	s = strings.Trim(s, " \t")
 	var day, month, year, clock, zone string

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// noon is when responses come in these tests.
+// noon is the time at which responses come in these tests.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// at returns a date as a field has it, so much from noon.
+// at returns a date as a field has it, at this distance from noon.
 func at(d time.Duration) []string {
 	return []string{noon.Add(d).Format(http.TimeFormat)}
 }
@@ -198,7 +198,7 @@ func TestInitialAge(t *testing.T) {
 		{"5.1/space around", http.Header{"Age": {" 7\t"}}, 0, 7 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now := noon.Add(900 * time.Millisecond) // of which Date says nothing
+			now := noon.Add(900 * time.Millisecond) // Date doesn't show the fraction of a second
 			if got := initialAge(c.h, now.Add(-c.took), now); got != c.want {
 				t.Errorf("%q after %v: %v, want %v", c.h, c.took, got, c.want)
 			}
@@ -220,7 +220,7 @@ func FuzzExpires(f *testing.F) {
 		if got < 0 || got > mostTTL || basis != explicit || !ok && got != 0 {
 			t.Errorf("%q at %v: %v (%v)", h, when, got, basis)
 		}
-		if ok { // what can be read reads the same once it is written
+		if ok { // a date that can be read is read as the same date after it is written again
 			if again, ok := parseDate(end.Format(http.TimeFormat), when); end.Year() >= 1000 && (!ok || !again.Equal(end)) {
 				t.Errorf("%q is %v, and that is %v, %v", expires, end, again, ok)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// head lets the handler answer a HEAD. If the handler answers 200, its header tells what a GET
-// would get. Then the stored response that would have been used for this request if it were fresh
-// is updated or removed (RFC 9111, section 4.3.5).
+// head lets the handler answer a HEAD. If the handler answers 200, its header is the header that a
+// GET would get. Then head updates or removes the stored response that would have answered this
+// request if it were fresh (RFC 9111, section 4.3.5).
 func (x *exchange) head() {
 	before := canonical(x.w.Header().Clone())
 	sent := time.Now()
@@ -22,7 +22,7 @@ func (x *exchange) head() {
 	x.alone("method")
 	x.r = &asked
 	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r, x.stale.vary) {
-		return // otherwise it may tell what another user would get
+		return // otherwise the header may be the one that another user would get
 	}
 	said := canonical(x.w.Header().Clone())
 	delete(said, "Cache-Status")
@@ -34,8 +34,8 @@ func (x *exchange) head() {
 		return
 	}
 	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-		// The stored response is read again now that the lease has been granted, because the one
-		// that was there before may have been purged meanwhile.
+		// The stored response is read again now that the lease has been granted, because the
+		// response that was read before may have been purged meanwhile.
 		now, err := x.cache.loads.Peek(ctx, x.level)
 		if err != nil || madeAfter(now, sent) { // if it was stored meanwhile, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
@@ -50,13 +50,13 @@ func (x *exchange) head() {
 	})
 }
 
-// updateTime is how long the client of a HEAD waits for the store to be updated. The update takes
-// longer if a handler is running for the resource, but then that handler's response is newer than
-// the response to the HEAD.
+// updateTime is how long the client of a HEAD waits for the update of the store. If a handler is
+// running for the resource, the update takes longer. But then it isn't needed, because this
+// handler's response is newer than the response to the HEAD.
 const updateTime = 100 * time.Millisecond
 
-// madeAfter reports whether a response was stored after then. In that case the handler's response
-// to a request sent then may be older than the stored one.
+// madeAfter reports whether a response was stored after the time then. If so, the handler's
+// response to a request that was sent at this time may be older than the stored response.
 func madeAfter(found cacheguard.Result[*response], then time.Time) bool {
 	return found.Age < time.Since(then)
 }
@@ -78,8 +78,8 @@ func (x *exchange) headed(res *response, news, said http.Header, sent time.Time)
 	return x.cache.reentry(&asGet, updated, news, said, sent)
 }
 
-// sameByHead reports whether a response to HEAD with these fields belongs to the same
-// representation as the stored response.
+// sameByHead reports whether a response to HEAD with these fields is about the representation that
+// the stored response has.
 func (res *response) sameByHead(news http.Header) bool {
 	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
 		if values := news[name]; values != nil && !slices.Equal(values, res.field(name)) {
@@ -122,7 +122,7 @@ func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, 
 	res.selected = selectedBy(res.vary, r.Header)
 	res.personal, res.guessed = res.personal || identified(r, res.vary), v.guessed
 	e := c.entry(v, res)
-	e.Value = res // the client that asked gets it in any case
+	e.Value = res // its own client gets it in any case
 	return e
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// who is the user whose cookie or token a request has.
+// who returns the user whose cookie or token a request has.
 func who(r *http.Request) string {
 	if c, err := r.Cookie("session"); err == nil {
 		return c.Value
@@ -28,7 +28,7 @@ func who(r *http.Request) string {
 	return "nobody"
 }
 
-// as are the fields of a user's request.
+// as returns the fields of a user's request.
 func as(user, by string, more ...string) []string {
 	switch by {
 	case "Cookie":
@@ -41,8 +41,8 @@ func as(user, by string, more ...string) []string {
 
 var identities = []string{"Cookie", "Authorization", "both"}
 
-// What the options say of freshness doesn't hold for requests that say who asks: nobody gets such a
-// user's page, nor does the user get that of nobody in particular.
+// Freshness by the options doesn't apply to requests that say who asks. Nobody else gets the page
+// of this user, and the user doesn't get a page that was made for nobody in particular.
 func TestOptionsShareNoUsersPage(t *testing.T) {
 	for name, opts := range map[string]middleware.Options{
 		"DefaultTTL":  {DefaultTTL: time.Hour},
@@ -77,12 +77,12 @@ func TestOptionsShareNoUsersPage(t *testing.T) {
 	}
 }
 
-// A response to a request with Cookie is shared when it says so itself.
+// A response to a request with Cookie is shared if the response itself says so.
 func TestSaidToBeForAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts middleware.Options
 		h    []string
-		runs int32 // of six requests by two users and nobody
+		runs int32 // of six requests by two users and by a client without a name
 	}{
 		"max-age":              {middleware.Options{}, []string{"Cache-Control", "max-age=60"}, 1},
 		"s-maxage":             {middleware.Options{}, []string{"Cache-Control", "s-maxage=60"}, 1},
@@ -90,10 +90,11 @@ func TestSaidToBeForAll(t *testing.T) {
 		"CDN-Cache-Control":    {middleware.Options{}, []string{"CDN-Cache-Control", "max-age=60", "Cache-Control", "private"}, 1},
 		"public by the option": {middleware.Options{DefaultTTL: time.Hour}, []string{"Cache-Control", "public"}, 1},
 		"Vary by the option":   {middleware.Options{DefaultTTL: time.Hour}, []string{"Vary", "Cookie"}, 3},
-		"nothing said":         {middleware.Options{DefaultTTL: time.Hour}, nil, 5}, // nobody's is kept
+		"nothing said":         {middleware.Options{DefaultTTL: time.Hour}, nil, 5}, // the anonymous response is stored
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // where time stands still for those who wait for a while only
+			// In a bubble time doesn't pass while requests wait.
+			synctest.Test(t, func(t *testing.T) {
 				cache, runs := newCache(t, c.opts), atomic.Int32{}
 				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					runs.Add(1)
@@ -115,7 +116,7 @@ func TestSaidToBeForAll(t *testing.T) {
 	}
 }
 
-// Cookies without meaning are not seen by the handler, and don't count.
+// The handler doesn't see cookies without meaning, and the cache ignores them.
 func TestIgnoredCookies(t *testing.T) {
 	cache := newCache(t, middleware.Options{DefaultTTL: time.Hour, IgnoreCookies: []string{"consent", "_ga*"}})
 	var seen []string
@@ -152,8 +153,8 @@ func TestIgnoredCookies(t *testing.T) {
 	}
 }
 
-// The pages of users, each with a date of its own. A handler that answers conditions as net/http
-// does says 304 to anyone whose page is older than another's.
+// The pages of users have different dates. A handler that evaluates conditions as net/http does
+// answers 304 to each client whose page is older than the other's.
 func TestNobodysPageByDate(t *testing.T) {
 	for name, cc := range map[string]string{
 		"no-cache":                   "no-cache",
@@ -188,7 +189,7 @@ func TestNobodysPageByDate(t *testing.T) {
 									t.Errorf("%s got %q", user, got)
 								}
 								asks(h, "HEAD", "/", header...)
-								if shared { // it is what they ask for, until it is over
+								if shared { // the shared page is right until it is stale
 									<-time.After(2 * time.Second)
 								}
 							}
@@ -200,7 +201,7 @@ func TestNobodysPageByDate(t *testing.T) {
 	}
 }
 
-// Nor by the HEAD of another user, which would make old pages new.
+// The HEAD of another user doesn't make old pages fresh either.
 func TestNobodysPageByHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})
@@ -218,8 +219,8 @@ func TestNobodysPageByHead(t *testing.T) {
 	})
 }
 
-// With a tag a handler says which page it means, and then one copy does for all who get the same.
-// One that says 304 with another tag, or goes by the date, means its own.
+// By an ETag a handler says which page it means. Then one copy is enough for all users that get the
+// same page. If a handler answers 304 with another ETag, or by the date, it means its own page.
 func TestUsersPageByTag(t *testing.T) {
 	groups := map[string]string{"alice": "red", "bob": "red", "carol": "blue"}
 	for name, sloppy := range map[string]bool{"by the tag": false, "with another tag": true} {
@@ -253,8 +254,8 @@ func TestUsersPageByTag(t *testing.T) {
 	}
 }
 
-// Who waits for a handler that fails again gets the status, whatever the response says of whom it
-// is for.
+// Requests that wait for a handler that fails again get the status, whatever the response says
+// about the clients for which it is.
 func TestErrorsOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -308,7 +309,7 @@ func TestErrorsOfOthers(t *testing.T) {
 	}
 }
 
-// What has no freshness is its client's own, whatever the status.
+// A response without freshness is for its own client only, whatever its status is.
 func TestNoFreshnessIsNobodyElses(t *testing.T) {
 	for _, status := range []int{200, 302, 400, 401, 403, 404, 406, 418} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -330,8 +331,8 @@ func TestNoFreshnessIsNobodyElses(t *testing.T) {
 	}
 }
 
-// A page that says it is for all is stored once, is fresh for users too, and is refreshed behind
-// their backs.
+// A page that says it is for all is stored once. It is fresh for users, too, and is refreshed in
+// the background.
 func TestUsersGetWhatIsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache, runs := newCache(t, middleware.Options{}), 0
@@ -359,8 +360,8 @@ func TestUsersGetWhatIsForAll(t *testing.T) {
 	})
 }
 
-// A field that somebody in front adds to Vary, and that IgnoreVary names, selects nothing. So it
-// doesn't make a user's page one that only this user gets, either.
+// If a layer in front adds a field to Vary and IgnoreVary names the field, it selects nothing. So
+// the field doesn't make a page one that only a single user gets, either.
 func TestIgnoredVarySharesNoUsersPage(t *testing.T) {
 	for _, by := range identities {
 		cache := newCache(t, middleware.Options{DefaultTTL: time.Hour, IgnoreVary: []string{"Cookie", "Authorization"}})
@@ -379,8 +380,8 @@ func TestIgnoredVarySharesNoUsersPage(t *testing.T) {
 	}
 }
 
-// Beyond the budget for strangers' changes the copy goes that the same client would get: without
-// the cookies that count for nothing.
+// A change beyond the budget removes the copy that the same client would get, without the cookies
+// that have no meaning.
 func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 	cache := newCache(t, middleware.Options{IgnoreCookies: []string{"_ga*"}})
 	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -398,13 +399,13 @@ func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 		asks(h, "POST", fmt.Sprint("/other/", i))
 	}
 	asks(h, "POST", "/", "Cookie", tracked)
-	asks(h, "GET", "/", "Cookie", "session=first") // by which the others are found again
+	asks(h, "GET", "/", "Cookie", "session=first") // by its Vary the others are found again
 	if status := asks(h, "GET", "/", "Cookie", user).Header().Get("Cache-Status"); strings.Contains(status, "; hit") {
 		t.Errorf("what was changed is still served: %q", status)
 	}
 }
 
-// marking is a store that tells when the first response is stored.
+// marking is a store that tells the test when the first response is stored.
 type marking struct {
 	*memstore.Store
 	stored func()
@@ -419,8 +420,8 @@ func (s *marking) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 	return ans, err
 }
 
-// What a user's request has brought for all, and was marked stale since, doesn't begin a new life
-// as everybody's.
+// If a user's request has brought a response for all, and this response was marked stale since, it
+// isn't stored for all as a fresh response.
 func TestMarkedIsNotForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, runs := &marking{Store: memstore.New(memstore.Options{})}, 0

@@ -20,7 +20,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// shown is the user whose certificate, or whose word to a proxy, a request has.
+// shown returns the user whose certificate, or whose name given to a proxy, a request has.
 func shown(r *http.Request) string {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.CommonName
@@ -31,7 +31,7 @@ func shown(r *http.Request) string {
 	return "nobody"
 }
 
-// asUser sends a GET of a user who says so by a certificate or to a proxy.
+// asUser sends a GET of a user who is known by a certificate or to a proxy.
 func asUser(h http.Handler, user, by string) *httptest.ResponseRecorder {
 	return asUserWith(h, user, by, "GET")
 }
@@ -54,8 +54,9 @@ func asUserWith(h http.Handler, user, by, method string, header ...string) *http
 	return w
 }
 
-// No part is stored, and nothing of a POST, that was made for a request which says who asks: even
-// if all may have it. What is fresh only by the options isn't served to such a request.
+// If a request says who asks, no part and no response to a POST is stored for it, even if all
+// clients may have the response. A response that is fresh only by the options isn't served to this
+// request.
 func TestNothingOfUsersIsRecorded(t *testing.T) {
 	for _, by := range []string{"certificate", "Proxy-Authorization", "Authorization", "Cookie"} {
 		for _, method := range []string{"GET", "POST"} {
@@ -86,9 +87,10 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 						}
 					}
 					ask("alice", method, 1)
-					ask("alice", "GET", 2) // to whom it would be given
+					ask("alice", "GET", 2) // the user who would get a stored response
 					ask("nobody", method, 3)
-					if method == "POST" { // whose response is the next one's
+					// The response to the POST is the response to the next request.
+					if method == "POST" {
 						ask("alice", "GET", 3)
 						return
 					}
@@ -104,8 +106,8 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 	}
 }
 
-// A TLS client certificate and Proxy-Authorization say who asks as Authorization does: a lifetime
-// alone, the options or a date share no page of such a user's; public and s-maxage do.
+// A TLS client certificate and Proxy-Authorization say who asks, as Authorization does. A lifetime
+// alone, the options or a date don't make the page of this user shared. public and s-maxage do.
 func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 	old := []string{"Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"}
 	for name, c := range map[string]struct {
@@ -140,7 +142,7 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 					if c.shared {
 						want = "the page of alice"
 					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" && name != "Heuristic" {
-						continue // stores what is for all
+						continue // a response for all is stored
 					}
 					if got := asUser(h, user, by).Body.String(); got != want {
 						t.Errorf("request %d, %s: got %q", i, user, got)
@@ -151,7 +153,7 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 	}
 }
 
-// certificate makes one of a user's.
+// certificate makes a certificate for a user.
 func certificate(t *testing.T, user string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -166,8 +168,8 @@ func certificate(t *testing.T, user string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// The same on connections, by HTTP/1 and HTTP/2, where those without a certificate share as ever.
-// The name in the handshake may be another one than Host: then only requests with the same two
+// The same holds with connections, by HTTP/1 and HTTP/2. Clients without a certificate share pages
+// as usual. If the name in the handshake differs from Host, only requests with the same two names
 // share a page.
 func TestConnectionsSayWhoAsks(t *testing.T) {
 	for _, two := range []bool{false, true} {
@@ -195,7 +197,8 @@ func TestConnectionsSayWhoAsks(t *testing.T) {
 			} {
 				transport := server.Client().Transport.(*http.Transport).Clone()
 				transport.TLSClientConfig.ServerName = c.server
-				transport.TLSClientConfig.InsecureSkipVerify = true // what counts is what the server sees
+				// The test is about the server's view only.
+				transport.TLSClientConfig.InsecureSkipVerify = true
 				want := fmt.Sprint("nobody", c.server, proto)
 				if c.user != "" {
 					transport.TLSClientConfig.Certificates = []tls.Certificate{certificate(t, c.user)}

@@ -17,8 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A handler whose context ends returns with what it has written so far. Without a Content-Length
-// nobody sees that it is half of the page: it is nobody else's, whoever has ended the run.
+// A handler whose context ends returns after a part of the page. Without a Content-Length nobody
+// can see that it is only a part. It is given to nobody else, no matter who has ended the run.
 func TestHalfAPageIsNotStored(t *testing.T) {
 	const pages = 20
 	const wholePage = "half whole"
@@ -78,8 +78,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	synctested("refresh that takes too long", stale, short, refreshing(func(*middleware.Cache) { <-time.After(2 * time.Second) }))
 	synctested("refresh when the cache is closed", stale, middleware.Options{}, refreshing(func(cache *middleware.Cache) { _ = cache.Close() }))
 
-	// leaving has clients of their own begin the runs, who leave after so long; what is in front of
-	// the cache may end them, too.
+	// leaving begins runs for clients that leave after this time. The layer "front", which is in
+	// front of the cache, may end the runs, too.
 	leaving := func(after time.Duration, front func(http.Handler) http.Handler) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			h = front(h)
@@ -108,8 +108,9 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	}))
 }
 
-// A time-out in front of the cache may end a request that reads a response while it is made, and
-// its client is still there: the connection is aborted, or that would be all of the response.
+// A time-out in front of the cache may end a request that reads a response while it is made,
+// although its client is still there. Then the connection must be aborted. Otherwise the client
+// would take the part for the whole response.
 func TestTimeOutOfAReaderIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})

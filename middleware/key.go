@@ -35,8 +35,8 @@ func newKeyer(o Options) keyer {
 		shaped: o.Shape != nil, varyBy: o.VaryBy}
 }
 
-// ok reports whether the request has a key. Requests without a key are not cached: they name no
-// resource (CONNECT, *), or it isn't certain which one.
+// ok reports whether the request has a key. A request without a key is not cached, because it names
+// no resource (CONNECT, *), or because it isn't certain which resource it names.
 func (k keyer) ok(r *http.Request) bool {
 	_, ok := k.target(r)
 	return ok
@@ -78,7 +78,7 @@ func (k keyer) key(r *http.Request) string {
 		b.WriteString(keySeparator + "r")
 		b.WriteString(t.routed)
 	}
-	if k.varyBy != nil { // it must be the last part, because nothing marks its end
+	if k.varyBy != nil { // varyBy's string must be the last part, because nothing marks its end
 		b.WriteString(keySeparator + "g")
 		b.WriteString(group)
 	}
@@ -126,9 +126,9 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 		t.uri = pathAndQuery(r)
 	case t.uri[0] != '/':
 		// A whole URL in the request line (RFC 9112, section 3.2.2) replaces Host: net/http does
-		// this. Its scheme must be that of the connection, or a client that uses http could store
-		// responses that clients that use https get. The handler sees the URL in RequestURI and
-		// URL, so the request has a key of its own.
+		// this. Its scheme must be that of the connection. Otherwise a client that uses http could
+		// store responses that clients that use https get. The handler sees the URL in RequestURI
+		// and URL, so the request has a key of its own.
 		if !strings.EqualFold(u.Scheme, t.scheme) || !strings.EqualFold(u.Host, r.Host) {
 			return t, false
 		}
@@ -156,9 +156,10 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) && !hasControl(t.server)
 }
 
-// beside returns what else a handler can read if a proxy's fields are trusted: the scheme and host
-// of the connection itself, and each line of the fields. The URL in the key has only what the
-// nearest proxy wrote. beside returns "" if the request has no trusted field.
+// If a proxy's fields are trusted, a handler can read more than the URL in the key, which has only
+// the values that the nearest proxy wrote. beside returns these further values: the scheme and host
+// of the connection itself, and each line of the fields. It returns "" if the request has no
+// trusted field.
 func (k keyer) beside(r *http.Request) string {
 	if !k.forwardedHost && !k.forwardedProto {
 		return ""
@@ -180,8 +181,8 @@ func (k keyer) beside(r *http.Request) string {
 }
 
 // server returns the name in the TLS handshake if it differs from Host, or else "". A client
-// chooses both names, with HTTP/2 one connection may have requests for several hosts, and a handler
-// can read either name.
+// chooses both names, and a handler can read both. With HTTP/2, one connection may have requests
+// for several hosts.
 func server(r *http.Request) string {
 	if r.TLS == nil {
 		return ""
@@ -217,8 +218,8 @@ func routed(r *http.Request) string {
 	return string(b)
 }
 
-// scheme returns the scheme of the connection, or the scheme that the nearest proxy says if its
-// field is trusted.
+// scheme returns the scheme that the nearest proxy has written if its field is trusted, or else the
+// scheme of the connection.
 func (k keyer) scheme(r *http.Request) (string, bool) {
 	if k.forwardedProto {
 		if last := nearest(r.Header[forwardedProto]); last != nil {
@@ -254,7 +255,7 @@ func nearest(lines []string) *string {
 	return &last
 }
 
-// received reports whether the path and query in Request.URL are those of the request line.
+// received is the part of a response that its client has got.
 func received(r *http.Request, uri string) bool {
 	path, query, has := strings.Cut(uri, "?")
 	u := r.URL

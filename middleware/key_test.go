@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// readRequest reads a request as a server would, or returns nil if it would refuse it.
+// readRequest reads a request as a server would. It returns nil if a server would refuse the
+// request.
 func readRequest(raw string) *http.Request {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw + "\r\n\r\n")))
 	if err != nil {
@@ -105,7 +106,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Two mounts of one handler see the same URL.Path, and answer for different resources.
+// Two mounts of one handler see the same URL.Path, but their resources are different.
 func TestKeyIsOfTheRequestAsReceived(t *testing.T) {
 	k := newKeyer(Options{})
 	var keys []string
@@ -122,7 +123,7 @@ func TestKeyIsOfTheRequestAsReceived(t *testing.T) {
 	}
 }
 
-// What stands in front may give one request line to different resources, by a cookie for example.
+// A layer in front may map one request line to different resources, by a cookie for example.
 func TestKeyHasWhatTheHandlerSees(t *testing.T) {
 	k := newKeyer(Options{})
 	seen := map[string]string{}
@@ -185,7 +186,7 @@ func TestKeyOfARequestMadeHere(t *testing.T) {
 	}
 }
 
-// Each spelling of a URL has a key of its own, and purging any of them finds all.
+// Each spelling of a URL has a key of its own, and a purge of any spelling finds all of them.
 func TestSpellingsAreOneForPurges(t *testing.T) {
 	k := newKeyer(Options{})
 	for _, group := range [][]string{
@@ -216,7 +217,8 @@ func TestSpellingsAreOneForPurges(t *testing.T) {
 	}
 }
 
-// What a trusted proxy says stands beside what the connection says, for a handler can read both.
+// The key has the values of a trusted proxy's fields and the values of the connection, because a
+// handler can read both.
 func TestKeyHasWhatForwardedFieldsStandBeside(t *testing.T) {
 	k := newKeyer(Options{TrustForwarded: []string{forwardedHost, forwardedProto}})
 	seen := map[string]string{}
@@ -262,8 +264,8 @@ func TestKeyAllocates(t *testing.T) {
 	}
 }
 
-// FuzzKey shows that requests with one key ask for one resource: what was asked for can be read
-// from the key.
+// FuzzKey shows that requests with the same key are for the same resource: the request's target can
+// be read from the key.
 func FuzzKey(f *testing.F) {
 	f.Add(false, "shop.example", "/a?x", "", "", false, "")
 	f.Add(true, "SHOP.example:443", "http://shop.example/?", "/b", "q", true, "staff")
@@ -326,7 +328,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// handshake is that of a connection for a host.
+// handshake returns the TLS state of a connection for a host.
 func handshake(host string) *tls.ConnectionState {
 	name, _, _ := splitHost(host)
 	return &tls.ConnectionState{ServerName: name}

@@ -21,8 +21,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// window asks for a page by HTTP/2 with a flow-control window of so many bytes, reads nothing but
-// what comes by itself, and never lets the server send more.
+// window requests a page by HTTP/2 with a flow-control window of size bytes. It reads only the
+// frames that come by themselves, and never lets the server send more.
 func window(t testing.TB, address, path string, size uint32) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -48,7 +48,7 @@ func window(t testing.TB, address, path string, size uint32) net.Conn {
 	return conn
 }
 
-// stuck asks by HTTP/1 and reads one byte of the response.
+// stuck sends a request by HTTP/1 and reads one byte of the response.
 func stuck(t testing.TB, address, path string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -61,9 +61,9 @@ func stuck(t testing.TB, address, path string) net.Conn {
 	return conn
 }
 
-// Clients that don't read hold up nobody, by whatever protocol and whatever they ask for: as many
-// of them as handlers may run at a time. Whoever waits gets the same response, and another page is
-// made meanwhile.
+// Clients that don't read hold up no other client, by any protocol and with any request, even if
+// there are as many of them as handlers may run at a time. Waiting requests get the same response,
+// and another page is made meanwhile.
 func TestSlowReadersHoldUpNobody(t *testing.T) {
 	for _, size := range []int{1, 7, 16 << 10, 1 << 20, 4 << 20} {
 		for _, flush := range []bool{false, true} {
@@ -129,8 +129,8 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 	}
 }
 
-// Those who wait in the process that makes a response have each piece of it before the next one is
-// made; those of other processes get it when it is whole.
+// Requests that wait in the process that makes a response get each piece of it before the next
+// piece is made. Requests in other processes get the response when it is whole.
 func TestPiecesAsTheyAreMade(t *testing.T) {
 	for name, length := range map[string]bool{"flushed": false, "of a known length": true} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestPiecesAsTheyAreMade(t *testing.T) {
 							streams = append(streams, opened[i]())
 						}
 						want := piece(k)
-						if length { // the server keeps some of it back
+						if length { // the server buffers a part of it
 							want = want[:size/2]
 							if k > 0 {
 								want = piece(k - 1)[size/2:] + want
@@ -196,7 +196,7 @@ func TestPiecesAsTheyAreMade(t *testing.T) {
 	}
 }
 
-// A response that breaks off breaks off for all who read it, and is not stored.
+// If a response breaks off, it breaks off for all clients that read it, and is not stored.
 func TestPiecesThatBreakOff(t *testing.T) {
 	for name, end := range map[string]func(w http.ResponseWriter){
 		"abort":             func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
@@ -229,7 +229,7 @@ func TestPiecesThatBreakOff(t *testing.T) {
 				s.want("begin ")
 			}
 			hold.open()
-			for i, s := range streams { // a body that is too large is still its own client's
+			for i, s := range streams { // a body that is too large still reaches its own client
 				if rest, err := s.rest(); err == nil && (i > 0 || name != "above MaxBody") {
 					t.Errorf("client %d: the rest is %q, and no error", i, rest)
 				}
@@ -240,7 +240,7 @@ func TestPiecesThatBreakOff(t *testing.T) {
 	}
 }
 
-// paced is the writer of a client in a bubble: it says what it has got.
+// paced is the writer of a client in a bubble. It tells the test what it has received.
 type paced struct {
 	header http.Header
 	status int
@@ -273,7 +273,7 @@ func (p *paced) got() string {
 	return string(p.body)
 }
 
-// A thousand clients read one body: what they cost doesn't grow with it.
+// A thousand clients read one body. Their cost doesn't grow with its size.
 func TestReadersShareOneBuffer(t *testing.T) {
 	cost := func(size int) uint64 {
 		var before, after runtime.MemStats
@@ -318,8 +318,8 @@ func TestReadersShareOneBuffer(t *testing.T) {
 	}
 }
 
-// What is read while it is made is the response for that request: by its conditions, by Vary, with
-// its trailers, and none from before a purge.
+// A client that reads a response while it is made gets the right response for its request: by its
+// conditions, by Vary, with trailers, and never a response from before a purge.
 func TestReadersGetTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})
@@ -391,7 +391,8 @@ func TestReadersGetTheirOwn(t *testing.T) {
 	})
 }
 
-// The one whose handler runs can leave, and so can those who read; the last one who leaves ends it.
+// The client whose handler runs can leave, and so can the clients that read. When the last client
+// leaves, the handler's context ends.
 func TestReadersLeave(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	hold := f.gate()

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Name is part of every key in the store. Caches in front of the same handlers must have the
 	// same Name. If a request passes through two caches, in one process or in several, their names
-	// must differ, or the inner cache waits for the outer one. Default "http".
+	// must differ. Otherwise the inner cache waits for the outer one. Default "http".
 	Name string
 
 	// DefaultTTL is how long a response is fresh if it has no lifetime of its own (max-age,
@@ -33,9 +33,9 @@ type Options struct {
 	// with Cookie is shared only if it has a lifetime of its own, public, or Vary: Cookie. With
 	// Authorization a lifetime isn't enough: the response also needs public, s-maxage or
 	// must-revalidate. A TLS client certificate and Proxy-Authorization are treated like
-	// Authorization. No other field is. If X-Api-Key or a field that a proxy sets identifies the
-	// user, the response must say private or name the field in Vary, or VaryBy must return its
-	// value.
+	// Authorization, but no other field is. If X-Api-Key or a field that a proxy sets identifies
+	// the user, the response must say private or name the field in Vary, or VaryBy must return the
+	// field's value.
 	//
 	// Default 0. With zero or a negative value a response without a lifetime isn't shared.
 	DefaultTTL time.Duration
@@ -45,11 +45,12 @@ type Options struct {
 	// stored only with a lifetime of their own.
 	NegativeTTL time.Duration
 
-	// Heuristic gives a response with Last-Modified a lifetime if it has none of its own (RFC 9111,
-	// section 4.2.2): this fraction of the time since Last-Modified. The lifetime is at most a day,
-	// and at most 30 seconds for 404, 405, 410, 414 and 501. Heuristic is used before DefaultTTL.
-	// Like DefaultTTL it never applies to requests with Cookie or Authorization, and it applies to
-	// the same statuses. The RFC suggests 0.1. Default 0, which turns it off; at most 1.
+	// Heuristic gives a lifetime to a response with Last-Modified that has no lifetime of its own
+	// (RFC 9111, section 4.2.2). The lifetime is this fraction of the time since Last-Modified. It
+	// is at most a day, and at most 30 seconds for 404, 405, 410, 414 and 501. Heuristic is used
+	// before DefaultTTL. Like DefaultTTL it never applies to requests with Cookie or Authorization,
+	// and it applies to the same statuses. The RFC suggests 0.1. Default 0, which turns it off; at
+	// most 1.
 	Heuristic float64
 
 	// StaleWhileRevalidate and StaleIfError are the stale windows of responses that don't have the
@@ -66,7 +67,7 @@ type Options struct {
 
 	// HitForMiss is how long all processes remember that a resource's responses can't be shared.
 	// During this time requests for the resource run the handler in parallel. The first response
-	// that can be shared ends it. Default 120 seconds; at least 1 ms.
+	// that can be shared ends this time. Default 120 seconds; at least 1 ms.
 	HitForMiss time.Duration
 
 	// WaitTimeout is how long a request waits for the handler of another request. After that it
@@ -74,8 +75,8 @@ type Options struct {
 	// negative, a request waits as long as its client does.
 	WaitTimeout time.Duration
 
-	// StrongReads makes the response to every request at least as new as all purges and unsafe
-	// requests that had returned, in any process, when the request arrived. This sometimes costs an
+	// With StrongReads a response is never older than a purge or an unsafe request that had
+	// returned, in any process, when the response's request arrived. This sometimes costs an
 	// additional look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes.
 	// Default: off. Without StrongReads another process may take a fraction of a millisecond to
 	// learn of a purge.
@@ -94,12 +95,12 @@ type Options struct {
 	// MaxLoads is how many handlers run at a time in this process for requests that may be answered
 	// from the cache. Up to 64 times as many more requests wait for their turn, each for at most
 	// LoadTimeout. GET and HEAD requests that can't be answered from the cache (Upgrade, If-Match,
-	// a body, no-store, a Range of what is not stored) have additional slots, a quarter of MaxLoads
-	// but at least one, and a queue of their own.
+	// a body, no-store, a Range that is not stored) have additional slots and a queue of their own.
+	// The additional slots are a quarter of MaxLoads, but at least one.
 	//
 	// A run occupies its slot until the handler returns. A response that is streamed to its own
-	// client alone occupies the slot only until it begins to be sent: a WebSocket, an event stream,
-	// or what the handler flushes and no other client gets.
+	// client alone occupies the slot only until its first bytes are sent. This applies to a
+	// WebSocket, an event stream, and a response that the handler flushes and no other client gets.
 	//
 	// A handler may wait for its own client in Write or while it reads a body. Once these waits add
 	// up to more than 25 ms, the handler gives up its slot while it waits. Before it continues, it
@@ -113,9 +114,9 @@ type Options struct {
 	// of MaxLoads.
 	Limiter *cacheguard.Limiter
 
-	// OnStoreDown says what happens when the store can't be used. [cacheguard.FailOpen], the
-	// default, runs the handler, once for all equal requests of this process that come at the same
-	// time. [cacheguard.FailClosed] answers 503.
+	// OnStoreDown decides what happens when the store can't be used. With [cacheguard.FailOpen],
+	// the default, the handler runs, once for all equal requests of this process that come at the
+	// same time. With [cacheguard.FailClosed] requests get a 503.
 	OnStoreDown cacheguard.StorePolicy
 
 	// MaxBody is the size in bytes of the largest body that is stored. A larger body is sent to its
@@ -135,8 +136,8 @@ type Options struct {
 	// only by DefaultTTL or Heuristic, except an event stream. Other requests get the response when
 	// it is complete. Set RecordFlushed for handlers that always flush, such as
 	// [net/http/httputil.ReverseProxy], which flushes after each piece of a response without
-	// Content-Length. Default: off. Then such a response is no longer recorded if the handler
-	// writes after a flush, or still runs 50 ms after one.
+	// Content-Length. Default: off. Then the recording of a flushed response ends when the handler
+	// writes after a flush, or still runs 50 ms after a flush.
 	RecordFlushed bool
 
 	// LocalBytes is about how much memory the process-local tier may use for responses. Default 0,
@@ -161,12 +162,12 @@ type Options struct {
 	// TokenField and TokenCookie name a request field and a cookie in which a client can send a
 	// token (see [cacheguard.Committed]). A request with a token never gets a response whose
 	// handler had started before the token was made, in any process, even if the invalidation
-	// hasn't arrived yet. So a client that has changed something sees its own change.
+	// hasn't arrived yet. So a client that has made a change sees its own change.
 	//
 	// If the stored response may be older than the token, the handler runs once more for all
 	// requests that need a newer response at that time, and these requests wait for it. Requests
-	// without a token are answered as before. Anybody can invent a token: one with a time in the
-	// future is ignored, and any other costs as much as Cache-Control: no-cache.
+	// without a token are answered as before. Anybody can invent a token. A token with a time in
+	// the future is ignored, and any other token costs as much as Cache-Control: no-cache.
 	//
 	// The handler's context carries the token, so other caches that the handler reads with this
 	// context obey the token, too. If the context of the request already carries a token (see
@@ -184,8 +185,8 @@ type Options struct {
 	// wait for it, but isn't stored. If it is requested again, it replaces one of the counted
 	// responses, at most once a second. The replaced response stays stored until it is stale, but
 	// isn't counted any more. A process keeps counts for 4,096 URLs that vary. When it has counted
-	// that many other URLs since, the count of a URL starts again at zero. Requests that say who
-	// asks (Cookie, Authorization) can have as many copies of their own.
+	// 4,096 other URLs, the count of a URL starts again at zero. Requests that say who asks
+	// (Cookie, Authorization) have a separate count with the same limit.
 	//
 	// MaxVariants protects against clients that send very many different values of a Vary field. It
 	// doesn't limit the store's memory: set Redis' maxmemory for that. Default 128. A negative
@@ -220,8 +221,8 @@ type Options struct {
 	// Default: off.
 	StorePosts bool
 
-	// Hosts maps a host to the host that stands for the same site. The cache and the handler treat
-	// a request for the first as a request for the second. The handler finds the second in
+	// Hosts maps a host to the main host of the same site. The cache and the handler treat a
+	// request for the first host as a request for the main host. The handler finds the main host in
 	// Request.Host, and in X-Forwarded-Host if that field is trusted. Names are compared without
 	// regard to case and to the default ports of http and https. By default requests for two
 	// spellings of one host share nothing, because a handler may write a redirect to either of
@@ -246,8 +247,9 @@ type Options struct {
 	// Shape changes a copy of the request before the cache and the handler see it. It runs after
 	// Hosts, IgnoreQuery, KeepQuery and Normalize have been applied. The key and the comparison by
 	// Vary use the Host, URL and Header that Shape leaves in the request. Shape must not block.
-	// [Cache.Purge] doesn't call Shape: pass it URLs as Shape makes them. What a router in front of
-	// the cache has taken from the path stays in the key unchanged. Default: none.
+	// [Cache.Purge] doesn't call Shape, so pass the URLs that Shape makes to Purge. The values that
+	// a router in front of the cache has taken from the path stay in the key unchanged. Default:
+	// none.
 	Shape func(r *http.Request)
 
 	// IgnoreRequestDirectives makes the cache ignore Cache-Control and Pragma of requests, except
@@ -346,7 +348,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxBody = defaultMaxBody
 	case o.MaxBody < 0:
 		wrong("MaxBody is %d, it can't be negative", o.MaxBody)
-		o.MaxBody = defaultMaxBody // what else is wrong is told, too
+		o.MaxBody = defaultMaxBody // so that the checks below can report further errors
 	}
 	switch {
 	case o.MaxBacklog == 0:

@@ -9,7 +9,7 @@ import (
 
 // outflow sends a recorder's response to its own client. While others may get the response, the
 // handler only writes to memory. A second goroutine, which only this client can block, writes these
-// bytes to the client when there are more than a server buffers anyhow, or when the handler
+// bytes to the client when there are more bytes than a server buffers anyhow, or when the handler
 // flushes. When the handler has returned, or when the response is for this client only, the rest is
 // written on the handler's goroutine. All fields are guarded by the recorder's mutex.
 type outflow struct {
@@ -22,7 +22,7 @@ type outflow struct {
 	flushed int       // how many of these flushes were passed on to the client
 	flowing bool      // a goroutine writes to the client
 	broken  bool      // nothing more may be written
-	thrown  any       // what the client's writer panicked with
+	thrown  any       // the value with which the client's writer panicked
 	owed    owed      // the recorded body, for all who read it
 	taker   *taker    // this client, while the recorder waits for it
 	idle    sync.Cond
@@ -42,7 +42,7 @@ func (rec *recorder) flows() {
 	}
 }
 
-// pour writes until there is nothing more to write. The caller has set flowing.
+// pour writes to the client until all recorded bytes are written. The caller has set flowing.
 func (rec *recorder) pour() {
 	defer func() {
 		rec.flowing = false
@@ -76,8 +76,8 @@ func (rec *recorder) pour() {
 	}
 }
 
-// unlocked calls do, which uses the client's writer, while the handler continues. If do panics, the
-// handler panics later.
+// unlocked calls do without holding the mutex, so that the handler can continue. do uses the
+// client's writer. If do panics, the handler panics later.
 func (rec *recorder) unlocked(do func()) {
 	rec.mu.Unlock()
 	defer rec.mu.Lock()
@@ -98,8 +98,8 @@ func (rec *recorder) settle() {
 	}
 }
 
-// catchUp writes the rest to the client and waits for that. The recorded body stays in memory for
-// as long as clients need to read it.
+// catchUp writes the rest to the client and waits until it is written. The recorded body stays in
+// memory for as long as clients need to read it.
 func (rec *recorder) catchUp() {
 	if rec.taker == nil && len(rec.out) > bodyBehind {
 		b, res := &rec.run.cache.backlog, rec.res
@@ -120,7 +120,7 @@ func (rec *recorder) catchUp() {
 		rec.pour()
 	}
 	if !rec.on {
-		rec.out, rec.sent = nil, 0 // nobody reads it any more, see follow
+		rec.out, rec.sent = nil, 0 // nobody reads these bytes any more, see follow
 	}
 }
 
@@ -235,8 +235,8 @@ func (rec *recorder) is(made making) {
 	}
 }
 
-// headers returns the handler's header for the client: a copy if it is sent later, because the
-// handler may change its header.
+// headers returns the handler's header for the client. If the header is sent later, headers returns
+// a copy, because the handler may change its header meanwhile.
 func (rec *recorder) headers() http.Header {
 	if rec.on || rec.status == 0 { // the header is sent later
 		return rec.header.Clone()
@@ -244,7 +244,7 @@ func (rec *recorder) headers() http.Header {
 	return rec.header
 }
 
-// sync makes the client's header what the handler's is, and returns it.
+// sync makes the client's header equal to the handler's header, and returns the client's header.
 func (rec *recorder) sync(header http.Header) http.Header {
 	h := rec.w.Header()
 	for name := range h {

@@ -15,12 +15,12 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// stalled is the writer of a client that stops reading: after so many bytes a Write waits.
+// stalled is the writer of a client that stops reading: after some bytes a Write blocks.
 type stalled struct {
 	*httptest.ResponseRecorder
 	takes int
 	goOn  chan struct{}
-	fails error // what Writes return then
+	fails error // the error that Writes return then
 	panic any
 }
 
@@ -37,7 +37,7 @@ func (s *stalled) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// exports has a body of this size written in pieces, behind a cache.
+// exports returns a handler behind a cache that writes a body of this size in pieces.
 func exports(t *testing.T, size int, end func(w http.ResponseWriter)) (h http.Handler, body string, runs *int) {
 	cache, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{MaxBody: 1 << 20, DefaultTTL: time.Hour, WaitTimeout: -1, LoadTimeout: time.Hour})
 	if err != nil {
@@ -73,7 +73,7 @@ func begins(h http.Handler, w http.ResponseWriter) (ended chan any) {
 	return ended
 }
 
-// hasAll checks that a request that waited for another one's handler has ended, and with the whole
+// hasAll checks that a request that waited for another request's handler has ended with the whole
 // body.
 func hasAll(t *testing.T, waiter <-chan any, got *httptest.ResponseRecorder, body string) {
 	t.Helper()
@@ -87,8 +87,8 @@ func hasAll(t *testing.T, waiter <-chan any, got *httptest.ResponseRecorder, bod
 	}
 }
 
-// A client that doesn't read what it asked for holds up nobody else, and gets it whole when it
-// does.
+// A client that doesn't read its response holds up no other client. It gets the whole response when
+// it reads.
 func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 	for name, s := range map[string]*stalled{
 		"reads on": {},
@@ -127,7 +127,7 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 	}
 }
 
-// Once a body is no longer recorded, it is written by the handler alone, in order and whole.
+// When a body is no longer recorded, only the handler writes it, in order and whole.
 func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, body, runs := exports(t, 3<<20, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() })

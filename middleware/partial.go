@@ -12,16 +12,16 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The parts with which handlers answer requests with Range are stored under a key of their own,
-// separately from the whole responses of the resource. So no whole response is lost because of
-// ranges that a client asks for. Each resource has one value with parts. The value has the status
-// 206, its body is the parts one after another, and its header has a Content-Range for each part.
-// Parts are stored together only if they have the same strong ETag (RFC 9111, section 3.4). When
-// they make up the whole body, they are stored as a whole response.
+// Handlers answer requests with Range by parts. The parts are stored under a key of their own,
+// separately from the whole responses of the resource. So a client that asks for ranges can't
+// displace a whole response. Each resource has one value with parts. The value has the status 206,
+// its body is the parts one after another, and its header has a Content-Range for each part. Parts
+// are stored together only if they have the same strong ETag (RFC 9111, section 3.4). When they
+// make up the whole body, they are stored as a whole response.
 //
-// If two stored responses have a range, it is served from the one with the later Date (RFC 9111,
-// section 4). So a part is no longer used when there is a whole response of another version that is
-// at least as new. No part is stored while a whole response is fresh.
+// If two stored responses have a range, it is served from the response with the later Date (RFC
+// 9111, section 4). So if there is a whole response of another version that is at least as new as a
+// part, the part is no longer used. No part is stored while a whole response is fresh.
 //
 // Parts are neither stored nor served for a request that says who asks.
 
@@ -33,7 +33,7 @@ const mostParts = 16
 // inParts is a body of which some parts are known.
 type inParts struct {
 	spans []span // in order, with gaps between them
-	size  int    // of the whole body
+	size  int    // the size of the whole body
 }
 
 // parts reads the Content-Range lines of a stored response. It returns false if the response has no
@@ -85,8 +85,8 @@ func (res *response) cut(want span) ([]byte, bool) {
 	return nil, false
 }
 
-// sameVersion reports whether both responses have bytes of the same representation: they have the
-// same strong ETag.
+// sameVersion reports whether both responses have the same strong ETag, so that their bytes are
+// bytes of the same representation.
 func (res *response) sameVersion(other *response) bool {
 	tag := other.header["Etag"]
 	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) && slices.Equal(tag, res.header["Etag"]) &&
@@ -136,7 +136,7 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	for _, s := range joined {
 		both.header["Content-Range"] = append(both.header["Content-Range"], s.contentRange(have.size))
 		room := both.body[len(both.body) : len(both.body)+s.length()]
-		for _, from := range []*response{res, more} { // where both have the same bytes they are equal
+		for _, from := range []*response{res, more} { // if both have a byte, it is the same byte
 			from.copyInto(room, s)
 		}
 		both.body = both.body[:len(both.body)+len(room)]
@@ -144,7 +144,7 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	return &both, true
 }
 
-// copyInto copies the stored bytes of the range to to their places in room.
+// copyInto copies the stored bytes of the range "to" to their places in room.
 func (res *response) copyInto(room []byte, to span) {
 	p, _ := res.parts()
 	at := 0
@@ -175,8 +175,8 @@ func (x *exchange) oneRange() bool {
 		h["If-None-Match"] == nil && h["If-Modified-Since"] == nil
 }
 
-// storedPart answers a request for one range with a stored part, if one has the whole range.
-// Requests for anything else, or with conditions other than If-Range, are answered by the handler.
+// storedPart answers a request for one range with a stored part, if a part has the whole range. The
+// handler answers all other requests, and requests with conditions other than If-Range.
 func (x *exchange) storedPart() bool {
 	h := x.r.Header
 	if !x.oneRange() {
@@ -212,9 +212,9 @@ func (x *exchange) storedPart() bool {
 }
 
 // partOf returns the response to store for the header of a 206, without its body, and the length
-// that the body must have. It returns nil if the response can't be stored. A response that gives
-// two different lengths isn't stored, because then neither its position in the whole body nor its
-// end is certain.
+// that the body must have. It returns nil if the response can't be stored. If a response gives two
+// different lengths, it isn't stored, because neither its position in the whole body nor its end is
+// certain.
 func (c *Cache) partOf(r *http.Request, key string, status int, all, before http.Header, sent time.Time) (*response, verdict, int) {
 	all = canonical(all)
 	lines := all["Content-Range"]
@@ -226,8 +226,8 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 		s.length() > c.opts.MaxBody {
 		return nil, verdict{}, 0
 	}
-	// It is judged as a 200 with these fields would be, because this cache knows what 206 means
-	// (RFC 9111, section 3).
+	// The part is judged like a 200 with these fields, because this cache knows what 206 means (RFC
+	// 9111, section 3).
 	v := c.rules.judge(r, http.StatusOK, c.selectingOnly(all, before), sent, time.Now())
 	if !v.share || !v.store || v.fresh <= 0 {
 		return nil, v, 0
@@ -241,10 +241,11 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 	return res, v, s.length()
 }
 
-// ofOneBody are fields with which a part is not stored. Content-Md5 and Content-Digest describe the
-// body in which the part was sent. Content-Encoding can come from a compressing middleware that
+// ofOneBody are the fields with which a part is not stored. Content-Md5 and Content-Digest describe
+// the body in which the part was sent. Content-Encoding can come from a compressing middleware that
 // doesn't know ranges, such as chi's. Then the body is a compressed part and not a part of the
-// compressed body. A client can find a range whose length doesn't change when it is compressed.
+// compressed body. The length doesn't show this, because a client can find a range whose length
+// doesn't change when it is compressed.
 var ofOneBody = []string{"Content-Md5", "Content-Digest", "Content-Encoding"}
 
 // kept returns the response to r, without its body, in the form in which others may get it. Both
@@ -277,7 +278,7 @@ func (x *exchange) completed() {
 	_, _ = c.loads.GetEntry(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, partKey(x.key))
 		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil || len(found.Value.vary) > 0 {
-			return nothing, nil // variants are counted only where they are made
+			return nothing, nil // variants are counted only by the code that makes them
 		}
 		all, ok := found.Value.whole()
 		if !ok {

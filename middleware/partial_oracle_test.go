@@ -20,20 +20,21 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// editions is an origin whose page has one version after another, each of another text and strong
-// tag, few of other lengths, and which answers ranges in all the ways that a handler may, and in
-// some that it may not. Eight versions share a weak tag.
+// editions is an origin whose page has one version after another. Each version has another text and
+// another strong tag, and a few have another length. Eight versions share a weak tag. The origin
+// answers ranges in all the ways that a handler may use, and in some ways that are not allowed.
 type editions struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	rnd  *rand.Rand
-	text [][]byte // of each version
+	text [][]byte // the text of each version
 }
 
 func (o *editions) next() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text := make([]byte, []int{25, 40}[o.rnd.IntN(2)])
-	for i := range text { // no two versions have the same byte at a place, as long as there are few
+	// No two versions have the same byte at the same place, as long as there are few versions.
+	for i := range text {
 		text[i] = byte(' ' + (7*i+13*len(o.text))%95)
 	}
 	o.text = append(o.text, text)
@@ -57,8 +58,8 @@ func (o *editions) chance(n int) int {
 	return o.rnd.IntN(n)
 }
 
-// ServeHTTP answers with the newest version, and takes some time before and after it has looked
-// which that is.
+// ServeHTTP answers with the newest version. It takes some time before and after it finds out which
+// version that is.
 func (o *editions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	time.Sleep(time.Duration(o.chance(3)) * time.Second)
 	n, text := o.newest()
@@ -79,7 +80,7 @@ func (o *editions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
-// odd answers now and then as no handler should, and says so.
+// odd sometimes answers in a way that no handler should, and reports whether it did.
 func (o *editions) odd(w http.ResponseWriter, text []byte) bool {
 	h := w.Header()
 	start := o.chance(len(text))
@@ -92,7 +93,7 @@ func (o *editions) odd(w http.ResponseWriter, text []byte) bool {
 		body = append(bytes.Clone(body), '!')
 	case 3:
 		place = fmt.Sprintf("bytes %d-%d/*", start, len(text)-1)
-	case 4: // what a compressing middleware makes of it
+	case 4: // the range, as a compressing middleware would change it
 		h["Content-Encoding"], body = []string{"gzip"}, bytes.Repeat([]byte{'!'}, len(body))
 	case 5:
 		h["Set-Cookie"] = []string{"a=b"}
@@ -135,10 +136,11 @@ func (o *editions) ask() *http.Request {
 	return r
 }
 
-// check says what is wrong with an answer: whatever it has, is of one version, the one of its
-// strong tag if it has one, stands where the answer says, and is not older than oldest. What comes
-// from the cache is also what was asked for. X-Version doesn't say which version a body is of, for
-// a HEAD may have updated it.
+// check returns an error if an answer is wrong. All bytes of an answer must be of one version. If
+// the answer has a strong tag, this must be the version of the tag. The bytes must be at the place
+// that the answer names, and not older than the version oldest. If the answer comes from the cache,
+// it must also have the range that was asked for. X-Version doesn't tell the version of a body,
+// because a HEAD may have updated it.
 func (o *editions) check(r *http.Request, w *http.Response, body []byte, oldest int) (err error) {
 	hit := strings.Contains(w.Header.Get("Cache-Status"), "; hit")
 	switch {
@@ -161,7 +163,7 @@ func (o *editions) check(r *http.Request, w *http.Response, body []byte, oldest 
 	return err
 }
 
-// isOf says why an answer can't be of a version.
+// isOf returns the reason why an answer can't be of a version.
 func (o *editions) isOf(n int, r *http.Request, w *http.Response, body []byte) error {
 	text := o.of(n)
 	switch w.StatusCode {
@@ -194,7 +196,7 @@ func (o *editions) checkParts(r *http.Request, w *http.Response, body []byte, n 
 	if r.Header["Range"] == nil {
 		return fmt.Errorf("nobody asked for a part")
 	}
-	if r.Method == http.MethodHead { // which http.ServeContent answers as it would answer a GET
+	if r.Method == http.MethodHead { // http.ServeContent answers a HEAD like a GET
 		if strings.Contains(w.Header.Get("Cache-Status"), "; hit") {
 			return fmt.Errorf("a part for HEAD")
 		}
@@ -228,7 +230,8 @@ func (o *editions) checkParts(r *http.Request, w *http.Response, body []byte, n 
 	return nil
 }
 
-// rangesOf returns where each range of a field begins and ends that isn't beyond the end of a text.
+// rangesOf returns where each range of a field begins and ends, without the ranges beyond the end
+// of the text.
 func rangesOf(text []byte, field string) (all [][2]int) {
 	for spec := range strings.SplitSeq(strings.TrimPrefix(field, "bytes="), ",") {
 		first, last, _ := strings.Cut(spec, "-")
@@ -247,7 +250,7 @@ func rangesOf(text []byte, field string) (all [][2]int) {
 	return all
 }
 
-// checkPart compares a part with the text and with what was asked for.
+// checkPart compares a part with the text and with the range that was asked for.
 func checkPart(text []byte, h textproto.MIMEHeader, body []byte, want [2]int) error {
 	if place := fmt.Sprintf("bytes %d-%d/%d", want[0], want[1]-1, len(text)); h.Get("Content-Range") != place {
 		return fmt.Errorf("Content-Range %q, want %q", h.Get("Content-Range"), place)
@@ -258,13 +261,13 @@ func checkPart(text []byte, h textproto.MIMEHeader, body []byte, want [2]int) er
 	return nil
 }
 
-// changes makes a version and has the cache told, and returns its number.
+// changes makes a version, tells the cache of the change, and returns the version's number.
 func (o *editions) changes(t *testing.T, cache *middleware.Cache, h http.Handler) int {
 	o.next()
 	n, _ := o.newest()
 	switch o.chance(3) {
 	case 0:
-		asks(h, "POST", "/") // which the origin answers after a while, like everything
+		asks(h, "POST", "/") // the origin answers the POST after a while, like all requests
 	case 1:
 		_ = cache.Purge(t.Context(), "/")
 	default:
@@ -273,9 +276,9 @@ func (o *editions) changes(t *testing.T, cache *middleware.Cache, h http.Handler
 	return n
 }
 
-// Whatever versions, ranges, conditions, purges and odd handlers come, one after another and at a
-// time: each answer has bytes of one version, which stand where it says, and which were asked for;
-// and none that was purged.
+// Versions, ranges, conditions, purges and wrong handlers come one after another and at the same
+// time. Each answer must have bytes of one version, at the place that it names, and the bytes that
+// were asked for. It must not be of a version that was purged.
 func TestRangesAgainstAnOracle(t *testing.T) {
 	hits, parts := 0, 0
 	for seed := range uint64(200) {
@@ -291,7 +294,7 @@ func TestRangesAgainstAnOracle(t *testing.T) {
 				switch o.chance(40) {
 				case 0, 1, 2:
 					o.next()
-				case 3, 4: // a change, and what makes it known
+				case 3, 4: // a change, and a way to make it known
 					oldest = o.changes(t, cache, h)
 				case 5, 6, 7:
 					time.Sleep(time.Duration(o.chance(12)) * time.Second)

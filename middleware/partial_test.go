@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// partsOf is a stored response that has these parts of a text.
+// partsOf returns a stored response that has these parts of a text.
 func partsOf(text string, spans ...span) *response {
 	res := &response{key: "k", status: http.StatusPartialContent, header: http.Header{"Etag": {`"1"`}}}
 	for _, s := range spans {
@@ -20,8 +20,8 @@ func partsOf(text string, spans ...span) *response {
 	return res
 }
 
-// Whatever parts come, in whatever order: what is put together has each byte where it belongs, and
-// no byte that was not there.
+// Parts may come in any order. The joined response has each byte at its place, and no byte that was
+// in none of the parts.
 func TestPartsTogether(t *testing.T) {
 	for seed := range uint64(500) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -92,7 +92,7 @@ func TestPartsHaveABound(t *testing.T) {
 	}
 }
 
-// What stands in the store and is no part is never one.
+// A value in the store that is no part is never used as a part.
 func TestDamagedParts(t *testing.T) {
 	const text = "0123456789"
 	for name, damage := range map[string]func(res *response){
@@ -145,7 +145,7 @@ func FuzzContentRange(f *testing.F) {
 	})
 }
 
-// A resource whose parts can't be stored costs no lease for each request.
+// If the parts of a resource can't be stored, its requests don't take a lease each time.
 func TestUnstorablePartsAreRemembered(t *testing.T) {
 	var p partial
 	if !p.begins("a", 3) || p.begins("a", 3) || !p.begins("b", 3) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ranged lets the handler answer a request for a range, and stores the part with which it answers,
-// unless a whole response is fresh.
+// ranged lets the handler answer a request for a range. If no whole response is fresh, ranged also
+// stores the part in the handler's response.
 func (x *exchange) ranged() {
 	if x.oneRange() && !x.forced && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
@@ -24,8 +24,8 @@ func (x *exchange) ranged() {
 	x.alone("uri-miss")
 }
 
-// record runs the handler while it holds the lease of the resource's parts, so that a part that is
-// purged meanwhile is not stored.
+// record runs the handler while it holds the lease of the resource's parts. So if the part is
+// purged meanwhile, it is not stored.
 func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h := x.cache.hold(r.Context(), partKey(x.key))
 	if h == nil {
@@ -44,10 +44,10 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	p.finish()
 }
 
-// partRecorder is the ResponseWriter of a handler that answers a request for a range. A part that
-// can be stored is written to memory. A second goroutine, which only its client can block, writes
-// it to the client, so a slow client holds neither the lease nor a slot. Any other response, and a
-// response that is flushed, is written directly to the client.
+// partRecorder is the ResponseWriter of a handler that answers a request for a range. If the part
+// can be stored, the handler writes it to memory, and a second goroutine, which only the client can
+// block, writes it to the client. So a slow client holds neither the lease nor a slot. Any other
+// response, and a response that is flushed, is written directly to the client.
 //
 // The handler has a header map of its own, because it may change the map while the header is sent
 // to the client.
@@ -61,7 +61,7 @@ type partRecorder struct {
 	lease  *holding
 	sent   sending // when the request was passed to the handler
 
-	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
+	mu      sync.Mutex // guards the fields below: handlers may write from goroutines of their own
 	decided bool       // the head is written
 	on      bool       // the response is being recorded
 	stored  bool
@@ -72,7 +72,7 @@ type partRecorder struct {
 	gone    int         // how many bytes of the body were written to the client
 	flowing bool        // a goroutine writes to the client
 	broken  bool        // nothing more may be written
-	thrown  any         // what the client's writer panicked with
+	thrown  any         // the value with which the client's writer panicked
 	taker   *taker      // its client, while pass waits for it
 	idle    sync.Cond
 }
@@ -120,7 +120,7 @@ func (p *partRecorder) describes() bool {
 	return p.asked.Header["If-Range"] == nil || p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
 }
 
-// sync makes the client's header what the handler's is.
+// sync makes the client's header equal to the handler's header.
 func (p *partRecorder) sync(header http.Header) {
 	clear(p.to.Header())
 	maps.Copy(p.to.Header(), header)
@@ -134,7 +134,7 @@ func (p *partRecorder) Write(b []byte) (int, error) {
 }
 
 // keep records b. If the body becomes longer than its Content-Range says, keep ends the recording,
-// because nobody knows which of the two is right.
+// because nobody knows whether the body or the field is right.
 func (p *partRecorder) keep(b []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +156,7 @@ func (p *partRecorder) keep(b []byte) bool {
 	return true
 }
 
-// ReadFrom lets the client's writer read from src itself if nothing is recorded.
+// If nothing is recorded, ReadFrom lets the client's writer read from src itself.
 func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
 	if !p.keep(nil) {
 		return io.Copy(p.to, src)
@@ -178,7 +178,7 @@ func (p *partRecorder) Flush() { _ = p.FlushError() }
 
 // FlushError sends everything written so far to the client now.
 func (p *partRecorder) FlushError() error {
-	p.keep(nil) // this decides the header
+	p.keep(nil) // keep decides the header
 	return http.NewResponseController(p.Unwrap()).Flush()
 }
 
@@ -215,7 +215,7 @@ func (p *partRecorder) unlocked(head http.Header, b []byte) (err error) {
 	return p.passer.behind(b)
 }
 
-// pass ends the recording, and waits until everything recorded has been sent to the client, or
+// pass ends the recording, and waits until all recorded bytes have been sent to the client, or
 // can't be sent.
 func (p *partRecorder) pass() {
 	if !p.on {
@@ -248,8 +248,8 @@ func (p *partRecorder) pass() {
 	}
 }
 
-// says sets what Cache-Status and observers are told: why the part is not stored, or that it is
-// stored if why is 0. The first reason is kept.
+// says sets the reason for Cache-Status and observers why the part is not stored. With why 0 it
+// says that the part is stored. The first reason is kept.
 func (p *partRecorder) says(why cacheguard.Reason) {
 	to := p.passer
 	to.mu.Lock()
@@ -290,7 +290,8 @@ func (p *partRecorder) finish() {
 	}
 }
 
-// release is called at the end, no matter how the handler has ended.
+// release gives everything back that the recorder holds. It is called at the end, no matter how the
+// handler has ended.
 func (p *partRecorder) release() {
 	p.passer.place.leave() // the client may take any time to read the rest
 	p.mu.Lock()
@@ -306,7 +307,7 @@ func (p *partRecorder) release() {
 
 var nothingStored = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 
-// holding is a lease that is held while a handler runs outside of the load.
+// holding is a lease that a request holds while its handler runs outside of the load.
 type holding struct {
 	prev   *response // the response that was stored
 	once   sync.Once
@@ -319,8 +320,8 @@ type holding struct {
 // request stores something for the same resource.
 const holdTimeout = 20 * time.Millisecond
 
-// hold takes a key's lease, or returns nil if the lease isn't free within holdTimeout. The caller
-// must give the lease back by put.
+// hold takes a key's lease. It returns nil if the lease doesn't get free within holdTimeout. The
+// caller must give the lease back by put.
 func (c *Cache) hold(ctx context.Context, key string) *holding {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h := &holding{result: make(chan cacheguard.Entry[*response], 1), over: make(chan struct{})}
@@ -370,9 +371,10 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 }
 
 // partial decides for which resources this process stores parts. For each resource only one request
-// at a time stores one. If a resource's parts can't be stored, none is recorded for a while.
+// at a time stores a part. If a resource's parts can't be stored, no part of it is recorded for a
+// while.
 type partial struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	busy   map[string]bool
 	not    map[digest]time.Time // keys of resources whose parts can't be stored, and until when that is remembered
 	digest digester
@@ -411,7 +413,7 @@ func (p *partial) ends(key string) {
 	delete(p.busy, key)
 }
 
-// none remembers that a resource's parts can't be stored.
+// none remembers for a time that a resource's parts can't be stored.
 func (p *partial) none(key string, during time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

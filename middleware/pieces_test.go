@@ -13,11 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// clocked is a client that notes when it has what.
+// clocked is a client that records when it gets which piece.
 type clocked struct {
 	header http.Header
 	begun  time.Time
-	slow   time.Duration // it takes so long for each piece
+	slow   time.Duration // the time that it takes for each piece
 	all    []string
 }
 
@@ -31,9 +31,10 @@ func (c *clocked) WriteHeader(int)             { c.note("head") }
 func (c *clocked) Write(p []byte) (int, error) { c.note(string(p)); return len(p), nil }
 func (c *clocked) Flush()                      { c.note("flush") }
 
-// Each reader of a response has each piece in the moment in which it is made, by a clock that
-// doesn't go on before all wait: no reader waits for another one, for the handler's client, for a
-// timer or for the next piece. What is there already a late one has at once.
+// Each reader of a response gets each piece in the moment in which it is made. The test's clock
+// stands still until all goroutines wait. So no reader waits for another reader, for the handler's
+// client, for a timer or for the next piece. A reader that comes late gets the existing pieces at
+// once.
 func TestEachPieceWakesEachReader(t *testing.T) {
 	const pieces = 10
 	for name, slow := range map[string]time.Duration{"its client reads": 0, "its client takes an hour for each piece": time.Hour} {
@@ -75,7 +76,7 @@ func TestEachPieceWakesEachReader(t *testing.T) {
 						want = append(want, fmt.Sprint(at, " flush"))
 					}
 				}
-				time.Sleep(24 * time.Hour) // until the slow ones are gone
+				time.Sleep(24 * time.Hour) // until the slow readers are gone
 				for i, c := range readers {
 					if c.all = c.all[:min(len(want), len(c.all))]; !slices.Equal(c.all, want) {
 						t.Fatalf("reader %d of %d: %q, want %q", i, len(readers), c.all, want)

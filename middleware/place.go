@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// place is what a run occupies while it counts against a limit: a slot of MaxLoads, or a turn. The
-// run has its place until its handler returns or begins to send a stream. If the handler waits for
-// its client for longer than slowClient altogether, the run gives its place back, because clients
-// decide how long they take. When the handler can continue, it takes a turn first. Otherwise any
-// client could make its handler work uncounted by being slow once.
+// place is a slot of MaxLoads, or a turn, that a run occupies while a limit counts it. The run has
+// its place until its handler returns or begins to send a stream. If the handler waits for its
+// client for longer than slowClient altogether, the run gives its place back, because the client
+// decides how long the handler waits. When the handler can continue, it takes a turn first.
+// Otherwise a client could be slow once, and its handler would then work uncounted.
 //
-// So the number of handlers that work is limited. Only the server limits how many wait for their
-// clients. A nil place isn't counted. A place is safe for concurrent use, because handlers may
-// write from goroutines of their own.
+// So the number of handlers that work is limited. The number of handlers that wait for their
+// clients is limited only by the server. A nil place isn't counted. A place is safe for concurrent
+// use, because handlers may write from goroutines of their own.
 type place struct {
 	turns *turns
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	give   func()     // gives the place back; nil: it has been given back
 	counts bool       // true until the handler has returned or sends a stream
 	waits  int        // how many waits for the client are under way
@@ -38,9 +38,9 @@ func (t *turns) place(give func()) *place {
 	return &place{turns: t, give: give, counts: true, left: slowClient}
 }
 
-// awaits is called before the handler waits for its client, and resumes after that. awaits doesn't
-// give the place back itself, because that may need a call to the store, and the caller holds locks
-// that readers need.
+// awaits records that the handler begins to wait for its client. Call awaits before the wait, and
+// resumes after it. awaits doesn't give the place back itself, because this may need a call to the
+// store, and the caller holds locks that readers need.
 func (p *place) awaits() {
 	if p == nil {
 		return
@@ -67,8 +67,8 @@ func (p *place) arm(d time.Duration) {
 	}
 }
 
-// slow gives the place back if the client takes too long. It isn't started for each Write. If the
-// time isn't over yet, it runs again when it could be.
+// slow gives the place back if the client takes too long. If the time of slowClient isn't over yet,
+// slow runs again at the earliest time at which it could be over. So not each Write needs a timer.
 func (p *place) slow() {
 	p.mu.Lock()
 	p.armed = false
@@ -86,7 +86,8 @@ func (p *place) slow() {
 	}
 }
 
-// resumes is called when the handler can continue. It waits for a turn if the place was given back.
+// resumes records that the handler can continue. If the place was given back, resumes waits for a
+// turn.
 func (p *place) resumes() {
 	if p == nil {
 		return
@@ -113,8 +114,8 @@ func (p *place) resumes() {
 	}
 }
 
-// leave gives the place back for good. It is called when the handler has returned, or has begun to
-// send something that may take any time.
+// leave gives the place back for good. Call leave when the handler has returned, or has begun to
+// send a response that may take any time.
 func (p *place) leave() {
 	if p == nil {
 		return
@@ -167,7 +168,8 @@ func (s source) Read(b []byte) (int, error) {
 	return s.Reader.Read(b)
 }
 
-// upload is the body of a request. A handler waits for it as for a client that reads slowly.
+// upload is the body of a request. While a handler waits for the body, it waits for its client, as
+// it does for a client that reads slowly.
 type upload struct {
 	io.ReadCloser
 	place *place

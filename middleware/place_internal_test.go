@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A handler whose time for its client is used up loses its place when it waits once more, and is
-// not held up by what gives that back: a budget of the fleet may take long for it. As long as it
-// doesn't wait it keeps the place.
+// If a handler has used up its time for its client, it loses its place when it waits again. The
+// handler isn't held up while the place is given back, which may take long with a budget of the
+// fleet. As long as the handler doesn't wait, it keeps the place.
 func TestPlaceIsGivenBackBesideItsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		given, store := 0, make(chan struct{})

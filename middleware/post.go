@@ -17,19 +17,19 @@ import (
 // the memory for them, because MaxLoads doesn't count these requests.
 const mostPosts = 16
 
-// postRecorder records a response to POST if it can be stored and says that it is also the response
-// to a GET for the same URL (RFC 9110, section 9.3.3). The client gets the response while it is
-// written.
+// postRecorder records a response to POST if the response can be stored, and if it says that it is
+// also the response to a GET for the same URL (RFC 9110, section 9.3.3). The client gets the
+// response while it is written.
 type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
-	asGet  *http.Request // the same URL and fields
+	asGet  *http.Request // a GET with the same URL and fields
 	key    string        // as it is before the handler is called, like all of asGet
 	target target
 	before http.Header
 	sent   time.Time
 
-	mu      sync.Mutex // guards what follows: handlers may write from goroutines of their own
+	mu      sync.Mutex // guards the fields below: handlers may write from goroutines of their own
 	decided bool
 	res     *response // nil: it is not stored
 	verdict verdict
@@ -95,7 +95,7 @@ func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) 
 	return v, v.share && v.store && v.fresh > 0
 }
 
-// is reports whether a reference is the URL of the resource itself.
+// is reports whether the URL reference is the URL of the resource itself.
 func (t target) is(reference string) bool {
 	own, err := url.Parse(t.scheme + "://" + t.host + t.uri)
 	if err != nil {
@@ -127,7 +127,8 @@ func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 // Flush is for handlers that ask for it by type.
 func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter).Flush() }
 
-// store is called when the handler has returned and the old stored responses have been removed.
+// store stores the recorded response. Call store when the handler has returned and the old stored
+// responses have been removed.
 func (p *postRecorder) store(ctx context.Context) {
 	p.head(http.StatusOK)
 	p.mu.Lock()

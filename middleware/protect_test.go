@@ -16,9 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A client asks for something newer, in such a way that what it gets is for nobody else, or is an
-// error that only the options make fresh. What is stored for all stays, is fresh, and is what
-// everybody gets.
+// A client asks for a newer response in such a way that the result is for nobody else, or is an
+// error that only the options make fresh. The response that is stored for all stays, is fresh, and
+// is given to all clients.
 func TestReloadTurnsNothingOff(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"406":        func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotAcceptable) },
@@ -92,7 +92,7 @@ func TestReloadTurnsNothingOff(t *testing.T) {
 	}
 }
 
-// Nor does a client error on a cold page have those who come next run the handler side by side.
+// After a client error on a cold page the next requests don't run the handler side by side either.
 func TestRefusalTurnsNothingOff(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 405, 406, 410, 413, 414, 415, 416, 417, 501} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRefusalTurnsNothingOff(t *testing.T) {
 	}
 }
 
-// A page that isn't there is asked for side by side as soon as one request has found that out.
+// As soon as one request has found out that a page doesn't exist, requests for it run side by side.
 func TestMissingPageHasNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{})
@@ -158,7 +158,7 @@ func TestMissingPageHasNoQueue(t *testing.T) {
 	})
 }
 
-// What a HEAD is refused says nothing of what a GET gets, whether or not the page is stale.
+// If a HEAD is refused, this tells nothing about a GET, whether or not the page is stale.
 func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 	for _, age := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		for _, refusal := range []string{"private", "no-store"} {
@@ -175,7 +175,7 @@ func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 						<-hold
 					}
 					w.Header().Set("Cache-Control", "max-age=10")
-					w.Header().Set("Etag", `"1"`) // so that it stays
+					w.Header().Set("Etag", `"1"`) // so that the response stays stored
 					_, _ = w.Write([]byte("for all"))
 				}))
 				asks(h, "GET", "/")
@@ -197,7 +197,7 @@ func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 	}
 }
 
-// crossing is what there is of requests that no stored response answers.
+// crossing are the kinds of requests that no stored response answers.
 var crossing = map[string]func(r *http.Request){
 	"Upgrade":             func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
 	"Connection":          func(r *http.Request) { r.Header.Set("Connection", "X-Plan") },
@@ -219,8 +219,8 @@ var crossing = map[string]func(r *http.Request){
 	},
 }
 
-// Whatever a client asks for: so many handlers run at a time and no more, also on a page that is
-// stored, and who wants that or another page gets it meanwhile.
+// Whatever clients ask for, the number of handlers that run at a time is bounded, also for a page
+// that is stored. Meanwhile requests for this page or another page are answered.
 func TestEveryRunIsCounted(t *testing.T) {
 	for name, edit := range crossing {
 		for _, most := range []int{1, 8} {
@@ -250,7 +250,8 @@ func TestEveryRunIsCounted(t *testing.T) {
 						})
 					}
 					synctest.Wait()
-					if name != "no-cache" || most > 1 { // that one has the only slot, and coalesces
+					// Requests with no-cache have the only slot and are coalesced.
+					if name != "no-cache" || most > 1 {
 						for _, target := range []string{"/", "/other"} {
 							if got := asks(h, "GET", target).Body.String(); got != "page" {
 								t.Errorf("%s: %q", target, got)
@@ -268,8 +269,9 @@ func TestEveryRunIsCounted(t *testing.T) {
 	}
 }
 
-// Event streams, WebSockets and what else is sent to its client while the handler runs count by
-// their start, so that those which stay open take nothing from those that come.
+// Event streams, WebSockets and other responses that are sent to their client while the handler
+// runs are counted only until they start. So streams that stay open take no slot from later
+// requests.
 func TestStreamsCountByTheirStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		field, value string
@@ -331,8 +333,8 @@ type taken struct{ *httptest.ResponseRecorder }
 
 func (taken) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-// Who comes when there are too many that wait gets a 503 at once, and so does who has waited for
-// too long.
+// If too many requests wait, the next one gets a 503 at once. A request that has waited for too
+// long gets a 503, too.
 func TestTooManyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1, LoadTimeout: time.Minute})
@@ -370,7 +372,7 @@ func TestTooManyRuns(t *testing.T) {
 	})
 }
 
-// What a handler asks of its own cache is a part of its run.
+// A request that a handler sends to its own cache is part of the handler's run.
 func TestRunsInRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1})

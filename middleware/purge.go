@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// Purge removes the responses of these resources, with all their variants, in all processes. A
-// response whose handler started before the purge is neither served nor stored after it. A URL with
-// a host names one resource. A path, with its query, names that resource on every host. All
-// spellings of a URL name the same resource here, with or without the scheme's default port. Commit
-// to the origin first, then purge. If Purge returns an error, old responses may stay until they are
-// stale.
+// Purge removes the responses of these resources, with all their variants, in all processes. If a
+// handler started before the purge, its response is neither served nor stored after the purge. A
+// URL with a host names one resource. A path, with its query, names the resource on every host. For
+// Purge all spellings of a URL name the same resource, with or without the scheme's default port.
+// Commit to the origin first, then purge. If Purge returns an error, old responses may stay until
+// they are stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
 	return c.purge(ctx, urls, c.urlTag)
 }
 
 // MarkStale makes the responses of these resources stale. Resources are named as for [Cache.Purge].
 // The next request for a resource makes the handler run again. Until the new response is there, the
-// old one is served within its stale windows, which begin now if they haven't begun before. A
-// response that is being made now is also treated as stale.
+// old response is served within its stale windows. If these windows haven't begun yet, they begin
+// now. If a handler is making a response now, this response is also treated as stale.
 func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 	tags, err := tagsFor(urls, c.urlTag)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *Cache) PurgeTags(ctx context.Context, tags ...string) error {
 // transaction that changes the data behind the responses.
 func (c *Cache) URLTags(urls ...string) ([]string, error) { return tagsFor(urls, c.urlTag) }
 
-// urlTag and prefixTag apply the shaper to the names, because users may not know how Options change
-// URLs before the key is made.
+// urlTag and prefixTag apply the shaper to the names, because callers of Purge may not know how
+// Options change URLs before the key is made.
 func (c *Cache) urlTag(url string) (string, error)       { return urlTag(c.shape.url(url)) }
 func (c *Cache) prefixTag(prefix string) (string, error) { return prefixTag(c.shape.url(prefix)) }
 
@@ -131,7 +131,7 @@ func (c *Cache) PurgeHandler(token string) http.Handler {
 	})
 }
 
-// order is what a form asks PurgeHandler to purge.
+// order is the list of purges that a form requests from PurgeHandler.
 type order []struct {
 	names []string
 	tagOf func(string) (string, error)
@@ -157,7 +157,8 @@ func (c *Cache) order(form url.Values) (o order) {
 	return o
 }
 
-// wrong returns what is invalid in an order. If it returns an error, nothing of the order is done.
+// wrong returns the errors of an order, joined. If it returns an error, PurgeHandler purges
+// nothing.
 func (o order) wrong() error {
 	if len(o) == 0 {
 		return errors.New("nothing to purge: the form has none of url, prefix, tag and stale")

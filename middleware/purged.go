@@ -9,12 +9,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// purges records what this process has purged lately. If a resource was purged while its handler
-// ran, the response is served to nobody else, and Cache-Status and observers say so. Above
-// mostPurges the purges are forgotten. Then only that reason is missing, because the loader knows
-// by the store's clock what is out of date. purges is safe for concurrent use.
+// purges records the latest purges of this process. If a resource was purged while its handler ran,
+// the response is served to nobody else, and Cache-Status and observers report the purge as the
+// reason. If there are more than mostPurges purges, they are forgotten. Then only this reason is
+// missing, because the loader knows by the store's clock which responses are out of date. purges is
+// safe for concurrent use.
 type purges struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count uint64
 	all   uint64            // the number of the last purge of everything
 	of    map[string]uint64 // the number of the last purge of each tag
@@ -38,8 +39,8 @@ func (p *purges) done(tags []string) {
 	}
 }
 
-// sending says when a request was passed to its handler: the time, and the number of purges before
-// it.
+// sending is the moment at which a request was passed to its handler: the time, and the number of
+// purges before it.
 type sending struct {
 	at     time.Time
 	purges uint64
@@ -52,7 +53,7 @@ func (c *Cache) sends() sending {
 	return sending{time.Now(), p.count}
 }
 
-// since reports whether one of these tags, or everything, was purged after then.
+// since reports whether one of these tags, or everything, was purged after the moment then.
 func (p *purges) since(then sending, tags []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,9 +73,9 @@ func (c *Cache) invalidate(ctx context.Context, tags ...string) error {
 	return c.loads.InvalidateTags(ctx, tags...)
 }
 
-// keeps records the reason why an entry is for nobody else, if it was purged while the handler ran.
-// The entry is passed to the loader in any case: the loader decides by the store's clock whether
-// the requests that wait may get it.
+// If the resource was purged while the handler ran, keeps records this as the reason why nobody
+// else gets the entry. keeps returns the entry for the loader in any case, because the loader
+// decides by the store's clock whether the requests that wait may get it.
 func (rec *recorder) keeps(e cacheguard.Entry[*response]) cacheguard.Entry[*response] {
 	if rec.why == 0 && rec.run.cache.purges.since(rec.run.sent, e.Tags) {
 		rec.why = cacheguard.ReasonPurged

@@ -15,8 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// What its own handler purges is for nobody else, and nobody is told that it is stored: neither the
-// client nor the observer. What it purges besides changes nothing.
+// If a handler purges its own page, its response is for nobody else. Neither the client nor the
+// observer is told that it is stored. If the handler purges other pages, nothing changes for its
+// own page.
 func TestPurgedByItsHandler(t *testing.T) {
 	pages := map[string]func(w http.ResponseWriter, r *http.Request, purge func()){
 		"before it writes": func(w http.ResponseWriter, r *http.Request, purge func()) {
@@ -111,8 +112,8 @@ func TestPurgedByItsHandler(t *testing.T) {
 	}
 }
 
-// Who waits in other processes for a page that is purged while it is made has one run more, and not
-// each one, however large the page is.
+// If a page is purged while it is made, the requests that wait in other processes have one more run
+// together, not one run each, however large the page is.
 func TestFleetPurgedWhileItIsMade(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 		hold := f.gate()
@@ -137,8 +138,8 @@ func TestFleetPurgedWhileItIsMade(t *testing.T) {
 	})
 }
 
-// The tags that stand for URLs purge them when they are invalidated by who knows the store alone,
-// as the relay of an outbox.
+// The tags that stand for URLs also purge them if a program that knows only the store invalidates
+// them, such as the relay of an outbox.
 func TestFleetPurgedByItsTags(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{Name: "pages"}, func(t *testing.T, f *fleet) {
 		f.route("/list", func(w http.ResponseWriter, r *http.Request) { page(w, "list") })

@@ -16,12 +16,12 @@ import (
 )
 
 // recorder is the ResponseWriter of a handler whose response other requests may get. As long as
-// they may get it, the handler writes to memory. Its client, if it has one, and the requests that
-// wait read from there. When the response is for its own client only, the handler writes to that
-// client.
+// they may get it, the handler writes to memory. Its own client, if it has one, and the requests
+// that wait read the response from memory. When it turns out that the response is for its own
+// client only, the handler writes directly to that client.
 //
 // The handler has a header map of its own. So fields that were in the client's header before the
-// handler was called, and are for that client, are not stored as part of the response.
+// handler was called are not stored as part of the response: they are for that client.
 type recorder struct {
 	run    *run
 	w      http.ResponseWriter // the client's writer; nil: there is no client
@@ -29,21 +29,21 @@ type recorder struct {
 	header http.Header
 	before http.Header // the client's header before the handler was called
 
-	mu       sync.Mutex // guards what follows: a timer stops recorders, and handlers may write from goroutines of their own
+	mu       sync.Mutex // guards the fields below: timers and goroutines of handlers use them, too
 	status   int        // 0: the header is not written
 	verdict  verdict
 	res      *response   // the recorded response
 	on       bool        // the response is being recorded
 	held     bool        // its client gets the stored response instead: this one is a 304 about it, or a failure
 	over     bool        // the handler has returned
-	interim  bool        // it was flushed before its end
+	interim  bool        // the response was flushed before its end
 	live     bool        // other requests may read it while it is made
 	timer    *time.Timer // runs after a flush
 	promised int64       // Content-Length, or -1
 	written  int64
 	why      cacheguard.Reason // why it is not stored
 	to       audience
-	place    *place // of a handler that continues although its response is for its own client only
+	place    *place // set if the handler continues for its own client only
 	outflow
 
 	shown   *response // the response, without its body, for clients that read it while it is made; nil: none does
@@ -63,8 +63,8 @@ const (
 	discarded          // there is no client, and nobody else gets it either
 )
 
-// afterFlush is how long a response is still recorded after a flush. A handler that flushes wants
-// to send something now, and may continue for a long time.
+// afterFlush is how long a response is still recorded after a flush. The time is short, because a
+// handler that flushes wants its client to get bytes now, and may continue for a long time.
 const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
@@ -83,8 +83,8 @@ func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) 
 // Header is the handler's own map.
 func (rec *recorder) Header() http.Header { return rec.header }
 
-// WriteHeader passes on an informational response. With a final status it decides what is done with
-// the response.
+// WriteHeader passes on an informational response. With a final status it decides whether the
+// response is recorded.
 func (rec *recorder) WriteHeader(status int) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -165,9 +165,9 @@ func (rec *recorder) begin() {
 	}
 }
 
-// contradicts reports whether a handler says that it has failed after it has begun to answer with
-// another status, for example by http.Error. Without the cache its client would get the beginning
-// of the page with the error at its end.
+// contradicts reports whether a handler writes the status of an error after it has begun to answer
+// with another status, for example by http.Error. Without the cache its client would get the
+// beginning of the page with the error at its end.
 func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored response is still good.
@@ -176,9 +176,9 @@ func (rec *recorder) isNews(status int) bool { return status == http.StatusNotMo
 // ended reports whether the load no longer wants the response.
 func (rec *recorder) ended() bool { return rec.run.split.Load() }
 
-// instead reports whether the client gets the stored response instead of this one: because this one
-// says that the stored response is still good, or because this one is a failure and a stale
-// response may be served.
+// instead reports whether the client gets the stored response instead of the handler's response.
+// This happens if the handler's response says that the stored response is still good. It also
+// happens if the handler's response is a failure and a stale response may be served.
 func (rec *recorder) instead(status int) bool {
 	u := rec.run
 	switch {
@@ -217,8 +217,8 @@ func (rec *recorder) stored(status int) *response {
 	return res
 }
 
-// pass decides the header for the client. The header isn't sent until something has to be sent,
-// because more may be known about the response by then.
+// pass decides the header for the client. The header is sent only when a part of the response has
+// to be sent, because more may be known about the response by then.
 func (rec *recorder) pass(s cacheStatus) {
 	if rec.w == nil {
 		return
@@ -250,12 +250,12 @@ type firstHead struct {
 	header   http.Header
 	is       cacheStatus
 	line     string // for Cache-Status; set when it doesn't wait any more
-	notWhole bool   // it is a 304; set like line
+	notWhole bool   // the response is a 304; set together with line
 }
 
-// release lets the header be sent to the client. Only then Cache-Status is made. It is known that
-// the response is stored only if the handler has returned, or if it has set a Content-Length that
-// can be stored.
+// release lets the header be sent to the client. It also makes Cache-Status, as late as possible:
+// the cache knows that the response is stored only if the handler has returned, or if the handler
+// has set a Content-Length that can be stored.
 func (rec *recorder) release() {
 	head := &rec.first
 	if !head.waits {
@@ -268,7 +268,7 @@ func (rec *recorder) release() {
 	rec.heads = append(rec.heads, nil)
 }
 
-// sendFirst sends the first header, which nobody changes any more.
+// sendFirst sends the first header. After that nobody may change this header.
 func (rec *recorder) sendFirst() {
 	head := &rec.first
 	h := rec.sync(head.header)
@@ -313,7 +313,7 @@ func (rec *recorder) WriteString(s string) (int, error) {
 
 // keep records n bytes, or ends the recording if the response can't be stored.
 func (rec *recorder) keep(n int, record func()) error {
-	if rec.over { // others may have the response already
+	if rec.over { // other clients may have the response already
 		return errOver
 	}
 	if rec.status == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// asked has what a request's Cache-Control and Pragma ask for (RFC 9111, sections 5.2.1 and 5.4).
-// They are wishes, so a directive that can't be read is ignored.
+// asked has the wishes in a request's Cache-Control and Pragma (RFC 9111, sections 5.2.1 and 5.4).
+// Because they are only wishes, a directive that can't be read is ignored.
 type asked struct {
 	noCache, noStore, onlyIfCached      bool
 	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
@@ -58,11 +58,11 @@ func (s *scanner) seconds(to *time.Duration) {
 	}
 }
 
-// takes reports whether the request accepts a stored response without the handler being asked. The
-// response has this age and stays fresh for freshFor, which is negative if it is stale. With
-// mustRevalidate no request gets it stale. takes doesn't consider the stale windows of RFC 5861:
-// see takesMeanwhile. It doesn't consider no-store either, which only concerns storing from now on
-// (RFC 9111, section 5.2.1.5).
+// takes reports whether the request accepts a stored response, so that the handler need not run.
+// The response has this age and stays fresh for freshFor. If the response is stale, freshFor is
+// negative. With mustRevalidate no request gets it stale. takes ignores the stale windows of RFC
+// 5861: see takesMeanwhile. It also ignores no-store, which only concerns the storing of new
+// responses (RFC 9111, section 5.2.1.5).
 func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	switch {
 	case a.noCache:
@@ -77,10 +77,10 @@ func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	return !mustRevalidate && a.maxStale != notSaid && freshFor >= -a.maxStale
 }
 
-// takesMeanwhile reports whether the request accepts a response that has been stale for over,
-// within its stale-while-revalidate window, while a new one is made. A request with max-age alone
-// doesn't want a stale response (RFC 9111, section 5.2.1.1), and neither does one with min-fresh. A
-// request with max-stale says how stale the response may be.
+// takesMeanwhile reports whether the request accepts a response that has been stale for the time
+// over, within its stale-while-revalidate window, while a new response is made. A request with
+// max-age alone doesn't want a stale response (RFC 9111, section 5.2.1.1), and neither does one
+// with min-fresh. A request with max-stale says how stale the response may be.
 func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	switch {
 	case a.noCache, a.minFresh != notSaid:
@@ -91,13 +91,13 @@ func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	return a.maxStale == notSaid || over <= a.maxStale
 }
 
-// takesOnError reports whether the request prefers a response that has been stale for over to an
-// error (RFC 5861, section 4).
+// takesOnError reports whether the request prefers a response that has been stale for the time over
+// to an error (RFC 5861, section 4).
 func (a asked) takesOnError(res *response, over time.Duration) bool {
 	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
 }
 
-// firm returns only those wishes that can't make the handler run more often.
+// firm returns the wishes of a, without those that can make the handler run more often.
 func (a asked) firm() asked {
 	return asked{noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
 }

@@ -113,7 +113,7 @@ func TestTakesMeanwhile(t *testing.T) {
 		{"no-cache", 10 * s, 5 * s, false},
 		{"no-store", 10 * s, 5 * s, true},
 		{"min-fresh=0", 10 * s, 5 * s, false},
-		{"max-age=100", 10 * s, 5 * s, false}, // RFC 9111, section 5.2.1.1: nothing stale
+		{"max-age=100", 10 * s, 5 * s, false}, // RFC 9111, section 5.2.1.1: no stale response
 		{"max-age=100, max-stale=5", 10 * s, 5 * s, true},
 		{"max-age=9, max-stale=5", 10 * s, 5 * s, false},
 		{"max-stale=5", 10 * s, 5 * s, true},

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// response is what the store has under a key: a response that may be given to every request that
-// selects it, or (with unshared) only the information that responses of the resource can't be
+// response is a value that the store has under a key. It is a response that may be given to every
+// request that selects it. With unshared it only records that responses of the resource can't be
 // shared.
 type response struct {
 	key      string   // the key of its resource; a value found in the store is used only if this is equal
 	vary     []string // field names, canonical and sorted, that select among the responses of the resource
 	selected string   // the values that the fields in vary had in its request: see selectedBy
 
-	unshared bool // it is for one client only: of the fields below, only those needed to revalidate it are used
+	unshared bool // for one client only; the fields below are used only to revalidate it
 	status   int
 	header   http.Header // without fields that concern one connection or one client only
 	trailer  http.Header
@@ -22,5 +22,5 @@ type response struct {
 	age            time.Duration // its age when it was stored (RFC 9111, section 4.2.3)
 	mustRevalidate bool          // never serve it stale, even if a request accepts that
 	personal       bool          // made for a request that says who asks, by other fields than those in vary
-	guessed        bool          // it is fresh only because of the options
+	guessed        bool          // the response is fresh only because of the options
 }

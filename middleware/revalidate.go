@@ -15,9 +15,9 @@ func (res *response) validates(r *http.Request) bool {
 	return res.header.Get("Etag") != "" || res.byDate(r)
 }
 
-// byDate reports whether the response may be validated by its date. It may not if the response or
-// the request says who asks, because one user's page can be older than another user's and still be
-// a different page. An ETag says which page it is.
+// byDate reports whether the response may be validated by its date. If the response or the request
+// says who asks, byDate returns false: the pages of two users may have any dates, so a date doesn't
+// tell whether a page has changed. An ETag does.
 func (res *response) byDate(r *http.Request) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
 	return dated && !res.personal && !identified(r, res.vary)
@@ -37,14 +37,14 @@ func (u *run) stale(status int) bool {
 	return u.found.UsableFor > 0 || u.client != nil && u.client.asked.takesOnError(u.prev, -u.found.FreshFor)
 }
 
-// why returns the reason why the handler was run, for Cache-Status (RFC 9211, section 2.2).
+// why returns the reason for which the handler was run, for Cache-Status (RFC 9211, section 2.2).
 func (u *run) why() string {
 	switch {
 	case u.prev == nil && u.client != nil && u.client.level != u.client.base:
 		return "vary-miss"
 	case u.prev == nil:
 		return "uri-miss"
-	case u.prev.unshared && u.asks: // it is stored only to be validated each time
+	case u.prev.unshared && u.asks: // the response is stored only to be validated each time
 		return "stale"
 	case u.prev.unshared:
 		return "miss"
@@ -56,9 +56,9 @@ func (u *run) why() string {
 
 // confirmed returns the ending of a run whose handler says that the stored response is still good,
 // and which of its fields are new (RFC 9111, section 4.3.4). If the 304 has the validator of
-// another response, it updates no fields. It still confirms the stored response if the handler was
-// asked by ETag alone. If it was also asked by date, the 304 may be based on the date, which can't
-// show two changes within a second. Then the next request asks again.
+// another response, it updates no fields. If the request to the handler had only an ETag, this 304
+// still confirms the stored response. If the request also had a date, the 304 may be based on the
+// date, which can't show two changes within a second. Then the next request asks again.
 //
 // said is the whole header, including before, the header as it was before the handler was called.
 // Both are canonical.
@@ -67,7 +67,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 	news := ownFields(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
-		if u.prev.personal || identified(&u.asked, u.prev.vary) { // the 304 may be about another user's page
+		if u.prev.personal || identified(&u.asked, u.prev.vary) { // the 304 may be another user's
 			return ending{entry: u.unshared(verdict{})}
 		}
 		same := *u.prev

@@ -29,8 +29,8 @@ var errNoClient = errors.New("middleware: the request that this load was for is 
 // errPanicked says that a handler panicked, or ended its goroutine.
 var errPanicked = errors.New("middleware: handler panicked")
 
-// errNothing says that a handler returned without writing anything. The server turns this into an
-// empty 200, or a layer in front into another response.
+// errNothing says that a handler returned without writing anything. Then the server sends an empty
+// 200, or a layer in front sends another response.
 var errNothing = errors.New("middleware: handler wrote nothing")
 
 // statusError is the error of a load whose response counts as a failure, so that a stale response
@@ -38,7 +38,7 @@ var errNothing = errors.New("middleware: handler wrote nothing")
 type statusError struct {
 	status int
 	res    *response                    // for its own client and, with share, for others; nil if its client has it already
-	stale  cacheguard.Result[*response] // what may be served instead, if anything
+	stale  cacheguard.Result[*response] // the response that may be served instead, if any
 	client *exchange                    // the exchange whose handler ran, or nil
 	share  bool                         // other requests may be given res
 }
@@ -57,13 +57,13 @@ type run struct {
 	cache  *Cache
 	client *exchange // the exchange that it answers, or nil
 	key    string
-	prev   *response                    // what is stored, if anything is
+	prev   *response                    // the stored response, if any
 	found  cacheguard.Result[*response] // how prev was found
 	ended  chan struct{}                // closed when result is there
-	result ending                       // what the load returns; set before ended is closed
+	result ending                       // the result of the load; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
 	asks   bool                         // the request has validators, so that the handler may answer 304
-	guest  bool                         // it refreshes the response that is stored for all, for a request that says who asks
+	guest  bool                         // a request that says who asks refreshes the response of all
 	load   *desk.Load
 
 	rec   *recorder
@@ -72,7 +72,7 @@ type run struct {
 	asked http.Request  // a copy of req that the handler cannot change
 }
 
-// ending has what a load returns.
+// ending has the result of a load.
 type ending struct {
 	entry cacheguard.Entry[*response]
 	err   error
@@ -80,7 +80,7 @@ type ending struct {
 
 // here runs the handler on the goroutine of its client.
 func (u *run) here(load context.Context, t *turn) {
-	t.away.Store(t.detached()) // in case another load takes the lease and this load has to begin again
+	t.away.Store(t.detached()) // if another load takes the lease, this load may have to begin again
 	client := t.r.Context()
 	if client.Err() != nil { // its route context may already belong to another request
 		load = t.withRoute(load)
@@ -160,9 +160,9 @@ func (u *run) serve(next http.Handler) {
 	whole = true
 }
 
-// end sets what the load returns. Only the first call has an effect. After it the response is
-// stored even if all clients leave: they may have received all of it before the load has returned.
-// The caller holds the recorder's mutex.
+// end sets the result of the load. Only the first call has an effect. After this call the response
+// is stored even if all clients leave, because the clients may have received all of it before the
+// load has returned. The caller holds the recorder's mutex.
 func (u *run) end(e ending) {
 	if e.err == nil {
 		u.load.Made()
@@ -175,8 +175,8 @@ func (u *run) end(e ending) {
 	}
 }
 
-// prepare makes the request for the handler. It asks for the whole response, or whether the stored
-// response is still good.
+// prepare makes the request for the handler. The request asks for the whole response, or whether
+// the stored response is still good.
 func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
@@ -199,8 +199,9 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 // personal are the fields by which a client asks for less than the whole response.
 var personal = []string{"If-None-Match", "If-Modified-Since", "If-Range", "Range"}
 
-// whileWanted returns the context of a handler that has a client of its own. It ends when the
-// load's context has ended and the client has left. Until then somebody wants the response.
+// whileWanted returns the context of a handler that has a client of its own. The context ends when
+// the load's context has ended and the client has left, because until then somebody wants the
+// response.
 func whileWanted(load, client context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(load))
 	stopLoad := context.AfterFunc(load, func() {
@@ -212,14 +213,15 @@ func whileWanted(load, client context.Context) (context.Context, context.CancelC
 	}
 }
 
-// verdict decides by the header what may be done with a response.
+// verdict decides by the header whether a response may be stored and shared.
 func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	v := u.cache.rules.judge(r, status, h, u.sent.at, time.Now())
 	if isStream(h) {
 		v = verdict{remember: true, why: "event stream"}
 	}
 	if v.provoked && u.leaves() {
-		v = verdict{failed: status >= 500, why: "no freshness"} // it has no freshness of its own
+		// The response has no freshness of its own.
+		v = verdict{failed: status >= 500, why: "no freshness"}
 	}
 	return v
 }
@@ -249,10 +251,10 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 }
 
 // leaves reports whether the stored response stays as it is although the new response is for its
-// own client only. It stays if it is fresh, because any client can ask for something newer with
-// fields that make the handler refuse the request. It also stays if it is stale and the handler ran
-// for a guest: a request that says who asks, and gets another response than the requests for which
-// it is stored.
+// own client only. If the stored response is fresh, it stays, because any client can ask for a
+// newer response with fields that make the handler refuse the request. If it is stale, it stays if
+// the handler ran for a guest. A guest is a request that says who asks, and that may get another
+// response than the requests for which the stored response was made.
 func (u *run) leaves() bool {
 	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
 }
@@ -283,7 +285,7 @@ func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	return e
 }
 
-// clamp returns a TTL that the loader accepts.
+// clamp returns the TTL that is nearest to d and that the loader accepts.
 func clamp(d time.Duration) time.Duration { return min(max(d, time.Millisecond), mostTTL) }
 
 // orNone returns a stale window for the loader: -1 if there is none, because 0 would mean the

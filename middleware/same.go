@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// sameToClients reports whether two responses are the same for clients, that is, equal except for
-// fields with a time, such as Date. Two variants for different requests are not two versions of one
-// response, so sameToClients returns true for them.
+// sameToClients reports whether two responses are equal except for fields with a time, such as
+// Date. Two variants for different requests are not two versions of one response, so sameToClients
+// returns true for them.
 func sameToClients(a, b *response) bool {
 	if a == nil || b == nil || a.selected != b.selected {
 		return true

@@ -44,10 +44,10 @@ func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Dura
 }
 
 // copyHeader writes the response's fields into h. All values are in one array that belongs to this
-// request. The capacity of each field's slice ends with the slice, so that appending to one field
-// can't overwrite the next.
+// request. The capacity of each field's slice ends with the slice, so that an append to one field
+// can't overwrite the next field.
 func (res *response) copyHeader(h http.Header, answer answer, age time.Duration, status string) {
-	total := 4 // what is added below
+	total := 4 // the number of values that are added below
 	for _, values := range res.header {
 		total += len(values)
 	}
@@ -81,14 +81,15 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 		delete(h, "Content-Length")
 		return
 	}
-	if len(res.trailer) > 0 { // sent in chunks, or there would be no place for it
+	if len(res.trailer) > 0 { // the body is sent in chunks, because only then can a trailer follow
 		delete(h, "Content-Length")
 	} else if _, has := res.header["Content-Length"]; !has {
 		one("Content-Length", strconv.Itoa(len(res.body)))
 	}
-	// net/http would guess the type from a body. It is guessed here, so that a HEAD and a range get
-	// the same type. For a stored part net/http guesses from the bytes that are sent, as it does
-	// without the cache, because a client chose where the part begins.
+	// net/http would guess the type from a body. The cache guesses the type itself, so that a HEAD
+	// and a range get the same type. For a stored part net/http guesses from the bytes that are
+	// sent, as it does without the cache. The cache doesn't guess this type, because a client chose
+	// where the part begins.
 	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
 		one("Content-Type", http.DetectContentType(res.body))
 	}
@@ -124,7 +125,7 @@ func mayHaveBody(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified && status >= 200
 }
 
-// weight returns about how many bytes the response takes in memory.
+// weight returns the approximate number of bytes that the response takes in memory.
 func (res *response) weight() int {
 	const fixed, each = 256, 48
 	n := fixed + len(res.key) + len(res.selected) + cap(res.body)

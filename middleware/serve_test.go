@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// testWriter is the least ResponseWriter; httptest's allocates and clones.
+// testWriter is a minimal ResponseWriter, because the one of httptest allocates and clones.
 type testWriter struct {
 	header http.Header
 	status int
@@ -68,7 +68,7 @@ func TestServe(t *testing.T) {
 		res    response
 		method string
 		asked  h
-		before h // what stands in front has set
+		before h // the fields that a layer in front has set
 		age    time.Duration
 		status string
 
@@ -141,7 +141,7 @@ func TestServe(t *testing.T) {
 			if w.status != c.wantStatus || w.body.String() != c.wantBody || !reflect.DeepEqual(w.header, c.want) {
 				t.Errorf("%d %q %q,\nwant %d %q %q", w.status, w.header, w.body.String(), c.wantStatus, c.want, c.wantBody)
 			}
-			for name, values := range w.header { // what stands in front does as it likes
+			for name, values := range w.header { // a layer in front may change the header
 				for i := range values {
 					values[i] = "changed"
 				}
@@ -161,8 +161,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// What stands in front may have slices with room behind, of an array that is not this request's
-// alone.
+// A layer in front may have slices with spare capacity in an array that this request shares with
+// others.
 func TestServeWritesIntoNothingOfOthers(t *testing.T) {
 	array := []string{"front", "behind"}
 	res := response{status: 200, header: http.Header{"Vary": {"Foo"}}}
@@ -201,7 +201,7 @@ func TestServeManyRanges(t *testing.T) {
 	}
 }
 
-// Over a connection: net/http finds nothing to mend, and GET and HEAD say the same.
+// The test uses a connection: net/http corrects nothing, and GET and HEAD have the same header.
 func TestServeOverHTTP(t *testing.T) {
 	responses := map[string]*response{
 		"/plain":    {status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Date": {day3}}, body: []byte("0123456789")},
@@ -257,8 +257,8 @@ func TestServeOverHTTP(t *testing.T) {
 	}
 }
 
-// One response answers many at a time, and what stands in front changes headers afterwards: the
-// race detector looks on.
+// One response answers many requests at a time, and layers in front change headers afterwards. The
+// race detector watches this.
 func TestServeIsSharedSafely(t *testing.T) {
 	res := &response{status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Etag": {`"1"`}, "Link": {"<1>", "<2>"}, "Vary": {"Foo"},
 		"Cache-Status": {"x; hit"}}, body: []byte("0123456789")}
@@ -321,7 +321,8 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// A handler that writes the same fields from values it has at hand pays for the map's growth alone.
+// A handler that writes the same fields from values that it already has allocates only for the
+// map's growth.
 func TestServeAllocates(t *testing.T) {
 	res, r := typicalResponse(1024), request("GET", nil)
 	var w testWriter

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// shaper makes different requests equal that mean the same to the user, by Options.Hosts,
-// IgnoreQuery, KeepQuery, Normalize and Shape. It changes the request itself, before its key is
-// made and before the handler gets it. So the handler can't read what the shaper has removed, and
-// no client can put it into the responses that others get.
+// shaper makes requests equal that are written differently and mean the same to the user, by
+// Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. It changes the request itself, before
+// the cache makes its key and before the handler gets it. So the handler can't read the parts that
+// the shaper has removed, and no client can bring these parts into the responses of other clients.
 type shaper struct {
 	hosts        map[string]string // by oneHost
 	ignore, keep []string          // names of query fields, perhaps with * at the end
@@ -21,8 +21,8 @@ type shaper struct {
 	then         func(*http.Request)
 }
 
-// newShaper returns the shaper for these options, or nil if they change no request. err has
-// everything that is invalid in the options.
+// newShaper returns the shaper for these options, or nil if they change no request. err has all
+// errors of the options, joined.
 func newShaper(o Options) (*shaper, error) {
 	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil && len(o.Normalize) == 0 && o.Shape == nil {
 		return nil, nil
@@ -134,7 +134,7 @@ func (s *shaper) free(shaped *http.Request) {
 	}
 }
 
-// host returns the host that stands for this host by Options.Hosts, or else the host itself.
+// host returns the host that Options.Hosts has for this host, or else the host itself.
 func (s *shaper) host(host string) string {
 	if len(s.hosts) == 0 {
 		return host

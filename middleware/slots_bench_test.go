@@ -7,13 +7,14 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// BenchmarkAlone is what it costs to serve what is its client's alone, without a network.
+// BenchmarkAlone measures the cost of a response that is for its own client alone, without a
+// network.
 //
 //	go test -run - -bench Alone -benchmem ./middleware
 func BenchmarkAlone(b *testing.B) {
 	for _, c := range []struct {
 		name, field, value, says string
-		pieces                   int // of 1 KiB
+		pieces                   int // the number of pieces of 1 KiB
 	}{
 		{"no-store/1KiB", "Cache-Control", "no-store", "", 1},
 		{"no-store/64KiB", "Cache-Control", "no-store", "", 64},

@@ -19,8 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// alone is what there is of requests and responses that are for one client, with the field by which
-// the client asks and with what the handler says. most is how many handlers of them may work at a
+// alone are the kinds of requests and responses that are for one client, with the field that the
+// client sends and the handler's response. most is the number of their handlers that may work at a
 // time with eight loads.
 var alone = map[string]struct {
 	field, value string
@@ -39,7 +39,7 @@ var alone = map[string]struct {
 	}, 8},
 }
 
-const pieces = 16 // of 4 KiB
+const pieces = 16 // pieces of 4 KiB
 
 // working counts handlers that work.
 type working struct{ now, peak, all atomic.Int32 }
@@ -53,15 +53,15 @@ func (k *working) begins() {
 
 func (k *working) ends() { k.now.Add(-1) }
 
-// asksAlone is a request for a path, as one of alone asks.
+// asksAlone returns a request of this kind for a path.
 func asksAlone(kind, path string) *http.Request {
 	r := httptest.NewRequest("GET", path, nil)
 	r.Header.Set(alone[kind].field, alone[kind].value)
 	return r
 }
 
-// wantSlots checks how many handlers of a kind run at a time when as many as like to ask: none has
-// kept its slot, and none has given back more than that.
+// wantSlots sends any number of requests of a kind and checks how many handlers run at a time. So
+// it shows that no handler has kept its slot, and that none has given back more than its slot.
 func wantSlots(t *testing.T, cache *middleware.Cache, kind string, want int) {
 	t.Helper()
 	var runs working
@@ -93,8 +93,8 @@ func forEach(t *testing.T, test func(t *testing.T, kind string, most int, cache 
 	}
 }
 
-// A handler whose response is its client's alone counts until it returns, however much of that has
-// been sent.
+// A handler whose response is for its own client alone is counted until it returns, even if most of
+// the response has been sent.
 func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 	piece, text := make([]byte, 4<<10), strings.Repeat("x", 4<<10)
 	for name, write := range map[string]func(w http.ResponseWriter){
@@ -133,7 +133,7 @@ func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 	}
 }
 
-// maker takes 30 ms to make what is read from it.
+// maker is a reader whose data takes 30 ms to make.
 type maker struct{ made *bytes.Reader }
 
 func (m *maker) Read(b []byte) (int, error) {
@@ -143,8 +143,8 @@ func (m *maker) Read(b []byte) (int, error) {
 	return m.made.Read(b)
 }
 
-// A handler whose response is recorded, for it can be stored, doesn't wait for its client: it
-// counts while that doesn't read.
+// If a response is recorded because it can be stored, its handler doesn't wait for its client. So
+// the handler is counted while the client doesn't read.
 func TestRecordedPartsCountToTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 8})
@@ -181,8 +181,8 @@ func TestRecordedPartsCountToTheirEnd(t *testing.T) {
 	})
 }
 
-// But no client that doesn't read holds a place, however many there are: who comes next is answered
-// within the handler's time and 50 ms.
+// But a client that doesn't read holds no place, however many of these clients there are. The next
+// request is answered within the handler's time and 50 ms.
 func TestSlowClientsHoldNoSlots(t *testing.T) {
 	const takes = 10 * time.Millisecond
 	forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -221,7 +221,7 @@ func TestSlowClientsHoldNoSlots(t *testing.T) {
 	})
 }
 
-// Nor does one that reads just fast enough not to be waited for long at a time.
+// A client that reads just fast enough to avoid each single long wait holds no place either.
 func TestClientsHaveLittleTimeAltogether(t *testing.T) {
 	forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
 		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -244,8 +244,7 @@ func TestClientsHaveLittleTimeAltogether(t *testing.T) {
 	})
 }
 
-// trickling is the writer of a client that takes 10 ms for each Write beyond what a server keeps
-// back.
+// trickling is the writer of a client that takes 10 ms for each Write beyond the server's buffer.
 type trickling struct{ *httptest.ResponseRecorder }
 
 func (s trickling) Write(p []byte) (int, error) {
@@ -255,8 +254,9 @@ func (s trickling) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// Clients that have been slow, and then all read at once, have no more handlers work than others;
-// and those who come then don't wait for all of these, nor these for them.
+// If clients have been slow and then all read at once, the number of handlers that work stays
+// bounded. New requests don't wait for all of these handlers, nor these handlers for all new
+// requests.
 func TestHandlersGoOnInTurn(t *testing.T) {
 	const slow = 40
 	forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -304,12 +304,12 @@ func TestHandlersGoOnInTurn(t *testing.T) {
 	})
 }
 
-// Nobody waits for good for a handler that waits for a turn while it has what those with a turn
-// wait for.
+// A handler may wait for a turn while it holds a resource for which handlers with a turn wait.
+// Nobody waits for ever because of this.
 func TestHandlersGoOnWithoutATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 4, LoadTimeout: time.Hour})
-		pool := make(chan bool, 3) // of connections
+		pool := make(chan bool, 3) // a pool of connections
 		var written atomic.Int32
 		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pool <- true
@@ -349,8 +349,8 @@ func TestHandlersGoOnWithoutATurn(t *testing.T) {
 	})
 }
 
-// Whichever way a handler ends, its slot goes back once: by a panic, in the middle of a Write too,
-// when its client has gone, and when it writes from goroutines of its own that outlast it.
+// However a handler ends, its slot is given back once: after a panic, also in the middle of a
+// Write, when its client has gone, and when it writes from goroutines of its own that outlast it.
 func TestSlotsGoBackOnce(t *testing.T) {
 	write := func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 20<<10)) }
 	gone := errors.New("connection reset")
@@ -407,7 +407,7 @@ func TestSlotsGoBackOnce(t *testing.T) {
 // locked is a writer for several goroutines.
 type locked struct {
 	w  *stalled
-	mu chan bool // a lock that a bubble knows
+	mu chan bool // a lock on which a bubble can see goroutines wait
 }
 
 func (l *locked) Header() http.Header { return l.w.Header() }
@@ -425,7 +425,7 @@ func (l *locked) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// A request with a body that comes slowly holds no turn while its handler reads it.
+// While a handler reads a request body that comes slowly, it holds no turn.
 func TestSlowBodiesHoldNoSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 8, LoadTimeout: time.Minute})
@@ -459,8 +459,8 @@ func TestSlowBodiesHoldNoSlots(t *testing.T) {
 	})
 }
 
-// What a handler asks of its own cache when its response is its client's alone is still a part of
-// its run.
+// If a handler's response is for its own client alone, a request that the handler sends to its own
+// cache is still part of its run.
 func TestRunsInRunsThatGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cache := newCache(t, middleware.Options{MaxLoads: 1})
@@ -482,8 +482,8 @@ func TestRunsInRunsThatGoOn(t *testing.T) {
 	})
 }
 
-// Over connections: clients that don't read, by both protocols, as many as may run at a time, hold
-// up nobody who asks for what is not shared.
+// The test uses connections. Clients of both protocols that don't read, as many as handlers may run
+// at a time, hold up no request for a response that is not shared.
 func TestSlowReadersOfWhatIsTheirsHoldUpNobody(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		for _, size := range []int{16 << 10, 1 << 20, 4 << 20} {

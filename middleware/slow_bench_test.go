@@ -37,7 +37,7 @@ func benchServer(b *testing.B, opts middleware.Options, handler http.HandlerFunc
 	return server.Listener.Addr().String()
 }
 
-// reportWaits reports the median and the longest of some times.
+// reportWaits reports the median and the longest of some waiting times.
 func reportWaits(b *testing.B, waits []time.Duration) {
 	b.Helper()
 	slices.Sort(waits)
@@ -132,8 +132,8 @@ func BenchmarkBehindSlowClients(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstByteOfWaiters reports how long after the client of a handler, which writes ten
-// pieces 100 ms apart, those who wait for it have their first byte.
+// In BenchmarkFirstByteOfWaiters a handler writes ten pieces, one every 100 ms. The benchmark
+// reports how long after the handler's own client the waiting clients have their first byte.
 //
 //	go test -run - -bench FirstByteOfWaiters -benchtime 10x ./middleware
 func BenchmarkFirstByteOfWaiters(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 )
 
 // stalling is the writer of a client that doesn't read: from some moment on one of its methods
-// waits.
+// blocks.
 type stalling struct {
 	*paced
 	method  string
@@ -47,7 +47,8 @@ func (s *stalling) Flush() { s.stall("flush") }
 
 func (s *stalling) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
-// within waits for a channel to be closed, for longer than anything takes that isn't held up.
+// within waits for a channel to be closed. Its time-out is longer than any operation takes that
+// isn't held up.
 func within(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
@@ -57,8 +58,8 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// A response that others have begun to read grows above MaxBody, and is then its own client's, who
-// doesn't read: the others are told at once that it has broken off.
+// Other clients read a response that grows above MaxBody. Then it is for its own client only, which
+// doesn't read. The other clients learn at once that the response has broken off.
 func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 	for _, method := range []string{"write", "flush"} {
 		t.Run(method, func(t *testing.T) {
@@ -109,8 +110,8 @@ func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 	}
 }
 
-// Nor does a client that doesn't even read a head hold up those who wait for what turns out to be
-// nothing for them.
+// A client that doesn't even read a header doesn't hold up the requests that wait for a response
+// that turns out not to be for them.
 func TestSlowLeaderOfNothingHoldsUpNobody(t *testing.T) {
 	for name, end := range map[string]func(w http.ResponseWriter){
 		"writes nothing": func(http.ResponseWriter) {},

@@ -13,7 +13,7 @@ import (
 type cacheStatus struct {
 	hit       bool
 	fwd       string // why the handler was asked: a token of section 2.2
-	fwdStatus int    // what it answered, if not what the client gets
+	fwdStatus int    // the status of its response, if the client gets another one
 	ttl       time.Duration
 	hasTTL    bool
 	stored    bool
@@ -98,7 +98,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// reasons are the reasons by the words that a verdict uses for them.
+// reasons has the reason for each word that a verdict uses.
 var reasons = func() map[string]cacheguard.Reason {
 	all := make(map[string]cacheguard.Reason)
 	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
@@ -107,7 +107,7 @@ var reasons = func() map[string]cacheguard.Reason {
 	return all
 }()
 
-// unstored returns why a response with this verdict is not stored, or 0 if it is stored.
+// unstored returns the reason why a response with this verdict is not stored, or 0 if it is stored.
 func (v verdict) unstored() cacheguard.Reason {
 	if v.store {
 		return 0
@@ -115,8 +115,8 @@ func (v verdict) unstored() cacheguard.Reason {
 	return reasons[v.why]
 }
 
-// unstorable returns why a response can't be stored although its verdict allows it, or 0. It knows
-// only the response's header.
+// unstorable returns the reason why a response can't be stored although its verdict allows it. It
+// returns 0 if the response can be stored, as far as its header tells.
 func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
 	if !v.share && u.leaves() {
 		return reasons[v.why]
@@ -136,7 +136,8 @@ func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
 	return 0
 }
 
-// reasonAlone returns why a response that the handler makes for this request alone is not stored.
+// reasonAlone returns the reason why a response that the handler makes for this request alone is
+// not stored.
 func (x *exchange) reasonAlone(why string) cacheguard.Reason {
 	switch {
 	case x.asked.noStore:

@@ -79,7 +79,7 @@ func FuzzCacheStatus(f *testing.F) {
 	})
 }
 
-// escaped is a key in printable ASCII.
+// escaped returns a key in printable ASCII.
 func escaped(key string) string {
 	var b strings.Builder
 	for _, c := range []byte(key) {
@@ -92,7 +92,7 @@ func escaped(key string) string {
 	return b.String()
 }
 
-// Each reason has a word of its own, of which the documentation says what to do.
+// Each reason has a word of its own. The documentation has a remedy for each word.
 func TestReasonsAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

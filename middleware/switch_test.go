@@ -25,7 +25,7 @@ type switched struct {
 	sw      cacheguard.Switch
 	version atomic.Int64
 	runs    atomic.Int64
-	fields  []string // of each response
+	fields  []string // the fields of each response
 	front   http.Handler
 
 	mu       sync.Mutex // guards compared
@@ -68,7 +68,7 @@ func (s *switched) set(m cacheguard.Mode) {
 	}
 }
 
-// gets checks what a request is answered with, and whether the handler ran for it; then
+// gets checks the answer to a request, and whether the handler ran for it. If the handler ran,
 // Cache-Status must say why nothing is stored.
 func (s *switched) gets(want string, runs bool, method string, fields ...string) {
 	s.Helper()
@@ -86,7 +86,8 @@ func (s *switched) gets(want string, runs bool, method string, fields ...string)
 	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off && !strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
 		s.Errorf("%v: Cache-Status is %q", s.sw.Mode(), status)
 	}
-	time.Sleep(2 * time.Second) // in the bubble, above Audit.Settle: for what is compared behind the client's back
+	// In the bubble this is above Audit.Settle, so comparisons in the background can end.
+	time.Sleep(2 * time.Second)
 }
 
 func (s *switched) found(want ...cacheguard.Difference) {
@@ -112,7 +113,7 @@ func TestPagesSwitchedOff(t *testing.T) {
 		s.set(cacheguard.ModeOn)
 		s.gets("version 0", false, "GET")
 		s.set(cacheguard.ModeOff)
-		s.gets("version 1", true, "POST") // a change is told all the same
+		s.gets("version 1", true, "POST") // the cache is still told of the change
 		s.set(cacheguard.ModeOn)
 		s.gets("version 1", true, "GET")
 		s.found()
@@ -135,7 +136,7 @@ func TestPagesInShadow(t *testing.T) {
 	})
 }
 
-// A response for another language is no other version of this one, and not for this client.
+// A response in another language is not another version of this response, and not for this client.
 func TestVariantsInShadow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSwitched(t, "Vary", "Accept-Language")

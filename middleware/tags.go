@@ -18,10 +18,10 @@ import (
 //	s  a surrogate key
 //
 // If the first byte is a capital letter, the rest is a hash, because tags of package cacheguard
-// have at most 255 bytes. The scheme isn't part of any tag: behind a proxy that ends TLS all
-// requests use http, but the people who purge know the public URLs. URLs are compared as in RFC
-// 3986, section 6.2.2, and hosts as by oneHost. So one spelling purges all spellings, although each
-// has a key of its own.
+// have at most 255 bytes. The scheme isn't part of any tag, because behind a proxy that ends TLS
+// all requests use http, but the people who purge know the public URLs. URLs are compared as in RFC
+// 3986, section 6.2.2, and hosts as by oneHost. So a purge of one spelling of a URL purges all
+// spellings, although each spelling has a key of its own.
 const (
 	tagURL       = "u"
 	tagPath      = "p"
@@ -201,8 +201,9 @@ func appendEscaped(b []byte, c byte) []byte {
 }
 
 // surrogateTags returns the tags in a response's Cache-Tag (separated by commas) and Surrogate-Key
-// (separated by spaces), each once. It returns false if these are more tags than a stored response
-// can have: if it were stored with only some of them, a purge of the others would not remove it.
+// (separated by spaces), each once. It returns false if a stored response can't have so many tags.
+// If the response were stored with only some of its tags, a purge of the other tags would not
+// remove it.
 func surrogateTags(h http.Header) (tags []string, ok bool) {
 	add := func(key string) bool {
 		if key = trimOWS(key); key == "" {

@@ -34,7 +34,7 @@ func TestTagsOf(t *testing.T) {
 	}
 }
 
-// A purge finds what it should, and nothing else.
+// A purge removes the responses that it names, and no others.
 func TestPurgeFinds(t *testing.T) {
 	keys := []string{
 		"http://h/", "http://h", "http://other/", "https://h/products", "http://h/products?page=2", "http://h/products/",
@@ -158,7 +158,7 @@ func TestSurrogateTags(t *testing.T) {
 	}
 }
 
-// Nobody can write a surrogate key that is the tag of something else, a hashed one included.
+// Nobody can write a surrogate key that equals a tag of another kind, not even a hashed one.
 func TestTagsOfKindsAreApart(t *testing.T) {
 	long := strings.Repeat("k", 300)
 	hashed := surrogateTag(long)
@@ -193,8 +193,8 @@ func TestSurrogateTagsAreNeverSomeOnly(t *testing.T) {
 	}
 }
 
-// FuzzTags shows that what has a key can be purged by its URL and each prefix, and that tags are
-// what the store takes.
+// FuzzTags shows that a resource with a key can be purged by its URL and by each prefix, and that
+// the store accepts all tags.
 func FuzzTags(f *testing.F) {
 	f.Add("shop.example", "/a/b/c?x")
 	f.Add("h", "//a%2F%zz/\xff?")

@@ -28,13 +28,13 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 }
 
 // tooOld reports whether a response may be older than the request's token. A response that was made
-// for this request isn't, and neither is one that this process began to make after the request
-// came: see cacheguard.Cache.Demanded.
+// for this request isn't older, and neither is a response that this process began to make after the
+// request came: see cacheguard.Cache.Demanded.
 func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
 	return res.Value != nil && res.Status != cacheguard.StatusLoaded && !res.NotOlderThan(x.asked.token)
 }
 
-// moreAttempts is how many more runs a request with a token takes part in after the first. The
-// response of a run may be too old for the token if another process had started the run before the
-// request came, or if this process had.
+// moreAttempts is how many more runs a request with a token takes part in after the first run. The
+// response of a run may be too old for the token if this or another process had started the run
+// before the request came.
 const moreAttempts = 2

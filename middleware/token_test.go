@@ -19,8 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// tokens is two processes in front of one handler, whose page has a version, and of which nobody
-// purges anything.
+// tokens are two processes in front of one handler. Its page has a version, and nobody purges
+// anything.
 type tokens struct {
 	*testing.T
 	store   *memstore.Store
@@ -28,7 +28,7 @@ type tokens struct {
 	runs    atomic.Int64
 	now     atomic.Int64 // runs at the moment
 	most    atomic.Int64
-	during  func(w http.ResponseWriter, r *http.Request) // called in a run, when its version is known
+	during  func(w http.ResponseWriter, r *http.Request) // called in a run after its version has been read
 	fronts  []http.Handler
 }
 
@@ -62,7 +62,7 @@ func (s *tokens) page(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(body))
 }
 
-// commit makes the next version and returns what the one who made it has.
+// commit makes the next version and returns the token of the client that made it.
 func (s *tokens) commit() string {
 	s.Helper()
 	s.version.Add(1)
@@ -74,7 +74,7 @@ func (s *tokens) commit() string {
 	return token.String()
 }
 
-// do asks one of the processes.
+// do sends a request to one of the processes.
 func (s *tokens) do(process int, method string, fields ...string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, shop+"/page", nil)
 	for i := 0; i < len(fields); i += 2 {
@@ -84,7 +84,7 @@ func (s *tokens) do(process int, method string, fields ...string) *httptest.Resp
 	return w
 }
 
-// gets checks what a GET is answered with.
+// gets checks the answer to a GET.
 func (s *tokens) gets(want int, process int, fields ...string) {
 	s.Helper()
 	if w := s.do(process, "GET", fields...); w.Code != http.StatusOK || w.Body.String() != fmt.Sprint("version ", want) {
@@ -103,7 +103,7 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 				s.gets(1, 0)
 				s.gets(1, 0, "X-Token", "no token")
 				s.gets(2, 0, "X-Token", token)
-				s.gets(2, 1, "Cookie", "token="+token) // which is stored by now
+				s.gets(2, 1, "Cookie", "token="+token) // this version is stored by now
 				s.gets(2, 0)
 				if n := s.runs.Load(); n != 2 {
 					t.Errorf("the handler ran %d times", n)
@@ -118,14 +118,15 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 				s.gets(3, 1, "X-Token", token)
 				token = s.commit()
 				s.gets(3, 1)
-				s.gets(4, 1, "X-Token", "no token", "Cookie", "token=none; token="+token) // the good one counts
+				// The valid token is used.
+				s.gets(4, 1, "X-Token", "no token", "Cookie", "token=none; token="+token)
 			})
 		})
 	}
 }
 
-// A run that was under way when the token was made is not for its bearer, nor the beginning of its
-// response.
+// If a run was under way when a token was made, the token's client gets neither its response nor
+// the beginning of it.
 func TestTokenMeetsARun(t *testing.T) {
 	for name, process := range map[string]int{"same process": 0, "another process": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +153,8 @@ func TestTokenMeetsARun(t *testing.T) {
 						t.Errorf("request %d got %q, want %q", i, got, want)
 					}
 				}
-				// One more if the second of them looks before the first one's run is stored, and asks for
-				// a run of its own after that.
+				// There may be one more run: the second request may look before the first one's run
+				// is stored, and ask for a run of its own after that.
 				if n := s.runs.Load(); n != 2 && n != 3 {
 					t.Errorf("the handler ran %d times", n)
 				}
@@ -162,8 +163,8 @@ func TestTokenMeetsARun(t *testing.T) {
 	}
 }
 
-// Whoever floods a page with tokens has its handler run once at a time, for all of them together,
-// and nobody else notices.
+// If a client floods a page with tokens, the handler runs once at a time for all these requests
+// together, and other clients don't notice.
 func TestFloodOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTokens(t, middleware.Options{})
@@ -200,7 +201,7 @@ func TestFloodOfTokens(t *testing.T) {
 	})
 }
 
-// tokenOfNow is what anybody can make up who has a clock.
+// tokenOfNow returns a token that anybody with a clock can make up.
 func (s *tokens) tokenOfNow() string {
 	s.Helper()
 	token, err := cacheguard.Committed(s.Context(), s.store, "http")
@@ -210,7 +211,8 @@ func (s *tokens) tokenOfNow() string {
 	return token.String()
 }
 
-// What is too old is not served in place of an error, and a made-up moment changes nothing.
+// A response that is too old for the token is not served in place of an error. A token with a
+// made-up time changes nothing.
 func TestTokenAndAFailingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTokens(t, middleware.Options{})
@@ -228,7 +230,7 @@ func TestTokenAndAFailingHandler(t *testing.T) {
 	})
 }
 
-// What the handler reads by its request's context, it reads with the token, too.
+// If the handler reads other caches with its request's context, these reads use the token, too.
 func TestHandlersReadWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTokens(t, middleware.Options{})
@@ -271,8 +273,8 @@ func TestTokenOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// Whatever token they bring, those who ask for the same at the same time have one run, and a second
-// one if the first had begun.
+// Requests for the same page at the same time have one run, whatever tokens they have. They have a
+// second run if the first one had already begun.
 func TestTokensLeaveCoalescingOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode  cacheguard.Mode

@@ -33,8 +33,8 @@ func (rec *recorder) trailers() http.Header {
 }
 
 // storedTrailer returns a copy of a trailer with plain names, without the fields in drop and
-// without Set-Cookie. Set-Cookie is for one client only, but in a trailer it comes too late to
-// prevent the response from being shared.
+// without Set-Cookie. Set-Cookie is for one client only. In a trailer it comes too late: the
+// response may already be shared, so only the field can be left out.
 func storedTrailer(t, before http.Header, drop []string) http.Header {
 	if len(t) == 0 {
 		return nil

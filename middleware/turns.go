@@ -11,19 +11,19 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// turns limits the runs whose responses are for their own clients from the start. These runs don't
-// take the slots of loads, but have slots of their own, called turns. A handler that has lost its
-// place because of a slow client takes a turn before it continues: see place. A nil turns has no
-// limit. A turns is safe for concurrent use.
+// turns limits the number of runs at a time whose responses are for their own clients from the
+// start. These runs don't use the slots of loads. They have separate slots, called turns. A handler
+// that has lost its place because of a slow client takes a turn before it continues: see place. A
+// nil turns has no limit. A turns is safe for concurrent use.
 type turns struct {
 	most     int
 	patience time.Duration
 	give     func() // release, for places
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running int
-	begin   list.List // of chan struct{}, closed when the turn is handed over: the runs that want to begin, in order
-	goOn    list.List // the same for handlers that want to continue
+	begin   list.List // runs that want to begin: a chan struct{} each, closed when it gets a turn
+	goOn    list.List // the handlers that want to continue, in the same form
 	resumed bool      // the last turn was handed to a handler in goOn
 	beyond  time.Time // when a handler last continued without a turn
 }
@@ -51,7 +51,7 @@ func newTurns(o Options) *turns {
 	return t
 }
 
-// take waits for a turn, but not longer than ctx or patience.
+// take waits for a turn, but not longer than ctx and the time patience allow.
 func (t *turns) take(ctx context.Context) error {
 	in, err := t.queue(&t.begin, queueShare*t.most)
 	if err != nil || in == nil {
@@ -67,7 +67,7 @@ func (t *turns) take(ctx context.Context) error {
 	case <-timer.C:
 		err = fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
 	}
-	if !t.leave(&t.begin, in) { // it was handed over at the last moment
+	if !t.leave(&t.begin, in) { // the turn was handed over at the last moment
 		t.release()
 	}
 	return err
@@ -105,10 +105,11 @@ func (t *turns) leave(q *list.List, in *list.Element) bool {
 // turns go alternately to handlers that continue and to handlers that begin. So a queue of new
 // requests can't make handlers with slow clients wait for ever, nor the other way round.
 //
-// The wait doesn't end when the client leaves, or a client could make its handler continue
-// uncounted by leaving. But the handler may hold something that handlers with a turn wait for: a
-// lock, or the last connection to the database. So if there is no turn for a second, the handler
-// that has waited longest continues without a turn, and after that one handler in each second.
+// The wait doesn't end when the client leaves. Otherwise a client could leave and so make its
+// handler continue without a turn. But the handler may hold a lock, or the last connection to the
+// database, for which handlers with a turn wait. So if there is no turn for a second, the handler
+// that has waited longest continues without a turn. After that one more handler continues in each
+// second.
 func (t *turns) again() bool {
 	in, _ := t.queue(&t.goOn, int(^uint(0)>>1))
 	if in == nil {
@@ -158,7 +159,7 @@ func (t *turns) release() {
 
 // runOf is the context key that marks the context of a handler which a cache runs. A request that
 // this handler sends through the same cache is part of the same run. It must not wait for a turn,
-// because the run may hold the last one.
+// because the run may hold the last turn.
 type runOf struct{ cache *Cache }
 
 // counted runs the handler. For a GET or HEAD it waits for a turn first.

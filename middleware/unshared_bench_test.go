@@ -10,8 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// BenchmarkUnshared reports what a response costs that is for its client only: the first one at a
-// URL, by which the cache learns of it, and the next ones at the same URL.
+// BenchmarkUnshared measures the cost of a response that is for its own client only. From the first
+// response at a URL the cache learns that responses there can't be shared; "next" are the later
+// responses at the same URL.
 //
 //	go test -run '^$' -bench BenchmarkUnshared -benchmem ./middleware
 func BenchmarkUnshared(b *testing.B) {

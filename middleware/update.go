@@ -54,10 +54,10 @@ func storedHeader(h http.Header, drop []string) http.Header {
 	return kept
 }
 
-// ownFields returns the fields of a header that the handler has set, without those that were there
-// before: a layer in front has set these for one client. If the handler has added lines to such a
-// field, only the added lines are returned. Vary is an exception, because it is only useful as a
-// whole. Both headers are canonical.
+// ownFields returns the fields of a header that the handler has set. It leaves out the fields that
+// were there before, because a layer in front has set them for one client. If the handler has added
+// lines to one of these fields, ownFields returns only the added lines. Vary is an exception,
+// because it is only useful as a whole. Both headers are canonical.
 func ownFields(all, before http.Header) http.Header {
 	if len(before) == 0 {
 		return all
@@ -135,9 +135,9 @@ func (res *response) updated(from304 http.Header, drop []string) *response {
 	return &changed
 }
 
-// ofContent reports whether a field describes the bytes of a body, so that a 304, which has no
-// body, must not change it. RFC 9111, section 3.2, names only Content-Length. But the stored body
-// was made with the old values of the others, too.
+// ofContent reports whether a field describes the bytes of a body. A 304 has no body, so it must
+// not change these fields. RFC 9111, section 3.2, names only Content-Length. But the stored body
+// was made with the old values of the other fields, too.
 func ofContent(name string) bool {
 	switch name {
 	case "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Digest", "Etag":
@@ -146,8 +146,8 @@ func ofContent(name string) bool {
 	return false
 }
 
-// sameAs reports whether a 304 with this header can be about the response: the validators that both
-// have must be equal. If both have an ETag, the date is ignored.
+// sameAs reports whether a 304 with this header can be about the response. It can if each validator
+// that both have is equal. If both have an ETag, sameAs ignores the date.
 func (res *response) sameAs(from304 http.Header) bool {
 	if mine, its := res.header.Get("Etag"), from304.Get("Etag"); mine != "" && its != "" {
 		if isWeak(its) {

@@ -112,7 +112,8 @@ func TestUpdatedByAnother(t *testing.T) {
 	}{
 		{fields(`"1"`, ""), fields(`"1"`, ""), true},
 		{fields(`"1"`, ""), fields(`"2"`, ""), false},
-		{fields(`W/"1"`, ""), fields(`"1"`, ""), false}, // weak is no proof of strong
+		// A weak tag doesn't prove that the strong ones are equal.
+		{fields(`W/"1"`, ""), fields(`"1"`, ""), false},
 		{fields(`"1"`, ""), fields(`W/"1"`, ""), true},
 		{fields(`W/"1"`, ""), fields(`W/"1"`, ""), true},
 		{fields(`W/"1"`, ""), fields(`W/"2"`, ""), false},

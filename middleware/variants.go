@@ -14,20 +14,20 @@ import (
 // fields that Vary names. Clients choose these values, so without a limit any client could cause a
 // page to be stored a million times.
 //
-// A client that uses up the limit must not keep everybody else's variants out. So a variant that is
-// requested again after it was refused replaces another one, at most once a second. A variant that
-// many clients request is therefore stored soon.
+// A client that uses up the limit must not keep out the variants of all other clients. So if a
+// refused variant is requested again, it replaces another variant, at most once a second. So a
+// variant that many clients request is stored soon.
 type variants struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	digest digester
 	of     map[digest]*counted // by the resource's key
 	order  []digest            // the digests of the keys, a ring
 	next   int                 // the oldest
 }
 
-// digest is a hash of a key, because the key itself may be a megabyte that a client has chosen.
-// Without knowing the seeds nobody can find two keys with the same digest. If two keys had the same
-// digest, two URLs would be counted as one.
+// digest is a hash of a key. It is used in place of the key, because a client can choose a key of a
+// megabyte. Nobody who doesn't know the seeds can find two keys with the same digest. If two keys
+// had the same digest, two URLs would be counted as one.
 type digest [2]uint64
 
 // digester makes digests. The zero value is ready.
@@ -45,9 +45,9 @@ func (d *digester) of(s string) digest {
 
 // counted are the variants of one URL.
 type counted struct {
-	until    map[uint64]time.Time // by the hash of what selects the variant: until when it is fresh
+	until    map[uint64]time.Time // for the hash of a variant, the time until which it is fresh
 	refused  []uint64             // variants refused lately, a ring
-	next     int                  // the oldest of these
+	next     int                  // the index of the oldest in refused
 	replaced time.Time            // when a variant last replaced another one
 }
 
@@ -94,8 +94,8 @@ func (v *variants) add(page digest) *counted {
 	return all
 }
 
-// hasRoomFor reports whether a variant may be stored. It makes room for the variant if necessary
-// and allowed.
+// hasRoomFor reports whether a variant may be stored. If there is no room and a replacement is
+// allowed, it makes room for the variant.
 func (c *counted) hasRoomFor(one uint64, most int, now time.Time) bool {
 	if _, has := c.until[one]; has || len(c.until) < most {
 		return true
@@ -138,9 +138,9 @@ func (c *Cache) admits(res *response, v verdict) bool {
 }
 
 // selecting returns the lines of Vary that select which requests get a response. all is the header,
-// and before is the header as it was before the handler was called. Fields in Options.IgnoreVary
-// are used only if the handler itself names them. Layers in front add them for their own purposes,
-// and add them again for each client. Both headers are canonical.
+// and before is the header as it was before the handler was called. selecting uses fields in
+// Options.IgnoreVary only if the handler itself names them, because layers in front add these
+// fields for their own purposes, and add them again for each client. Both headers are canonical.
 func (c *Cache) selecting(all, before http.Header) []string {
 	lines, outer := all["Vary"], before["Vary"]
 	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) || !slices.Equal(lines[:len(outer)], outer) {

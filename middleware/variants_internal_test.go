@@ -34,7 +34,8 @@ func TestVariantsAdmit(t *testing.T) {
 	if !v.admits("other", "1000", most, now, now.Add(time.Hour)) {
 		t.Error("another page has no room")
 	}
-	// What is asked for again comes in, one a second, whoever else fills the places.
+	// A variant that is requested again is stored, one a second, even if another client fills the
+	// places.
 	v.admits("page", "hot", most, now, now.Add(time.Hour))
 	if !v.admits("page", "hot", most, now, now.Add(time.Hour)) {
 		t.Error("what is asked for again is kept out")
@@ -77,7 +78,8 @@ func TestVariantsOfManyPages(t *testing.T) {
 	}
 }
 
-// What is counted costs the same however long the URLs and fields are that clients choose.
+// The memory for the counts doesn't depend on the length of the URLs and fields that clients
+// choose.
 func TestVariantsOfLongURLs(t *testing.T) {
 	const pages, long = 64, 256 << 10
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,9 +103,9 @@ func TestVariantsOfLongURLs(t *testing.T) {
 	runtime.KeepAlive(&v)
 }
 
-// All who look at a stale page that varies, where the others are found by it, say that it is one of
-// several: also those who say who asks, and look at what is stored for all. Under a variant's own
-// key there is one alone.
+// If a stale page varies and the other variants are found by it, Parts returns true for all
+// requests that look at it, including requests that say who asks and look at the response that is
+// stored for all. Under a variant's own key there is only one response.
 func TestPartsForAllWhoLookThere(t *testing.T) {
 	page := &response{key: "page", vary: []string{"Accept-Language"}, selected: "-"}
 	whoAsks := identifiedKey("page")
@@ -123,8 +125,8 @@ func TestPartsForAllWhoLookThere(t *testing.T) {
 	}
 }
 
-// By which fields resources vary is remembered for so many and so long, and of no response more
-// than that.
+// The fields by which resources vary are remembered for a bounded number of resources and a bounded
+// time. Nothing else of a response is remembered.
 func TestVariesHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v varies

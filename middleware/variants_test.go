@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A stale variant is refreshed as what it is, whichever variant's request had that begun: each
-// keeps its place.
+// A stale variant is refreshed as the same variant, no matter which variant's request began the
+// refresh. Each variant keeps its place.
 func TestVariantsAreRefreshedAsWhatTheyAre(t *testing.T) {
 	for _, field := range []string{"X-Plan", "Accept-Language", "Cookie"} {
 		t.Run(field, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestVariantsAreRefreshedAsWhatTheyAre(t *testing.T) {
 				}
 				for round := range 3 {
 					<-time.After(15 * time.Second)
-					for i := range values { // each is the first one to ask, in turn
+					for i := range values { // the request of each variant is the first one in turn
 						asks(values[(i+round)%len(values)])
 					}
 					synctest.Wait()

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// varies remembers, for the process-local tier, by which fields the responses of resources are
-// selected. The first response of a resource has this Vary. It may be stale while other variants
-// are fresh, and without varies each hit of these would have to read it from the store.
+// varies remembers, for the process-local tier, which request fields select among the responses of
+// a resource. The Vary of the resource's first response names these fields. The first response may
+// be stale while other variants are fresh. Without varies, each hit of another variant would have
+// to read the first response from the store.
 //
-// A response that is found by an outdated Vary was still selected for the request, and is as fresh
-// as any response in the tier. A varies is safe for concurrent use.
+// If the remembered Vary is outdated, the response that it leads to still matches the request, and
+// is as fresh as any response in the tier. A varies is safe for concurrent use.
 type varies struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	digest digester
 	of     map[digest]varied // by the key of the first response
 }
@@ -35,7 +36,7 @@ func (v *varies) learn(base string, res *response, during time.Duration) {
 	}
 	names := make([]string, len(res.vary))
 	for i, name := range res.vary {
-		names[i] = strings.Clone(name) // it is a part of all texts of the response
+		names[i] = strings.Clone(name) // a part of the response would keep all of its texts in memory
 	}
 	v.of[v.digest.of(base)] = varied{names, time.Now().Add(during)}
 }

@@ -12,8 +12,8 @@ import (
 const mostVary = 32
 
 // varyOf returns the fields that Vary names, canonical, sorted and each once, without those in
-// answered. star says that no other request may get the same response: Vary contains *, something
-// that is no field name, or too many names.
+// answered. If Vary contains *, text that is no field name, or too many names, varyOf returns star:
+// no other request may get the same response.
 func varyOf(h http.Header) (names []string, star bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -36,16 +36,17 @@ func varyOf(h http.Header) (names []string, star bool) {
 }
 
 // answered are the conditions that the cache evaluates itself. A response can't vary by them,
-// because the handler's request has none, or those of the stored response. If a client's conditions
-// were compared, each value would be a miss and would cost a place in the store that MaxVariants
-// doesn't count.
+// because the handler's request has no conditions, or those of the stored response. If the cache
+// compared a client's conditions, each value would be a miss and would cost a place in the store
+// that MaxVariants doesn't count.
 var answered = []string{"If-None-Match", "If-Modified-Since", "If-Range"}
 
 // selectedBy returns a string for the values of these fields in a request. Two requests get the
-// same string only if a handler reads the same in both: the same lines, in the same order and
-// spelling. RFC 9111, section 4.1, allows a cache to join lines and drop whitespace. But Header.Get
-// sees only the first line, and few handlers parse fields as the RFC does. A field that is absent
-// differs from an empty one. Options.Normalize makes more requests equal.
+// same string only if a handler reads the same values in both. So the fields must have the same
+// lines, in the same order and spelling. RFC 9111, section 4.1, allows a cache to join lines and
+// drop whitespace. But Header.Get sees only the first line, and few handlers parse fields as the
+// RFC does. A field that is absent differs from an empty one. Options.Normalize makes more requests
+// equal.
 func selectedBy(names []string, req http.Header) string {
 	if len(names) == 0 {
 		return ""
@@ -80,8 +81,8 @@ func appendSized(b []byte, s string) []byte {
 }
 
 // variantKey returns the key of one variant of a resource. It begins with a digit, which no
-// resource's key does. It contains the length of the resource's key, because that may end in any
-// bytes if VaryBy is set.
+// resource's key does. It contains the length of the resource's key, because with VaryBy the
+// resource's key may end in any bytes.
 func variantKey(key string, names []string, selected string) string {
 	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
 }

@@ -45,8 +45,8 @@ func TestVaryOf(t *testing.T) {
 	}
 }
 
-// normalised is the header of a request with these lines of a field when Options.Normalize names
-// it.
+// normalised returns the header of a request with these lines of a field when Options.Normalize
+// names the field.
 func normalised(field string, lines []string) http.Header {
 	r := &http.Request{Header: http.Header{}}
 	if lines != nil {
@@ -59,8 +59,8 @@ func normalised(field string, lines []string) http.Header {
 	return s.request(r).Header
 }
 
-// By default requests are alike only if a handler reads the same: as many lines, in the same order
-// and spelling.
+// By default requests are equal only if a handler reads the same: the same number of lines, in the
+// same order and spelling.
 func TestSelectedByIsExact(t *testing.T) {
 	for _, field := range []string{"Foo", "Cookie", "Authorization", "Accept", "Accept-Encoding", "Accept-Language"} {
 		seen := map[string][]string{}
@@ -148,7 +148,7 @@ func TestNormalize(t *testing.T) {
 			}
 		}
 	}
-	// What stands in different rows above is different.
+	// Requests in different rows above are different.
 	all := map[string][]string{}
 	for field, rows := range selectedRows {
 		for _, row := range rows {
@@ -237,8 +237,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzNormalize compares with a second reading, which is coarser: requests with one string are
-// alike to it, too. Without the option they are the same.
+// FuzzNormalize compares Normalize with a second, coarser reading. Requests with the same string
+// must be equal for the coarser reading, too. Without the option they must be identical.
 func FuzzNormalize(f *testing.F) {
 	f.Add(uint8(0), "a, b", "", false, "a", "b", true)
 	f.Add(uint8(1), "a=1; b", "", false, "a=1;b", "", false)
@@ -277,8 +277,8 @@ func FuzzNormalize(f *testing.F) {
 	})
 }
 
-// coarse forgets about spaces, and where a field has weights about order, case, repetition, and how
-// a weight is written.
+// coarse ignores spaces. For a field with weights it also ignores order, case, repetitions, and the
+// way in which a weight is written.
 func coarse(name string, lines []string) string {
 	if name == "Cookie" {
 		return fmt.Sprintf("%q", lines)

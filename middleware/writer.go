@@ -32,15 +32,17 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// hijackable is a recorder whose connection can be taken over. A handler may ask for that by type.
+// hijackable is a recorder whose connection can be taken over. A handler may ask for this method by
+// type.
 type hijackable struct{ *recorder }
 
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.takeOver() }
 
-// Unwrap is for http.ResponseController: deadlines and what else this type has no method for.
+// Unwrap is for http.ResponseController. It needs the client's writer to set deadlines and for
+// other methods that this type doesn't have.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.w }
 
-// ReadFrom lets the client's writer read from src itself if nothing is recorded any more.
+// If nothing is recorded any more, ReadFrom lets the client's writer read from src itself.
 func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
 	rec.mu.Lock()
 	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0

@@ -14,12 +14,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
 )
 
-// A Zstandard frame written by hand, as RFC 8878 has it, so that it can lie.
+// frame is a Zstandard frame as in RFC 8878. The test writes it by hand, so that its declarations
+// can be wrong.
 type frame struct {
-	content  int64 // the declared size; negative: none is declared
-	window   byte  // the window descriptor, where no size is declared
+	content  int64 // the declared size; negative: no size is declared
+	window   byte  // the window descriptor, if no size is declared
 	dict     bool
-	blocks   int // of blockSize bytes each, of 4 bytes here
+	blocks   int // the number of blocks; each holds blockSize bytes and has 4 bytes
 	unending bool
 }
 
@@ -55,25 +56,25 @@ func (f frame) bytes() []byte {
 	return b
 }
 
-// skippable is a frame to be passed over that says it has this many bytes.
+// skippable returns a skippable frame that declares this number of bytes.
 func skippable(declared uint32, body ...byte) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte{0x50, 0x2a, 0x4d, 0x18}, declared), body...)
 }
 
-// s2Block is one that says it holds declared bytes, and then has these.
+// s2Block returns an S2 block that declares this number of bytes and has the given bytes.
 func s2Block(declared uint64, body ...byte) []byte {
 	return append(binary.AppendUvarint(nil, declared), body...)
 }
 
-// TestBombs: bytes that hold or claim too much are an error that costs next to nothing.
+// If the bytes hold or declare too much, Decode returns an error that needs almost no memory.
 func TestBombs(t *testing.T) {
 	const (
 		most   = 1 << 20
-		little = 64 << 10 // what errors, decoders' tables and the test itself may take
+		little = 64 << 10 // the memory for errors, tables of decoders and the test itself
 		s2Body = 1
 		zstd   = 2
 	)
-	eightBlocks := frame{content: most, blocks: 8}.bytes() // as much as there may be
+	eightBlocks := frame{content: most, blocks: 8}.bytes() // the largest allowed content
 	oneByte := []byte{0x28, 0xb5, 0x2f, 0xfd, 1 << 5, 1, 1 | 1<<3, 0, 0, 'y'}
 	whole := s2.Encode(nil, make([]byte, 16<<20))
 	_, head := binary.Uvarint(whole)

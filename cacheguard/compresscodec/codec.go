@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// The first byte of what is stored.
+// The first byte of a stored value.
 const (
 	plainBody = 0
 	s2Body    = 1
@@ -123,5 +123,5 @@ func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 }
 
 // Name returns the name of the format and of the inner codec. The algorithm is not part of the
-// name, because each stored value says its own.
+// name, because each stored value names its algorithm itself.
 func (c *Codec[V]) Name() string { return c.name }

@@ -15,7 +15,7 @@ import (
 
 var algorithms = []compresscodec.Algorithm{compresscodec.S2, compresscodec.Zstd}
 
-// open makes a codec of options that are right.
+// open makes a codec from valid options.
 func open[V any](t testing.TB, opts compresscodec.Options[V]) *compresscodec.Codec[V] {
 	t.Helper()
 	c, err := compresscodec.New(opts)
@@ -25,7 +25,7 @@ func open[V any](t testing.TB, opts compresscodec.Options[V]) *compresscodec.Cod
 	return c
 }
 
-// text is n bytes that can be compressed well, and noise n bytes that can't.
+// text returns n bytes that can be compressed well, and noise returns n bytes that can't.
 func text(n int) []byte { return []byte(strings.Repeat("a category map, ", n/16+1))[:n] }
 func noise(n int) []byte {
 	b := make([]byte, n)
@@ -34,13 +34,13 @@ func noise(n int) []byte {
 	return b
 }
 
-// sizes are those around which something changes.
+// sizes are sizes around the limits at which the form of a stored value changes.
 var sizes = []int{0, 1, 2, 31, 32, 255, 256, 257, 1023, 1024, 1025, 65535, 65536, 1 << 17, 1<<17 + 1, 1 << 20, 9 << 20}
 
 func TestConformance(t *testing.T) {
 	var values [][]byte
 	for _, size := range sizes {
-		if size < 1<<20 { // larger ones take long
+		if size < 1<<20 { // larger sizes take too long
 			values = append(values, text(size), noise(size))
 		}
 	}
@@ -56,10 +56,10 @@ func TestConformance(t *testing.T) {
 				Values:  values,
 				Equal:   bytes.Equal,
 				Garbage: garbage,
-				Memory:  func(int) uint64 { return 1 << 20 }, // decoders' tables
+				Memory:  func(int) uint64 { return 1 << 20 }, // for the tables of the decoders
 				Largest: func(v []byte) int { return len(v) + 1 },
 				Stable:  true,
-				Shares:  true, // of what is stored as it is
+				Shares:  true, // a decoded value shares the bytes of a value that is stored uncompressed
 			})
 		})
 		t.Run(name+", compressed", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestAlgorithmsReadEachOther: a codec reads what one with the other algorithm has stored.
+// A codec reads values that a codec with the other algorithm has stored.
 func TestAlgorithmsReadEachOther(t *testing.T) {
 	var codecs []*compresscodec.Codec[[]byte]
 	for _, a := range algorithms {
@@ -102,7 +102,8 @@ func TestAlgorithmsReadEachOther(t *testing.T) {
 	}
 }
 
-// TestWhatIsCompressed: from the threshold on, if it gets smaller; the first byte says which.
+// A value is compressed from the threshold on, if this makes it smaller. The first byte says how it
+// is stored.
 func TestWhatIsCompressed(t *testing.T) {
 	const plain, s2, zstd = 0, 1, 2
 	for _, c := range []struct {
@@ -136,7 +137,7 @@ func TestWhatIsCompressed(t *testing.T) {
 	}
 }
 
-// TestTooLargeForAppend: what Decode would refuse is not stored in the first place.
+// Append refuses a value that Decode would refuse, so it is not stored.
 func TestTooLargeForAppend(t *testing.T) {
 	for _, a := range algorithms {
 		c := open(t, compresscodec.Options[[]byte]{Algorithm: a, MaxDecoded: 5000})
@@ -177,7 +178,7 @@ func (named) Append(dst []byte, v string) ([]byte, error) { return append(dst, v
 func (named) Decode(src []byte) (string, error)           { return string(src), nil }
 func (n named) Name() string                              { return string(n) }
 
-// TestNames: the inner codec's name counts, the algorithm doesn't.
+// The name of the inner codec is part of the name, the algorithm isn't.
 func TestNames(t *testing.T) {
 	name := func(inner cacheguard.Codec[string], a compresscodec.Algorithm) string {
 		return open(t, compresscodec.Options[string]{Inner: inner, Algorithm: a}).Name()

@@ -13,36 +13,36 @@
 //	1  one S2 block
 //	2  one Zstandard frame, with its content size and without a dictionary
 //
-// A codec reads what was written with either algorithm, so programs can change the algorithm one by
-// one. The name of the inner codec is part of this codec's name. So if the inner codec's name
-// changes, or if you start or stop using compression, what was stored before is a miss. While
+// A codec reads values of either algorithm, so programs can change the algorithm one by one. The
+// name of the inner codec is part of this codec's name. So if the inner codec's name changes, or if
+// you start or stop using compression, the values that were stored before are misses. While
 // programs with the old name and with the new one run side by side, they overwrite each other's
 // values in turn; if this causes too many loads, give the cache another Name, too. If the inner
 // codec has no name, changes of that codec are not noticed, as without compression.
 //
 // # Sizes
 //
-// cacheguard's MaxValueSize limits what is stored, which is the compressed bytes and the first
-// byte. [Options.MaxDecoded] limits what the inner codec writes and reads. If a value is larger
-// when it is written, its callers get it, but it is not stored, and the error wraps
+// cacheguard's MaxValueSize limits the stored bytes, which are the first byte and the compressed
+// bytes. [Options.MaxDecoded] limits the bytes that the inner codec writes and reads. If a value is
+// larger when it is written, its callers get it, but it is not stored, and the error wraps
 // cacheguard.ErrTooLarge. Larger bytes that are read are an error. All programs that share a cache
 // should have the same MaxDecoded: for a program with a smaller MaxDecoded the largest values are
 // misses.
 //
 // # What is guaranteed
 //
-// Bytes that declare too large a size are an error before memory is allocated for them: the
-// declared size is checked first, for Zstandard also against the most that so many bytes can hold.
-// If the bytes hold more than they declare, also in further frames, decompression stops at the
-// declared size. Bytes that declare too much need almost no memory. Whatever the bytes are, Decode
-// takes at most two and a half times MaxDecoded, and at most MaxDecoded if they hold what they
-// declare, plus what the inner codec needs. The codec runs nothing in the background and needn't be
-// closed.
+// If bytes declare too large a size, Decode returns an error before it allocates memory for them.
+// It checks the declared size first. For Zstandard it also compares the declared size with the most
+// that this number of bytes can hold. If the bytes hold more than they declare, also in further
+// frames, decompression stops at the declared size. Bytes that declare too much need almost no
+// memory. Whatever the bytes are, Decode allocates at most two and a half times MaxDecoded, and at
+// most MaxDecoded if the bytes hold what they declare. The inner codec's memory is needed in
+// addition. The codec runs nothing in the background and needn't be closed.
 //
 // # What is not
 //
-//   - An S2 block can declare up to MaxDecoded without holding it. The memory is allocated before
-//     that is noticed.
+//   - An S2 block can declare up to MaxDecoded without holding it. Decode allocates the memory
+//     before it can notice this.
 //   - MaxDecoded limits one Decode. As many calls of Decode run at once as callers read.
 //   - No checksum is written, because the frame around each value has one.
 //   - The compressed size can reveal secrets: if others can choose a part of a value, they may learn

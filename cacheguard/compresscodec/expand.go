@@ -16,23 +16,24 @@ var (
 
 // Limits of the blocks in a Zstandard frame, from RFC 8878.
 const (
-	zstdBlockMost  = 128 << 10 // most bytes that one block holds, section 3.1.1.2.4
-	zstdBlockLeast = 4         // fewest bytes of a block that holds any: its header and one byte to repeat, section 3.1.1.2
+	zstdBlockMost  = 128 << 10 // largest number of bytes that one block holds, section 3.1.1.2.4
+	zstdBlockLeast = 4         // smallest block with content: header and one byte, section 3.1.1.2
 )
 
 // newDecoder makes a decoder for whole frames. It doesn't decode streams, so it has no goroutines.
 func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
 	window := uint64(max(maxDecoded, zstd.MinWindowSize)) // no frame has a smaller window, however little it holds
 	return zstd.NewReader(nil,
-		zstd.WithDecoderConcurrency(0), // as many at a time as there are processors; further calls wait
+		// There are as many calls at a time as processors; further calls wait.
+		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderMaxMemory(window),
 		zstd.WithDecoderMaxWindow(window),
 		zstd.WithDecodeAllCapLimit(true), // stops when the buffer is full, whatever the bytes declare
 	)
 }
 
-// expandS2 decompresses a block. How much the block holds is not known before that, but it can't be
-// more than it declares.
+// expandS2 decompresses a block. The size of the content is not known before, but it can't be more
+// than the block declares.
 func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 	size, err := s2.DecodedLen(src)
 	switch {
@@ -49,8 +50,8 @@ func (c *Codec[V]) expandS2(src []byte) ([]byte, error) {
 }
 
 // expandZstd decompresses one frame. This package writes only frames that declare their content
-// size, so all others are refused: a frame without a content size may hold anything, and each of
-// several frames can claim the memory again.
+// size, so expandZstd refuses all others. A frame without a content size may hold any number of
+// bytes, and each of several frames can claim the memory again.
 func (c *Codec[V]) expandZstd(src []byte) ([]byte, error) {
 	var head zstd.Header
 	if err := head.Decode(src); err != nil {

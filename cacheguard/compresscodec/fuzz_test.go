@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/compresscodec"
 )
 
-// FuzzDecode: whatever the bytes are, a value or an error, in bounded memory.
+// FuzzDecode shows that Decode returns a value or an error for any bytes, and needs bounded memory.
 func FuzzDecode(f *testing.F) {
 	const most = 256 << 10
 	codec := open(f, compresscodec.Options[[]byte]{MaxDecoded: most, Threshold: -1})
@@ -29,7 +29,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var got []byte
 		var err error
-		// The rest is for the decoder's tables, and for the fuzzer, which runs beside.
+		// The constant is for the decoder's tables, and for the fuzzer, which runs at the same time.
 		if costs := codectest.Allocated(func() { got, err = codec.Decode(src) }); costs > 4*most+8<<20 {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%d bytes became %d, above MaxDecoded", len(src), len(got))
 		}
 		if len(got) > most {
-			return // stored as it is: no more than what was there already
+			return // stored uncompressed: no larger than the bytes that were there already
 		}
 		again, err := codec.Append(nil, got)
 		if err != nil {
@@ -52,7 +52,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: any value comes back, through either algorithm.
+// FuzzRoundTrip shows that any value is decoded as it was encoded, with either algorithm.
 func FuzzRoundTrip(f *testing.F) {
 	var codecs []*compresscodec.Codec[[]byte]
 	for _, a := range algorithms {

@@ -2,7 +2,7 @@ package compresscodec
 
 import "github.com/cacheguard/cacheguard/cacheguard"
 
-// rawBytes and rawString do what cacheguard does with these types if it is given no codec, and have
+// rawBytes and rawString encode these types in the same way as cacheguard's default codec, and have
 // the same name.
 type rawBytes struct{}
 
@@ -26,8 +26,9 @@ func defaultInner[V any]() cacheguard.Codec[V] {
 	return cacheguard.JSON[V]{}
 }
 
-// nameOver returns the name of a codec that compresses what inner writes. If inner has no name, the
-// result has no parentheses, so that it differs from the result for a codec whose name is empty.
+// nameOver returns the name of a codec that compresses the output of inner. If inner has no name,
+// the result has no parentheses, so that it differs from the result for a codec whose name is
+// empty.
 func nameOver(inner any) string {
 	if named, ok := inner.(interface{ Name() string }); ok {
 		return "compress(" + named.Name() + ")"

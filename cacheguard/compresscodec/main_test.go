@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain: a codec has nothing to close, so nothing may run when the tests are over.
+// A codec has nothing to close. So no goroutine may run when the tests are over.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -53,8 +53,8 @@ const (
 	mostMaxDecoded    = 1 << 30 // less than any of the formats and a 32-bit int can represent
 )
 
-// withDefaults returns the options with every default filled in, or an error with everything that
-// is wrong with them.
+// withDefaults returns the options with every default filled in, or all errors of the options,
+// joined.
 func (o Options[V]) withDefaults() (Options[V], error) {
 	var errs []error
 	wrong := func(format string, args ...any) {

@@ -65,14 +65,14 @@ func wrap(t *testing.T, store cacheguard.Store, locker lock.Locker) *lockstore.S
 	return s
 }
 
-// elsewhere are the cases in which a load goes on in another process than it began in. No cache
-// does that, and its lock can't.
+// elsewhere are the cases in which a load goes on in another process than the one in which it
+// began. No cache does this, and a cache's lock can't follow the load.
 var elsewhere = []string{
 	"lease knows its own token", "release with any number", "grants have a stamp", "many: leases of each kind", "many: fills of each kind",
 }
 
-// conformance is the suite but for those cases. Nor is it told how to lose leases: a key whose
-// lease was lost isn't free, which is what the lock is for.
+// conformance runs the suite without these cases. It also doesn't tell the suite how to lose
+// leases: if a lease is lost, its key isn't free, because the lock still protects the load.
 func conformance(t *testing.T, open func(t *testing.T) storetest.Fleet) {
 	for _, c := range storetest.Cases() {
 		if !slices.Contains(elsewhere, c.Name) {
@@ -90,8 +90,9 @@ func TestConformanceMemory(t *testing.T) {
 	})
 }
 
-// heard is a store whose Listen returns when messages of the cache arrive, as those of a cache do
-// long before its first load: a change whose message is lost ends no lock.
+// heard is a store whose Listen returns when messages of the cache arrive. In a real cache messages
+// arrive long before its first load. If the message about a change is lost, the change ends no
+// lock.
 type heard struct {
 	cacheguard.Store
 	t *testing.T
@@ -121,7 +122,9 @@ func TestConformanceRedis(t *testing.T) {
 		s, err := redisstore.New(client(t, addr), redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
 		must(t, err)
 		t.Cleanup(func() { _ = s.Close() })
-		must(t, s.Warm(t.Context())) // or a change's message may come before it is listened for, and a lock is waited for
+		// Otherwise a change's message may come before the store listens, and a case waits for a
+		// lock.
+		must(t, s.Warm(t.Context()))
 		return wrap(t, heard{s, t}, newLocker(t, addr))
 	}
 	conformance(t, func(t *testing.T) storetest.Fleet {

@@ -39,18 +39,19 @@
 //	P5 contexts             yes                 yes; a step waits for a lock for Patience at most
 //	P6 every exit releases  yes                 yes, the lock too, aside
 //
-// A fill is fenced by the number of its grant, which the store gives out and compares itself. So
-// this number is a fencing token of the value that is written. It is stronger than a token from
-// another system, which the store couldn't check on its own. A locker's tokens are for programs
-// that write to other places under its locks.
+// A fill is fenced by the number of its grant. The store gives out this number and compares it
+// itself, so the number is a fencing token of the value that is written. It is stronger than a
+// token from another system, which the store couldn't check on its own. A locker's tokens are for
+// programs that write to other places under its locks.
 //
 // # When there is trouble
 //
-// If a locker can't be used, that is logged once, the locker isn't used for a second at a time, and
-// loads need only the store's leases. If the lock of a key is held although its lease is free (the
-// load lost its lease, or its process was stopped), the key counts as held, and the lock is
-// requested again about every Patience. Set the Lease of the locker to about the cache's LeaseTTL,
-// so that callers don't wait longer for a dead leader because of its lock.
+// If a locker can't be used, the Store logs this once. It then doesn't use the locker for a second
+// at a time, and loads need only the store's leases. If a load has lost its lease, or its process
+// was stopped, the lock of a key may be held although its lease is free. Then the Store treats the
+// key as held, and requests the lock again about every Patience. Set the Lease of the locker to
+// about the cache's LeaseTTL, so that callers don't wait longer for a dead leader because of its
+// lock.
 //
 // Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
 // load's lock. If the load is in another process, a message tells that process to release the lock.

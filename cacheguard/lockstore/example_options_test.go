@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// The locker is in another data centre, so a step may wait for it for half a second. New says what
-// is wrong with the options.
+// The locker is in another data centre, so a step may wait half a second for it. New reports errors
+// in the options.
 func ExampleNew() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -38,7 +38,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	defer guarded.Close() // for the caches, in the place of store
+	defer guarded.Close() // caches use guarded in place of store
 	fmt.Println("ready")
 	// Output: ready
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// fake is a locker inside this process. All its fields but keeper are guarded by mu.
+// fake is a locker inside this process. All its fields except keeper are guarded by mu.
 type fake struct {
 	keeper *tenure.Keeper
 
 	mu     sync.Mutex
 	free   chan struct{} // closed and replaced when a lock is given back
 	held   map[string]bool
-	down   error // what it answers
-	silent bool  // it answers nothing
-	sloppy bool  // it grants what is held
+	down   error // the error that it answers
+	silent bool  // it never answers
+	sloppy bool  // it grants a lock that is held
 	takes  time.Duration
 	asked  int
-	most   int // that were held at once
+	most   int // the largest number of locks held at once
 	names  []string
 }
 

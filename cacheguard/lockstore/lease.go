@@ -11,8 +11,8 @@ import (
 )
 
 // Lease requests the lease from the store. If the store grants it, Lease also requests the lock.
-// Most calls get another answer from the store and never use the lock: what they are told, and how
-// they are woken, comes from the store.
+// Most calls get another answer from the store and never use the lock. They get their answer and
+// their messages from the store.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
 	asked := time.Now()
 	answer, err := s.Store.Lease(ctx, k, ask)
@@ -37,13 +37,13 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 	return replies
 }
 
-// atOnce is how many locks a batch requests at a time. Of locks that are held, a batch waits for
-// all at once.
+// atOnce is the number of locks that a batch requests at a time. If locks are held, the batch waits
+// for all of them at once.
 const atOnce = 16
 
-// lock acquires the lock of a key whose lease was granted, or gives the lease back. It is done
-// before the lease has to be renewed for the first time, because nobody renews the lease until lock
-// returns. It sends its request when there is room.
+// lock acquires the lock of a key whose lease was granted, or gives the lease back. It ends before
+// the lease has to be renewed for the first time, because nobody renews the lease until lock
+// returns. It sends its request when room has a free place.
 func (s *Store) lock(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
@@ -54,7 +54,9 @@ func (s *Store) lock(
 		s.locks.extend(load, ask.TTL)
 		return granted
 	}
-	room <- struct{}{} // this doesn't take long: the others leave after Patience at most, and by the deadline
+	// This doesn't take long, because the other requests leave after Patience at most, and by the
+	// deadline.
+	room <- struct{}{}
 	if !s.usable() {
 		<-room
 		s.locks.end(load, kept, nil, time.Time{})
@@ -78,9 +80,9 @@ func (s *Store) lock(
 	}
 }
 
-// acquire requests a lock and waits at most Patience for it, whether or not the load's callers
-// would wait for another load, because a lock that has just been given back is not held by anybody.
-// It calls leave when it knows whether the lock is held.
+// acquire requests a lock and waits at most Patience for it. It waits even if the load's callers
+// would not wait for another load, because a lock that has just been given back is not held by
+// anybody. It calls leave when it knows whether the lock is held.
 func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lock, error) {
 	within, cancel := context.WithTimeout(ctx, s.opts.Patience)
 	defer cancel()

@@ -16,15 +16,15 @@ type load struct {
 }
 
 // locks are the locks of the running loads of this process. A lock is kept as long as its load has
-// the lease, as far as this process knows, because the load may have ended without telling. If the
-// lease was lost or can't be renewed, the load keeps the lock until it ends.
+// the lease, as far as this process knows, because the load may have ended without a message to the
+// store. If the lease was lost or can't be renewed, the load keeps the lock until it ends.
 type locks struct {
 	store cacheguard.Store
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	held   map[load]*kept
 	byKey  map[cacheguard.Key]map[load]*kept
-	caches map[string]func() // by cache that is listened to: the function that stops listening
+	caches map[string]func() // for each cache to which the process listens: the function that stops listening
 	closed bool
 
 	work sync.WaitGroup // added to with mu held and closed false
@@ -35,7 +35,7 @@ type kept struct {
 	ready   chan struct{} // closed when it is known whether the lock is held
 	dropped chan struct{} // closed when the lock is given back, or was not acquired
 	grant   cacheguard.Grant
-	ttl     time.Duration // of the lease
+	ttl     time.Duration // the TTL of the lease
 	lock    lock.Lock     // nil if the lock isn't held; read it after ready
 	timer   *time.Timer   // drops the lock; nil if it isn't held
 }
@@ -47,8 +47,8 @@ func (l *locks) init(store cacheguard.Store) {
 	l.caches = make(map[string]func())
 }
 
-// begin returns the kept lock of a load, and whether the caller has to acquire it. If so, the
-// caller calls end afterwards.
+// begin returns the kept lock of a load, and whether the caller has to acquire it. If the caller
+// has to acquire the lock, it must call end afterwards.
 func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, first bool) {
 	l.listen(of.key.Cache)
 	l.mu.Lock()
@@ -88,7 +88,7 @@ func (l *locks) end(of load, k *kept, held lock.Lock, until time.Time) {
 	}
 }
 
-// extend makes a lock be kept for ttl from now.
+// extend keeps a lock for ttl from now.
 func (l *locks) extend(of load, ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,9 +97,9 @@ func (l *locks) extend(of load, ttl time.Duration) {
 	}
 }
 
-// keep makes a lock be kept until its load ends or a renewal gets an answer, because the load goes
-// on, and it is not known whether it still has the lease. Fill, Conclude, Release or the locker
-// ends the lock.
+// keep keeps a lock until its load ends or a renewal gets an answer, because the load goes on, and
+// it is not known whether it still has the lease. Fill, Conclude, Release or the locker ends the
+// lock.
 func (l *locks) keep(of load, g cacheguard.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,13 +108,13 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 	}
 }
 
-// renewed handles the store's answer to a renewal of a lease until the given time, and returns what
-// to tell the load.
+// renewed handles the store's answer to a renewal of a lease until the given time, and returns the
+// answer for the load.
 //
-// If the load no longer has the lease, the store may have lost it. Then the load goes on and keeps
-// its lock to its end, and no other load runs beside it: the process that has the lease now doesn't
-// get the lock and gives the lease back. If a change of the key has ended the lease, a message says
-// so.
+// If the load no longer has the lease, the store may have lost the lease. Then the load goes on and
+// keeps its lock to its end. No other load runs beside it, because the process that has the lease
+// now doesn't get the lock and gives the lease back. If a change of the key has ended the lease, a
+// message reports the change.
 func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time, patience time.Duration) cacheguard.Holding {
 	l.mu.Lock()
 	k := l.held[of]
@@ -144,14 +144,14 @@ func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding,
 	return cacheguard.HoldingGone
 }
 
-// drop gives back the lock of a load, if it has one, without waiting for that.
+// drop gives back the lock of a load, if it has one. It doesn't wait for the locker.
 func (l *locks) drop(of load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dropLocked(of)
 }
 
-// dropLocked is like drop, but needs l.mu to be held.
+// dropLocked is like drop. The caller must hold l.mu.
 func (l *locks) dropLocked(of load) {
 	k := l.held[of]
 	if k == nil {
@@ -164,7 +164,7 @@ func (l *locks) dropLocked(of load) {
 	}
 }
 
-// forget needs l.mu to be held.
+// forget removes the lock of a load from the table. The caller must hold l.mu.
 func (l *locks) forget(of load) {
 	close(l.held[of].dropped)
 	delete(l.held, of)
@@ -175,7 +175,7 @@ func (l *locks) forget(of load) {
 }
 
 // giveBack gives a lock back in the background. Close waits for the releases that began before it.
-// giveBack needs l.mu to be held.
+// The caller must hold l.mu.
 func (l *locks) giveBack(held lock.Lock) {
 	if l.closed {
 		go unlock(held)
@@ -188,8 +188,8 @@ func (l *locks) giveBack(held lock.Lock) {
 // one that was lost has ended.
 func unlock(held lock.Lock) { _ = held.Unlock(context.Background()) }
 
-// listen drops the locks of a cache's keys when the keys are changed: their loads no longer have a
-// lease, and must not hold up loads that begin now.
+// listen drops the locks of a cache's keys when the keys are changed. The loads of these keys no
+// longer have a lease, and must not hold up loads that begin now.
 func (l *locks) listen(cache string) {
 	l.mu.Lock()
 	_, already := l.caches[cache]
@@ -213,9 +213,9 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-// changed ends the locks of those loads of a key, in any version, that lost their lease by its
-// change. A message may arrive after the next load got its lease, so changed asks the store which
-// load has the lease.
+// changed ends the locks of the loads of a key, in any version, that lost their lease because the
+// key was changed. The message may arrive after the next load got its lease, so changed asks the
+// store which load has the lease.
 func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

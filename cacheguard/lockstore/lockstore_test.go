@@ -18,8 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// fleet is replicas in a synctest bubble, each with a store of its own around one memory, and one
-// locker.
+// fleet is a number of replicas in a synctest bubble, each with a store of its own around one
+// shared memory, and one locker.
 type fleet struct {
 	memory *memstore.Store
 	locker *fake
@@ -28,8 +28,8 @@ type fleet struct {
 	log    strings.Builder
 
 	loads atomic.Int64
-	under atomic.Int64 // way
-	most  atomic.Int64 // under way at once
+	under atomic.Int64 // the number of loads under way
+	most  atomic.Int64 // the largest number of loads under way at once
 }
 
 func newFleet(t *testing.T, n int, change func(*cacheguard.Options[string])) *fleet {
@@ -51,7 +51,7 @@ func newFleet(t *testing.T, n int, change func(*cacheguard.Options[string])) *fl
 	return f
 }
 
-// load counts itself, and takes as long.
+// load returns a load that counts itself and takes the given time.
 func (f *fleet) load(value string, takes time.Duration) cacheguard.LoadFunc[string] {
 	return func(ctx context.Context) (string, error) {
 		f.loads.Add(1)
@@ -68,7 +68,7 @@ func (f *fleet) load(value string, takes time.Duration) cacheguard.LoadFunc[stri
 	}
 }
 
-// loseLease ends a lease behind its holder's back.
+// loseLease ends a lease without its holder's knowledge.
 func (f *fleet) loseLease(t *testing.T, k cacheguard.Key) {
 	t.Helper()
 	a, err := f.memory.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
@@ -85,7 +85,8 @@ func TestOneLoad(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 200 {
 			all.Go(func() {
-				v, err := f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second)) // longer than a lease
+				// The load takes longer than a lease.
+				v, err := f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second))
 				if v != "v" || err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
@@ -100,15 +101,15 @@ func TestOneLoad(t *testing.T) {
 		if n := f.loads.Load(); n != 1 {
 			t.Errorf("%d loads", n)
 		}
-		// Those who wait never touch the lock.
+		// Processes that wait never use the lock.
 		if asked, held := f.locker.get(func(f *fake) int { return f.asked }), f.locker.heldNow(); asked != 1 || held != 0 {
 			t.Errorf("the locker was asked %d times, %d locks are left", asked, held)
 		}
 	})
 }
 
-// A lease that the store loses doesn't begin a second load beside the first, as it does without
-// locks.
+// If the store loses a lease, no second load begins beside the first one. Without locks a second
+// load would begin.
 func TestLeaseIsLost(t *testing.T) {
 	for _, locked := range []bool{true, false} {
 		t.Run(fmt.Sprint(locked), func(t *testing.T) {
@@ -120,7 +121,8 @@ func TestLeaseIsLost(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 2 {
 					all.Go(func() {
-						v, err := f.caches[i].Get(t.Context(), "k", f.load(fmt.Sprint(i), 10*time.Second)) // several leases
+						// The load takes as long as several leases.
+						v, err := f.caches[i].Get(t.Context(), "k", f.load(fmt.Sprint(i), 10*time.Second))
 						if v != fmt.Sprint(i) || err != nil {
 							t.Errorf("process %d got %q, %v", i, v, err)
 						}
@@ -143,7 +145,7 @@ func TestLeaseIsLost(t *testing.T) {
 	}
 }
 
-// A load that a change has made nobody's doesn't hold up the next one.
+// If a change has made a load useless, the load doesn't hold up the next load.
 func TestChangeEndsTheLock(t *testing.T) {
 	for name, change := range map[string]func(c *cacheguard.Cache[string]) error{
 		"invalidate": func(c *cacheguard.Cache[string]) error { return c.Invalidate(context.Background(), "k") },
@@ -171,7 +173,7 @@ func TestChangeEndsTheLock(t *testing.T) {
 	}
 }
 
-// overheard is a store whose messages a test may send once more.
+// overheard is a store whose messages a test may send again.
 type overheard struct {
 	cacheguard.Store
 	tell func(cacheguard.Message)
@@ -182,8 +184,8 @@ func (o *overheard) Listen(cache string, tell func(cacheguard.Message)) (stop fu
 	return o.Store.Listen(cache, tell)
 }
 
-// A change's message that comes late doesn't take the lock from the load that began after the
-// change.
+// If the message about a change comes late, it doesn't take the lock from the load that began after
+// the change.
 func TestLateMessageOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, locker := memstore.New(memstore.Options{}), newFake()
@@ -211,12 +213,12 @@ func TestLateMessageOfAChange(t *testing.T) {
 	})
 }
 
-// deaf is a store whose messages don't arrive here, as before it has subscribed.
+// deaf is a store whose messages don't arrive, as before it has subscribed.
 type deaf struct{ cacheguard.Store }
 
 func (deaf) Listen(string, func(cacheguard.Message)) (stop func()) { return func() {} }
 
-// A process needs no message to hear of its own changes.
+// A process needs no message about its own changes.
 func TestOwnChangeEndsTheLock(t *testing.T) {
 	k := cacheguard.Key{Cache: "c", Key: "k"}
 	for name, change := range map[string]func(s *lockstore.Store) error{
@@ -251,7 +253,7 @@ func TestOwnChangeEndsTheLock(t *testing.T) {
 	}
 }
 
-// Every way out of a load gives the lock back.
+// Every way in which a load can end gives the lock back.
 func TestEveryExitUnlocks(t *testing.T) {
 	for name, load := range map[string]cacheguard.LoadFunc[string]{
 		"value":     func(context.Context) (string, error) { return "v", nil },
@@ -311,8 +313,8 @@ func TestEveryExitUnlocks(t *testing.T) {
 	})
 }
 
-// While the locker can't be used the store's leases go alone: that is logged once, and nobody waits
-// for it more than once a second.
+// While the locker can't be used, loads need only the store's leases. This is logged once, and a
+// caller waits for the locker at most once a second.
 func TestLockerIsDown(t *testing.T) {
 	for name, harm := range map[string]func(f *fake){
 		"errors": func(f *fake) { f.down = errors.New("no quorum") },
@@ -344,7 +346,7 @@ func TestLockerIsDown(t *testing.T) {
 						}
 						return "v", nil
 					})
-					synctest.Wait() // until it is given back
+					synctest.Wait() // until the lock is given back
 				}
 				if warned, over := strings.Count(f.log.String(), "can't be had"), strings.Count(f.log.String(), "had again"); warned != 2 || over != 2 {
 					t.Errorf("two stores logged:\n%s", f.log.String())
@@ -354,7 +356,7 @@ func TestLockerIsDown(t *testing.T) {
 	}
 }
 
-// A locker that grants one lock twice makes no second load, and no late fill counts.
+// If a locker grants one lock twice, no second load runs, and no late fill is stored.
 func TestLockerGrantsTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4, nil)
@@ -370,8 +372,8 @@ func TestLockerGrantsTwice(t *testing.T) {
 	})
 }
 
-// A lock that is held by a load that has lost its lease is waited for, not fought for: the key is
-// asked for a few times a second.
+// If a load that has lost its lease holds the lock, other processes wait. They ask for the key's
+// lock only a few times a second.
 func TestHeldElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, nil)
@@ -405,8 +407,8 @@ func TestHeldElsewhere(t *testing.T) {
 	})
 }
 
-// A load that ends without a word, as that of a process without a cache, keeps its lock as long as
-// its lease.
+// If a load ends without telling the store, as the load of a process without a cache, its lock
+// lasts as long as its lease.
 func TestLockEndsWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)
@@ -414,7 +416,8 @@ func TestLockEndsWithItsLease(t *testing.T) {
 		token := cacheguard.ID{1}
 		a, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
-		again, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second}) // the answer was lost
+		// The load asks again, as if the first answer had been lost.
+		again, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
 		if again.State != cacheguard.LeaseGranted || !again.Grant.Is(a.Grant) {
 			t.Errorf("asked again it got %v", again)
@@ -470,7 +473,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// No two keys have one lock, and no key has a name that a locker refuses.
+// FuzzLockNames shows that no two keys have the same lock, and that a locker accepts the name of
+// every key's lock.
 func FuzzLockNames(f *testing.F) {
 	f.Add("c", "k", "c{k", "")
 	f.Add("c", strings.Repeat("x", 600), "c", strings.Repeat("x", 601))

@@ -15,12 +15,13 @@ import (
 
 // Options configures a [Store]. The zero value of a field means its default.
 type Options struct {
-	// Patience is how long a step waits for a held lock whose key is free in the store: the lock
-	// has just been given back, or its holder has lost the lease and doesn't know it yet. After
-	// Patience the key counts as held, and the step is tried again. Patience also limits the wait
-	// for a locker that doesn't reply. No step and no batch waits longer than a third of the
-	// cache's LeaseTTL, whatever Patience is. Keys of a batch whose locks have not been requested
-	// by then are loaded with their lease alone. Default 200 ms; at least 1 ms.
+	// Patience is how long a step waits for a lock that is held although its key is free in the
+	// store. In this case the lock has just been given back, or its holder has lost the lease and
+	// doesn't know it yet. After Patience the step treats the key as held, and is tried again.
+	// Patience also limits the wait for a locker that doesn't reply. No step and no batch waits
+	// longer than a third of the cache's LeaseTTL, whatever Patience is. If the locks of some keys
+	// of a batch have not been requested by then, these keys are loaded with their lease alone.
+	// Default 200 ms; at least 1 ms.
 	Patience time.Duration
 
 	// Logger gets a line when the locker can't be used, so that loads need only the store's leases,
@@ -65,8 +66,8 @@ func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 }
 
 // New makes a store whose loads need a lock of the locker in addition to their lease of the store.
-// If arguments are invalid, its error says everything that is wrong. The store and the locker stay
-// the caller's: [Store.Close] ends only what the Store itself does. Close the caches before the
+// If arguments are invalid, New returns all errors, joined. The store and the locker stay the
+// caller's: [Store.Close] ends only the work of the Store itself. Close the caches before the
 // Store.
 func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, error) {
 	var errs []error

@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// many are so many keys, and the questions for their leases.
+// many returns n keys, and the requests for their leases.
 func many(n int, ttl time.Duration) (keys []cacheguard.Key, asks []cacheguard.LeaseAsk) {
 	for i := range n {
 		keys = append(keys, cacheguard.Key{Cache: "c", Key: fmt.Sprint(i)})
@@ -24,8 +24,8 @@ func many(n int, ttl time.Duration) (keys []cacheguard.Key, asks []cacheguard.Le
 	return keys, asks
 }
 
-// Locks are not waited for until the leases are over, however many keys a batch has, and however
-// slow the locker is.
+// However many keys a batch has, and however slow the locker is, the batch doesn't wait for locks
+// until its leases are over.
 func TestBatchEndsWithinItsLeases(t *testing.T) {
 	const n, ttl = 1000, 3 * time.Second
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestBatchEndsWithinItsLeases(t *testing.T) {
 	}
 }
 
-// A Patience that is longer than a lease doesn't outlast it.
+// If Patience is longer than a lease, the wait still ends before the lease.
 func TestPatienceEndsWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)
@@ -103,8 +103,8 @@ func (s *away) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []ca
 	return replies
 }
 
-// A store that can't be reached for longer than a lease, as in a failover, doesn't begin a second
-// load beside the first: that goes on under its lock to its end.
+// If the store can't be reached for longer than a lease, as in a failover, no second load begins
+// beside the first one. The first load goes on under its lock to its end.
 func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 	get := map[string]func(f *fleet, c *cacheguard.Cache[string]) error{
 		"one": func(f *fleet, c *cacheguard.Cache[string]) error {
@@ -137,7 +137,7 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				time.Sleep(5 * time.Second) // it is renewed
+				time.Sleep(5 * time.Second) // meanwhile the lease is renewed
 				store.down.Store(true)
 				time.Sleep(8 * time.Second)
 				store.down.Store(false)
@@ -159,7 +159,8 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 	}
 }
 
-// Nor does a renewal, that finds another load's lease and waits for word of a change.
+// A renewal that finds another load's lease waits for the message about a change. This wait also
+// ends within the lease.
 func TestPatienceEndsWithinARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)

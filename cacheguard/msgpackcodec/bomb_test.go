@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 )
 
-// refuses decodes src as a V and wants an error that takes next to no memory.
+// refuses decodes src as a V and requires an error that needs almost no memory.
 func refuses[V any](t *testing.T, name string, src []byte) {
 	t.Helper()
 	codectest.Refuses(t, msgpackcodec.Codec[V]{}, name, src, 256<<10+2*uint64(len(src)))
@@ -22,7 +22,7 @@ type recursive struct {
 	Wide [64]int64
 }
 
-// refusesAll tries src on all sorts of types.
+// refusesAll decodes src as values of many types, which must all be refused.
 func refusesAll(t *testing.T, name string, src []byte) {
 	t.Helper()
 	refuses[any](t, name, src)
@@ -44,8 +44,8 @@ func refusesAll(t *testing.T, name string, src []byte) {
 	refuses[time.Time](t, name, src)
 }
 
-// TestBombs: lengths that nothing backs and nesting without end are an error that costs next to
-// nothing.
+// If a declared length exceeds the bytes that are there, or if the nesting is too deep, Decode
+// returns an error that needs almost no memory.
 func TestBombs(t *testing.T) {
 	const many = 100_000
 	all := []byte{0xff, 0xff, 0xff, 0xff}
@@ -76,8 +76,7 @@ func TestBombs(t *testing.T) {
 	refusesAll(t, "a long timestamp of a second in nanoseconds", append([]byte{0xc7, 12, 0xff, 0xdf}, make([]byte, 11)...))
 }
 
-// TestTimestampsThatLookLikeMaps: where the library expects a map, it would read the body of a
-// timestamp as one.
+// If the library expects a map, it would read the body of a timestamp as a map.
 func TestTimestampsThatLookLikeMaps(t *testing.T) {
 	bomb := []byte{0xdd, 0xff, 0xff, 0xff, 0xff}
 	for name, timestamp := range map[string][]byte{

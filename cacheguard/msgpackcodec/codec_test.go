@@ -20,7 +20,7 @@ import (
 
 type Base struct{ Kind string }
 
-// everything is a struct with a field of each sort.
+// everything is a struct with a field of each kind.
 type everything struct {
 	Base
 	ID      int64  `msgpack:"id"`
@@ -44,7 +44,7 @@ type everything struct {
 	Skipped string `msgpack:"-"`
 }
 
-// bombs are garbage for any type.
+// bombs are bytes that every type must refuse.
 var bombs = map[string][]byte{
 	"nothing":                   nil,
 	"a byte that means nothing": {0xc1},
@@ -75,7 +75,7 @@ func TestConformance(t *testing.T) {
 			},
 			Equal: func(a, b everything) bool {
 				if a.Big != nil && b.Big != nil && a.Big.Cmp(b.Big) == 0 {
-					b.Big = a.Big // which has another capacity
+					b.Big = a.Big // the decoded value has another capacity
 				}
 				return reflect.DeepEqual(a, b)
 			},
@@ -133,7 +133,8 @@ func roundTrip[V any](t *testing.T, v V) V {
 	return got
 }
 
-// TestTimes keeps instants whose bytes could be mistaken for the head of a map, too.
+// Times are decoded as they were encoded, also times whose bytes could be mistaken for the head of
+// a map.
 func TestTimes(t *testing.T) {
 	for _, seconds := range []int64{0, 1, 1<<31 - 1, 1 << 31, 0x8f000000, 0xc0000000, 0xde000000, 0xdf000000, 1<<32 - 1, 1 << 32, 1<<34 - 1, 1 << 34, -1, -1 << 40} {
 		for _, nanos := range []int64{0, 1, 536_870_912, 0x81 << 22, 0x8f << 22, 0xc0 << 22, 0xde << 22, 0xdf << 22, 999_999_999} {
@@ -165,7 +166,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestStructsGrow: what only one side knows is skipped, whatever it is.
+// If only one side knows a field, the field is skipped, whatever its type is.
 func TestStructsGrow(t *testing.T) {
 	full := everything{Base: Base{Kind: "k"}, ID: 7, Words: []string{"a"}, Times: []time.Time{time.Unix(1<<31, 0)}, Loose: map[string]any{"a": 1}}
 	out, err := msgpackcodec.Codec[everything]{}.Append(nil, full)
@@ -193,7 +194,7 @@ type panicking struct{}
 
 func (panicking) MarshalMsgpack() ([]byte, error) { panic(errors.New("encoder panics")) }
 
-// TestAppendRefuses what Decode would not take, and leaves dst as it was.
+// Append refuses values that Decode would refuse, and leaves dst unchanged.
 func TestAppendRefuses(t *testing.T) {
 	refused := func(out []byte, err error) {
 		t.Helper()
@@ -218,7 +219,7 @@ func TestAppendRefuses(t *testing.T) {
 	refused(msgpackcodec.Codec[*list]{}.Append(x, deep))
 }
 
-// TestAsDeepAsMayBe: a list in a list, 10,000 times.
+// The test uses the deepest allowed nesting: a list in a list, 10,000 times.
 func TestAsDeepAsMayBe(t *testing.T) {
 	src := append(bytes.Repeat([]byte{0x91}, 10_000), 0x90)
 	deep, err := msgpackcodec.Codec[any]{}.Decode(src)
@@ -233,7 +234,7 @@ func TestAsDeepAsMayBe(t *testing.T) {
 	}
 }
 
-// TestDecoderPanics is an error, and the codec works on.
+// A panic of the library is returned as an error, and the codec can still be used.
 func TestDecoderPanics(t *testing.T) {
 	if _, err := (msgpackcodec.Codec[odd]{}).Decode([]byte{1}); err == nil || !strings.Contains(err.Error(), "decoder panics") {
 		t.Errorf("got %v", err)

@@ -7,14 +7,14 @@
 //		Name: "product", Codec: msgpackcodec.Codec[Product]{},
 //	})
 //
-// Field names and options come from `msgpack:"..."` tags. A field without such a tag has its name
-// in Go, never the name in its json tag. A type that has methods of its own for MessagePack, for
-// binary or for text uses them; if it has several, the first in this order is used. A field that
-// only the writer or only the reader knows is skipped, as with JSON, so a struct can grow while old
-// and new programs share a cache.
+// Field names and options come from `msgpack:"..."` tags. A field without this tag has its name in
+// Go, never the name in its json tag. If a type has methods of its own for MessagePack, for binary
+// or for text, the codec uses them. If a type has several of these, the codec uses the first kind
+// in this order. A field that only the writer or only the reader knows is skipped, as with JSON, so
+// a struct can grow while old and new programs share a cache.
 //
-// This library was chosen over libraries with more frequent releases because it restores what types
-// such as big.Int or netip.Addr keep in unexported fields. The library trusts the lengths that it
+// This library was chosen over libraries with more frequent releases, because it restores the
+// unexported fields of types such as big.Int or netip.Addr. The library trusts the lengths that it
 // reads and doesn't limit nesting: five bytes can make it allocate 64 GiB, and a few megabytes can
 // overflow the stack, which ends the process. So the codec first checks all bytes. It passes them
 // to the library only if they are one whole object, if every element of every array and map is
@@ -22,11 +22,11 @@
 //
 // # What is guaranteed
 //
-// Decode returns an error for bytes that are not MessagePack, for bytes that were cut short, for
-// bytes that are followed by others, and for declared lengths that exceed what is there. Such an
-// error costs no memory. A panic in the library is returned as an error, too. Append refuses every
-// value that Decode would refuse, so what was stored can be read again. Decode keeps no reference
-// to its source.
+// Decode returns an error for bytes that are not MessagePack, for bytes that were cut short, for an
+// object that is followed by further bytes, and for declared lengths that exceed the number of
+// bytes. These errors cost no memory. A panic in the library is returned as an error, too. Append
+// refuses every value that Decode would refuse, so a stored value can always be read again. Decode
+// keeps no reference to its source.
 //
 // # What is not
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/msgpackcodec"
 )
 
-// FuzzDecode: whatever the bytes are, a value that can be stored again or an error, in bounded
-// memory.
+// FuzzDecode shows that Decode returns an error for any bytes, or a value that can be stored again,
+// and needs bounded memory.
 func FuzzDecode(f *testing.F) {
 	out, err := msgpackcodec.Codec[everything]{}.Append(nil, everything{
 		Words: []string{"a"}, Loose: map[string]any{"a": 1.5}, Times: []time.Time{time.Unix(1<<31, 5)}, Many: make([]everything, 2),
@@ -45,14 +45,14 @@ func decodes[V any](t *testing.T, src []byte) {
 	}
 	out, err := msgpackcodec.Codec[V]{}.Append(nil, v)
 	if err != nil {
-		return // such as a name that is no address
+		return // for example a text that is no address
 	}
 	if _, err := (msgpackcodec.Codec[V]{}).Decode(out); err != nil {
 		t.Fatalf("%x is a %T, but %x, as which it was stored, is not: %v", src, v, out, err)
 	}
 }
 
-// FuzzRoundTrip: any value comes back.
+// FuzzRoundTrip shows that any value is decoded as it was encoded.
 func FuzzRoundTrip(f *testing.F) {
 	type value struct {
 		S string

@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// delivered is a store that says what it was told of, when that is done.
+// delivered is a store that reports each change when it has been made.
 type delivered struct {
 	cacheguard.Store
 	keys chan int
@@ -28,7 +28,7 @@ func (d *delivered) Invalidate(ctx context.Context, keys []cacheguard.Key) error
 	return err
 }
 
-// shop is a database with one product, an outbox, and Redis.
+// shop is a database with one product, an outbox, and a Redis.
 type shop struct {
 	system
 	db  *sql.DB
@@ -72,7 +72,7 @@ func (s shop) sell(b *testing.B, with bool) {
 	})
 }
 
-// BenchmarkTransaction is what a transaction of one UPDATE costs without and with an invalidation.
+// BenchmarkTransaction measures a transaction of one UPDATE, without and with an invalidation.
 func BenchmarkTransaction(b *testing.B) {
 	onEachShop(b, func(b *testing.B, s shop) {
 		for name, with := range map[string]bool{"without": false, "with": true} {
@@ -85,7 +85,8 @@ func BenchmarkTransaction(b *testing.B) {
 	})
 }
 
-// BenchmarkCommitToFresh is the time from the commit's return until Redis has deleted the value.
+// BenchmarkCommitToFresh measures the time from the return of the commit until Redis has deleted
+// the value.
 func BenchmarkCommitToFresh(b *testing.B) {
 	onEachShop(b, func(b *testing.B, s shop) {
 		run(b, s.box)
@@ -106,7 +107,7 @@ func BenchmarkCommitToFresh(b *testing.B) {
 	})
 }
 
-// BenchmarkBacklog is the delivery of 10,000 rows that wait.
+// BenchmarkBacklog measures the delivery of 10,000 rows that wait.
 func BenchmarkBacklog(b *testing.B) {
 	const rows = 10_000
 	names := make([]string, rows)

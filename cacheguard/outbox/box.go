@@ -69,8 +69,8 @@ func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
 func (b *Box) Schema() []string { return append([]string(nil), b.schema...) }
 
 // createPatience is how long Create waits for a reply of the database, and how long its lock lasts
-// after its process has died: if the database is busy, a process that starts had better be late
-// than fail.
+// after its process has died. It is long, because a process that starts while the database is busy
+// should rather be late than fail.
 const createPatience = 30 * time.Second
 
 // Create creates the tables if they don't exist. Only ctx limits how long that takes.

@@ -35,9 +35,9 @@
 // ids before the commit. That order doesn't matter to the values: each delivery comes after its
 // commit, and a value loaded after a delivery is at least as new as that commit.
 //
-// Between a commit and its delivery readers may get the old value. That lasts about as long as a
-// notification, a read of the table and a command to Redis take, or up to Options.Poll if nothing
-// wakes the relay. The program that made the change can avoid old values for its own reads. Call
+// Between a commit and its delivery readers may get the old value. This time is about the sum of a
+// notification, a read of the table and a command to Redis, or up to Options.Poll if nothing wakes
+// the relay. The program that made the change can avoid old values for its own reads. Call
 // Committed instead of Wake: it returns a token, and a later read with this token gets no value
 // older than the commit, in any process and through package middleware:
 //
@@ -45,8 +45,9 @@
 //	...
 //	p, err := products.Get(cacheguard.NotOlderThan(ctx, token), id, load)
 //
-// If a read replica lags, it may be behind the delivery of an outbox, as with any other
-// invalidation. So loads have to read from the primary, or from a replica that has the commit.
+// As with any other invalidation, a read replica that lags may get the commit only after the
+// invalidation was delivered. So loads have to read from the primary, or from a replica that has
+// the commit.
 //
 // # Pages
 //
@@ -57,12 +58,12 @@
 //	...
 //	err = box.InvalidateTags(ctx, tx, "pages", tags...)
 //
-// Rows are delivered in the order in which they were written, so write the invalidations of pages
-// after those of the values that the pages are made of.
+// Rows are delivered in the order in which they were written. So write the invalidations of pages
+// after the invalidations of the values of which the pages are made.
 //
 // # The relay
 //
-// Run is the relay of a process. Of all processes that run a relay, only one works at a time: the
+// Run is the relay of a process. Only one relay of all processes works at a time: the relay of the
 // process that has the lock named after the table (package sqllock, in Options.LockTable of the
 // same database). It reads the table in the order of ids, delivers the rows, and removes delivered
 // rows. If this process dies, another one takes over when the lease of the lock is over. If its Run
@@ -74,9 +75,9 @@
 // process. PostgreSQL commits transactions with notifications one after another. If that is too
 // slow, don't set Options.Listen: the relay then polls.
 //
-// A row that can never be delivered doesn't block the others: the reason is written to its column
-// refused, and a line is logged. To try the row once more, set the column to NULL. To give up,
-// delete the row.
+// A row that can never be delivered doesn't block other rows: the relay writes the reason to the
+// row's column refused, and logs a line. To try the row once more, set the column to NULL. To give
+// up, delete the row.
 //
 // # The table
 //

@@ -21,7 +21,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	store := memstore.New(memstore.Options{}) // redisstore.New, where there are several processes
+	store := memstore.New(memstore.Options{}) // with several processes use redisstore.New
 	defer store.Close()
 	box, err := outbox.New(db, store, outbox.Options{Dialect: sqllock.SQLite})
 	if err != nil {
@@ -70,7 +70,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	if err := box.Flush(ctx); err != nil { // only an example has to wait
+	if err := box.Flush(ctx); err != nil { // a program needn't wait
 		log.Fatal(err)
 	}
 	fmt.Println("after:", price())

@@ -26,16 +26,16 @@ type Options struct {
 	Dialect sqllock.Dialect
 
 	// Table is the name of the table of invalidations that wait for delivery. Default
-	// "cacheguard_outbox". The name consists of letters, digits and underscores. It may have a
-	// schema in front, followed by a dot.
+	// "cacheguard_outbox". The name consists of letters, digits and underscores. A schema and a dot
+	// may precede it.
 	Table string
 
 	// LockTable is the name of the table with the relays' lock. The table may also have locks for
 	// other purposes. Default "cacheguard_locks".
 	LockTable string
 
-	// Lease is how long after the death of the relaying process another process takes over. Default
-	// 5 s, at least 10 ms.
+	// Lease is the time after the death of the relaying process until another process takes over.
+	// Default 5 s, at least 10 ms.
 	Lease time.Duration
 
 	// Poll is the longest time until the relay reads the table again. Default 250 ms, at least 1
@@ -53,8 +53,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// validate returns the options with their defaults set, and everything that is wrong with them,
-// except what sqllock checks.
+// validate returns the options with their defaults set, and all errors of the options, joined,
+// except those that sqllock finds.
 func (o Options) validate() (Options, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("outbox: Options."+format, args...)) }

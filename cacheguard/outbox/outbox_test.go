@@ -19,7 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 )
 
-// What each kind does to a value is what the cache's own method does, and not before the commit.
+// Each kind of invalidation has the same effect on a value as the cache's own method, and has no
+// effect before the commit.
 func TestDelivery(t *testing.T) {
 	type change func(ctx context.Context, b *outbox.Box, tx outbox.Tx) error
 	for name, do := range map[string]change{
@@ -106,8 +107,8 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// Rows are delivered in the order of their ids, those that are alike together, and any name gets
-// through.
+// Rows are delivered in the order of their ids. Rows of the same kind and cache are delivered
+// together. Any name is delivered unchanged.
 func TestOrderAndNames(t *testing.T) {
 	names := []string{"", "a", "b\x00c", "\xff\xfe", `\x61`, `\xzz`, "日本", `"quoted" <&> ` + "\u2028", strings.Repeat("long", 1000)}
 	onEach(t, func(t *testing.T, s system) {
@@ -140,8 +141,8 @@ func TestOrderAndNames(t *testing.T) {
 	})
 }
 
-// A transaction that wrote first may commit while what was written after it is being delivered: it
-// has the smaller id, and nothing that is done for the others removes it.
+// A transaction may write first and commit while later rows are being delivered. It has the smaller
+// id. The removal of the later rows doesn't remove its row.
 func TestLateCommit(t *testing.T) {
 	s := onPostgreSQL(t)
 	l := newLedger(t)
@@ -165,8 +166,8 @@ func TestLateCommit(t *testing.T) {
 	})
 }
 
-// What the store can't be told is told later, in order, and a line says so at the beginning and at
-// the end.
+// If the store can't be reached, invalidations are delivered later, in order. One line of the log
+// reports the beginning, and one the end.
 func TestStoreIsAway(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
@@ -178,7 +179,7 @@ func TestStoreIsAway(t *testing.T) {
 		l.be(errors.New("gone fishing"))
 		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "2") })
 		in(t, db, func(tx *sql.Tx) error { return b.InvalidateTags(soon(t), tx, "product", "t") })
-		for range 3 { // it tries again and again
+		for range 3 { // the relay tries again and again
 			<-l.news
 		}
 		backlog, err := b.Backlog(soon(t))
@@ -189,7 +190,7 @@ func TestStoreIsAway(t *testing.T) {
 		if err := b.Flush(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		// The cache of the relay repeats what failed, too, so the second key may come twice.
+		// The cache of the relay also repeats the failed change, so the second key may come twice.
 		if got := firsts(l.all()); !slices.Equal(got, []string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
 			t.Errorf("delivered: %q", got)
 		}
@@ -200,7 +201,7 @@ func TestStoreIsAway(t *testing.T) {
 	})
 }
 
-// firsts leaves out what came before.
+// firsts removes repetitions.
 func firsts(all []string) (some []string) {
 	for _, s := range all {
 		if !slices.Contains(some, s) {
@@ -210,7 +211,7 @@ func firsts(all []string) (some []string) {
 	return some
 }
 
-// What somebody else wrote and nobody can deliver stops nothing.
+// A row that another program wrote and that can't be delivered doesn't block other rows.
 func TestRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
@@ -241,7 +242,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// What can't be delivered is an error while its transaction can still be rolled back.
+// If an invalidation can't be delivered, the writer gets an error while its transaction can still
+// be rolled back.
 func TestWrongNames(t *testing.T) {
 	s := onSQLite(t)
 	b, db := s.box(t, nil), s.db(t)
@@ -268,7 +270,7 @@ func TestWrongNames(t *testing.T) {
 	}
 }
 
-// One relay works at a time. When it ends, and when it can't reach the store any more, another one
+// One relay works at a time. When it ends, or when it can't reach the store any more, another relay
 // takes over.
 func TestTakeover(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
@@ -295,7 +297,7 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// Nothing but Wake and notifications lets the relay know.
+// The relay reads the table only because of Wake and notifications.
 func TestWaking(t *testing.T) {
 	slowly := func(o *outbox.Options) { o.Poll = never }
 	t.Run("by its own process", func(t *testing.T) {
@@ -350,7 +352,7 @@ func TestPgx(t *testing.T) {
 	l.await(t, "it", func(told []string) bool { return slices.Equal(told, []string{`key product "1"`, `key product "\xff"`}) })
 }
 
-// Many processes may make the tables at the same time, and again, also while one of them relays.
+// Many processes may create the tables at the same time, and again later, also while a relay works.
 func TestCreate(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		s.Table, s.LockTable = s.Table+"_new", s.LockTable+"_new"
@@ -369,7 +371,7 @@ func TestCreate(t *testing.T) {
 		run(t, relay)
 		in(t, s.db(t), func(tx *sql.Tx) error { return relay.Invalidate(soon(t), tx, "product", "a") })
 		ledger.await(t, "a", func(told []string) bool { return len(told) == 1 })
-		if err := b.Create(soon(t)); err != nil { // by a process that starts while another one relays
+		if err := b.Create(soon(t)); err != nil { // this process starts while another one relays
 			t.Error(err)
 		}
 		if schema := s.box(t, nil).Schema(); len(schema) != 2 || !strings.Contains(schema[0], s.Table) || !strings.Contains(schema[1], s.LockTable) {
@@ -421,7 +423,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// logged is what was logged.
+// logged keeps the lines of the log.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -441,7 +443,7 @@ func (l *logged) text() string {
 
 func (l *logged) count(words string) int { return strings.Count(l.text(), words) }
 
-// listen is Options.Listen with pgx.
+// listen is an Options.Listen that uses pgx.
 func listen(source string, standing chan<- struct{}) sqllock.Listen {
 	return func(ctx context.Context, channel string, stands func(), heard func(string)) error {
 		conn, err := pgx.Connect(ctx, source)

@@ -33,27 +33,27 @@ const (
 	products = 20
 )
 
-// replica is a process of the shop as its parent describes it.
+// replica is a process of the shop, as its parent process describes it.
 type replica struct {
 	System system
 	Redis  string
 	Prefix string
-	Writes bool   // or it relays only
-	DieAt  string // a point at which it kills itself, the Nth time it comes there
+	Writes bool   // false: the process only relays
+	DieAt  string // the point at which the process kills itself when it gets there for the Nth time
 	Nth    int64
 }
 
-// points are where a replica may die.
+// points are the points at which a replica may die.
 var points = []string{"before the commit", "after the commit", "before the delivery", "after the delivery", "during the removal"}
 
-// child is a replica's process. It writes until it is killed, and says so for each commit.
+// child is the process of a replica. It writes until it is killed, and reports each commit.
 func child(config string) int {
 	err := func() error {
 		var r replica
 		if err := json.Unmarshal([]byte(config), &r); err != nil {
 			return err
 		}
-		go func() { // its parent has died
+		go func() { // the parent process has died
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()
@@ -107,7 +107,7 @@ func (m *mortal) at(point string) {
 	}
 }
 
-// Invalidate writes down in which order sales are delivered.
+// Invalidate records the order in which sales are delivered.
 func (m *mortal) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	m.at("before the delivery")
 	for _, k := range keys {
@@ -125,8 +125,8 @@ func (m *mortal) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return err
 }
 
-// sell changes a product, and counts it: the count's row has transactions commit in the order of
-// their numbers.
+// sell changes a product and counts the sale. All sales update the row of the count, so
+// transactions commit in the order of their numbers.
 func (m *mortal) sell(db *sql.DB, box *outbox.Box) error {
 	ctx, id := context.Background(), strconv.Itoa(rand.N(products))
 	tx, err := db.BeginTx(ctx, nil)
@@ -153,7 +153,7 @@ func (m *mortal) sell(db *sql.DB, box *outbox.Box) error {
 // running is a child process.
 type running struct {
 	cmd    *exec.Cmd
-	sold   chan struct{} // closed at its end
+	sold   chan struct{} // closed when the process ends
 	stderr bytes.Buffer
 }
 
@@ -197,7 +197,7 @@ func (r replica) start(t *testing.T) *running {
 	return p
 }
 
-// end kills the process, if it lives.
+// end kills the process, if it is alive.
 func (p *running) end(t *testing.T) {
 	t.Helper()
 	_ = p.cmd.Process.Kill()
@@ -210,8 +210,8 @@ func (p *running) end(t *testing.T) {
 }
 
 // Replicas that sell and relay are killed, at random and at each point of a sale and of its
-// delivery, and so are some of the relays that take over. After each death, as soon as what was
-// committed has been delivered by those that live, nobody is answered with what was before; no
+// delivery. Some of the relays that take over are killed, too. After each death the live processes
+// deliver the committed invalidations. As soon as this is done, no caller gets an older value. No
 // delivery is lost, and none comes before an earlier one.
 func TestKilled(t *testing.T) {
 	deaths, mostSales := 15, 200
@@ -260,8 +260,8 @@ func TestKilled(t *testing.T) {
 				}
 			}
 		}
-		of := make(map[string]int) // deaths by where they were
-		var took []time.Duration   // from a relay's begin to nothing left
+		of := make(map[string]int) // the number of deaths by point
+		var took []time.Duration   // the time from a relay's start until no rows are left
 		relay := func(r replica) (done bool) {
 			p := r.start(t)
 			defer p.end(t)
@@ -276,18 +276,18 @@ func TestKilled(t *testing.T) {
 				}
 				took = append(took, time.Since(began))
 				return true
-			case <-p.sold: // it sells nothing: it is dead
+			case <-p.sold: // the process is dead and sells nothing
 				of["a relay, "+r.DieAt]++
 				return false
 			}
 		}
 		for n := 0; n < deaths; n++ {
-			check() // and have something in the cache
+			check() // check also fills the cache
 			doomed := r
 			doomed.Writes = true
 			if n%6 == 0 {
 				p := doomed.start(t)
-				for range rand.N(mostSales) { // the lock's lease is over in the middle of it
+				for range rand.N(mostSales) { // the lease of the lock ends meanwhile
 					<-p.sold
 				}
 				p.end(t)
@@ -295,12 +295,12 @@ func TestKilled(t *testing.T) {
 			} else {
 				doomed.DieAt, doomed.Nth = points[n%6-1], 1+rand.N[int64](10)
 				p := doomed.start(t)
-				for range p.sold { // until it dies
+				for range p.sold { // until the process dies
 				}
 				p.end(t)
 				of[doomed.DieAt]++
 			}
-			next := r // it relays when the lock's lease is over
+			next := r // it relays when the lease of the lock has ended
 			if rand.N(2) == 0 {
 				if next.DieAt, next.Nth = points[2+rand.N(3)], 1; !relay(next) {
 					n++
@@ -317,7 +317,8 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// wantInOrder fails if a sale was not delivered, or first after a later one was.
+// wantInOrder fails the test if a sale was not delivered, or was delivered first after a later
+// sale.
 func wantInOrder(t *testing.T, rdb *redis.Client, list string, db *sql.DB, s system) {
 	t.Helper()
 	delivered, err := rdb.LRange(soon(t), list, 0, -1).Result()

@@ -39,9 +39,9 @@ func (b *Box) Wake() {
 	}
 }
 
-// Committed does what [Box.Wake] does, and also returns a token for what is committed. A read with
-// this token gets nothing that was loaded before the commit, whether or not the relay has delivered
-// the invalidation. The caches and the results are those of [cacheguard.Committed].
+// Committed does the same as [Box.Wake], and also returns a token for the commit. A read with this
+// token gets no value that was loaded before the commit, whether or not the relay has delivered the
+// invalidation. The caches and the results are those of [cacheguard.Committed].
 func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token, error) {
 	b.Wake()
 	t, err := cacheguard.Committed(ctx, b.store, caches...)
@@ -51,7 +51,7 @@ func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token
 	return t, err
 }
 
-// Run delivers committed invalidations until ctx ends, whenever no other process does so. It
+// Run delivers committed invalidations until ctx ends, whenever no other process delivers them. It
 // returns nil when ctx has ended. If the database or the store can't be reached, Run tries again.
 func (b *Box) Run(ctx context.Context) error {
 	locks, err := b.newLocks(b.opts.Lease, 0)
@@ -87,8 +87,8 @@ func (b *Box) Run(ctx context.Context) error {
 type relay struct {
 	b      *Box
 	caches map[string]*cacheguard.Cache[[]byte] // by name
-	since  time.Time                            // since when nothing can be delivered; zero: it can
-	pause  time.Duration                        // after the last failure
+	since  time.Time                            // since when deliveries fail; zero if they work
+	pause  time.Duration                        // the pause after the last failure
 }
 
 // work delivers invalidations as long as it has the lock. It also ends if deliveries have failed
@@ -114,7 +114,7 @@ func (r *relay) work(ctx context.Context, held lock.Lock) {
 	}
 }
 
-// failed logs the first error of a series, and pauses.
+// failed logs the first error of a series, and then pauses.
 func (r *relay) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -134,8 +134,8 @@ func (r *relay) succeeded() {
 	}
 }
 
-// round delivers the oldest invalidations and returns how many rows it has read. If something
-// fails, the rows that were delivered before are removed all the same.
+// round delivers the oldest invalidations and returns how many rows it has read. If a delivery
+// fails, the rows that were delivered before are still removed.
 func (r *relay) round(ctx context.Context) (n int, err error) {
 	rows, err := r.b.read(ctx)
 	if err != nil {
@@ -161,7 +161,7 @@ func alike(rows []row) int {
 	return n
 }
 
-// deliver sends the store the invalidations of rows that are alike.
+// deliver sends the invalidations of rows with the same kind and cache to the store.
 func (r *relay) deliver(ctx context.Context, rows []row) error {
 	cache, err := r.cache(rows[0].cache)
 	if err != nil {
@@ -189,8 +189,8 @@ func (r *relay) deliver(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// mostCaches is how many caches are remembered at most, so that made-up names can't fill the
-// memory.
+// mostCaches is the largest number of caches that are remembered, so that made-up names can't fill
+// the memory.
 const mostCaches = 1000
 
 func (r *relay) cache(name string) (*cacheguard.Cache[[]byte], error) {

@@ -25,21 +25,21 @@ import (
 )
 
 const (
-	patience = 30 * time.Second // for what has to happen
-	never    = time.Hour        // a poll that is not waited for
+	patience = 30 * time.Second // the time-out for events that must happen
+	never    = time.Hour        // a poll interval that is longer than any test
 )
 
-// system is a database with tables of the test's own.
+// system is a database in which the test has tables of its own.
 type system struct {
 	Dialect   sqllock.Dialect
-	Source    string // for the driver
+	Source    string // the data source for the driver
 	Table     string
 	LockTable string
 }
 
 var tables atomic.Int64
 
-// onSQLite is a file that several processes may use.
+// onSQLite returns a database file that several processes may use.
 func onSQLite(t testing.TB) system {
 	t.Helper()
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "shop.db"))
@@ -47,7 +47,7 @@ func onSQLite(t testing.TB) system {
 	return system{Dialect: sqllock.SQLite, Source: source, Table: "outbox", LockTable: "locks"}.created(t)
 }
 
-// onPostgreSQL has tables of their own on the server that all tests share.
+// onPostgreSQL makes tables for the test on the server that all tests share.
 func onPostgreSQL(t testing.TB) system {
 	t.Helper()
 	n := tables.Add(1)
@@ -87,7 +87,7 @@ func (s system) open() (*sql.DB, error) {
 	return db, err
 }
 
-// db is a pool of connections, as a process has one.
+// db returns a pool of connections, like that of a process.
 func (s system) db(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := s.open()
@@ -98,8 +98,8 @@ func (s system) db(t testing.TB) *sql.DB {
 	return db
 }
 
-// box is an outbox with connections of its own, as another process has it. Without a store it
-// delivers to nobody.
+// box returns an outbox with connections of its own, like that of another process. Without a store
+// it delivers to nobody.
 func (s system) box(t testing.TB, store cacheguard.Store, change ...func(*outbox.Options)) *outbox.Box {
 	t.Helper()
 	if store == nil {
@@ -123,7 +123,7 @@ func (s system) options(change ...func(*outbox.Options)) outbox.Options {
 	return opts
 }
 
-// run has the box relay until the test ends or stop is called, which waits for its end.
+// run runs the box's relay until the test ends or stop is called. stop waits for its end.
 func run(t testing.TB, b *outbox.Box) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -139,7 +139,7 @@ func run(t testing.TB, b *outbox.Box) (stop func()) {
 	return stop
 }
 
-// exec carries out a statement, in which OUTBOX stands for the table.
+// exec executes a statement in which OUTBOX stands for the table.
 func (s system) exec(t testing.TB, db outbox.Tx, statement string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(soon(t), strings.ReplaceAll(statement, "OUTBOX", s.Table), args...); err != nil {
@@ -147,7 +147,7 @@ func (s system) exec(t testing.TB, db outbox.Tx, statement string, args ...any) 
 	}
 }
 
-// in carries something out in a transaction that is committed.
+// in calls do in a transaction and commits it.
 func in(t testing.TB, db *sql.DB, do func(tx *sql.Tx) error) {
 	t.Helper()
 	tx, err := db.BeginTx(soon(t), nil)
@@ -166,10 +166,10 @@ func memoryStore(t testing.TB) *memstore.Store {
 	return store
 }
 
-// ledger is a store that writes down what it is told, and that can be away.
+// ledger is a store that records the changes it gets, and that can be away.
 type ledger struct {
 	cacheguard.Store
-	during func() // is called before keys are invalidated, if it isn't nil
+	during func() // if it isn't nil, it is called before keys are invalidated
 
 	mu   sync.Mutex
 	told []string
@@ -200,14 +200,14 @@ func (l *ledger) note(format string, args ...any) error {
 	return l.away
 }
 
-// all is what it was told so far.
+// all returns all changes so far.
 func (l *ledger) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.told)
 }
 
-// await waits until it was told something for which ok holds.
+// await waits until ok accepts the changes so far.
 func (l *ledger) await(t *testing.T, what string, ok func(told []string) bool) []string {
 	t.Helper()
 	timeout := time.After(patience)
@@ -250,7 +250,7 @@ func (l *ledger) InvalidateTags(ctx context.Context, cache string, tags []string
 	return l.Store.InvalidateTags(ctx, cache, tags)
 }
 
-// soon ends a test that hangs.
+// soon returns a context with a deadline, so that a test that hangs ends.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -51,8 +51,8 @@ func (b *Box) read(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// decode replaces the texts of the names by the names, and returns why the row can never be
-// delivered, if it can't.
+// decode replaces the texts of the names by the names. If the row can never be delivered, it
+// returns the reason.
 func (r *row) decode() (err error) {
 	if r.cache, err = nameOf(r.cache); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *row) decode() (err error) {
 	return errors.Join(wrongCache(r.cache), wrong(r.kind, r.name))
 }
 
-// refusedLine doesn't contain the error, because that would name keys. The error is in the row.
+// refusedLine doesn't contain the error, because the error would name keys. The row has the error.
 var refusedLine = report.Line{Level: slog.LevelError, Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
 	Means: "what it should have removed is served until its TTL is over; the row's column refused says why"}
 
@@ -138,7 +138,7 @@ func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
 	return found, nil
 }
 
-// explained adds to an error what its reader can do about it.
+// explained adds a remedy to an error.
 func (b *Box) explained(err error) error {
 	var said interface{ SQLState() string }
 	missing := strings.Contains(err.Error(), "no such table")

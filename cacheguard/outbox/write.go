@@ -35,7 +35,7 @@ func (exec pgxTx) ExecContext(ctx context.Context, query string, args ...any) (s
 	return nil, exec(ctx, query, args...)
 }
 
-// kind says what to do, in the words of the table.
+// kind is the kind of an invalidation, in the words of the table.
 type kind string
 
 const (
@@ -77,8 +77,8 @@ func (b *Box) InvalidateAll(ctx context.Context, tx Tx, cache string) error {
 	return b.write(ctx, tx, ofAll, cache, []string{""})
 }
 
-// write writes the rows. It refuses what a relay would have to refuse, because here the caller can
-// still be told.
+// write writes the rows. It refuses rows that a relay would have to refuse, because the caller of
+// write can still get an error.
 func (b *Box) write(ctx context.Context, tx Tx, k kind, cache string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -113,7 +113,8 @@ func (b *Box) write(ctx context.Context, tx Tx, k kind, cache string, names []st
 // maxCache is the maximum length of a cache's name in bytes.
 const maxCache = 128
 
-// wrongCache returns why no cache can have the name. The rules are those of cacheguard.New.
+// wrongCache returns the reason why no cache can have the name, or nil. The rules are those of
+// cacheguard.New.
 func wrongCache(name string) error {
 	switch {
 	case name == "":
@@ -126,7 +127,7 @@ func wrongCache(name string) error {
 	return nil
 }
 
-// wrong returns why nothing of this kind can have the name.
+// wrong returns the reason why no row of this kind can have the name, or nil.
 func wrong(k kind, name string) error {
 	switch k {
 	case ofTag, ofStaleTag:

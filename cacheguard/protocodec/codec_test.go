@@ -62,7 +62,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestNoMessage: nil, and a V that isn't the type of a message, are errors and no panics.
+// A nil message, and a V that isn't the type of a message, cause errors and no panics.
 func TestNoMessage(t *testing.T) {
 	refused := func(out []byte, err error) {
 		t.Helper()
@@ -72,7 +72,8 @@ func TestNoMessage(t *testing.T) {
 	}
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), nil))
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), (*structpb.Struct)(nil)))
-	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff"))) // not UTF-8
+	// The text is not UTF-8.
+	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff")))
 	if m, err := (protocodec.Codec[proto.Message]{}).Decode(nil); err == nil || m != nil {
 		t.Errorf("Decode for proto.Message: %v, %v; want an error", m, err)
 	}
@@ -83,7 +84,7 @@ func TestNoMessage(t *testing.T) {
 	_ = protocodec.Codec[*dynamicpb.Message]{}.Name()
 }
 
-// TestNames tell message types apart.
+// Codecs for different types of messages have different names.
 func TestNames(t *testing.T) {
 	a, b := protocodec.Codec[*structpb.Struct]{}.Name(), protocodec.Codec[*structpb.Value]{}.Name()
 	if a == b || a != "protobuf google.protobuf.Struct" {
@@ -91,7 +92,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// memory is what Decode may take to refuse n bytes.
+// memory returns the number of bytes that Decode may allocate to refuse n bytes.
 func memory(n int) uint64 { return 64<<10 + 256*uint64(n) }
 
 func refuses[V proto.Message](t *testing.T, name string, src []byte) {
@@ -99,8 +100,8 @@ func refuses[V proto.Message](t *testing.T, name string, src []byte) {
 	codectest.Refuses(t, protocodec.Codec[V]{}, name, src, memory(len(src)))
 }
 
-// TestBombs: lengths that nothing backs and nesting without end are an error that costs no more
-// than the bytes do.
+// If a declared length exceeds the bytes that are there, or if the nesting is too deep, Decode
+// returns an error. It allocates no more than for that number of bytes.
 func TestBombs(t *testing.T) {
 	long := append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0x07) // 2 GiB
 	for _, kind := range []protoreflect.FieldNumber{1, 2, 5, 6} {
@@ -128,8 +129,8 @@ func TestBombs(t *testing.T) {
 	refuses[*structpb.Value](t, "12,000 levels", deep)
 }
 
-// FuzzDecode: whatever the bytes are, a message that can be stored again or an error, in bounded
-// memory.
+// FuzzDecode shows that Decode returns an error for any bytes, or a message that can be stored
+// again, and needs bounded memory.
 func FuzzDecode(f *testing.F) {
 	out, err := protocodec.Codec[*structpb.Struct]{}.Append(nil, product(f))
 	if err != nil {

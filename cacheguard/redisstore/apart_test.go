@@ -10,13 +10,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// lookalikes are prefixes and caches that look alike when they are put together with colons.
+// lookalikes are prefixes and caches that look alike when they are joined with colons.
 var lookalikes = []struct{ prefix, cache string }{
 	{"", "eu:user"}, {":eu", "user"}, {"", "eu:user:"}, {":eu:", "user"}, {":eu", "user:"}, {"", "eu%3Auser"}, {"", ":eu:user"}, {":", "eu:user"},
 }
 
-// Whatever a prefix and a cache look like together, no two of them share a value, a change or a
-// lease.
+// However similar the joined names of a prefix and a cache are, no two of them share a value, a
+// change or a lease.
 func TestPrefixesAndCachesAreApart(t *testing.T) {
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {

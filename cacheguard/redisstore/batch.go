@@ -19,13 +19,13 @@ const (
 	mostBatches = 512 // most full batches that wait for their trip: many more reads than callers come at once, and a little memory
 )
 
-// errManyReads is returned for a read that would have to wait behind thousands of others.
+// errManyReads is returned for a read that would have to wait behind thousands of other reads.
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
 
-// lane is the batches for one node, or for the only server. Each node of a cluster has its own
-// lane, so that a dead node doesn't keep reads from the other nodes. A lane exists as long as a
-// goroutine sends its batches. Usually that is one goroutine, so that further reads are collected
-// while it waits. While full batches wait, there are more goroutines: otherwise thousands of reads
+// lane has the batches for one node, or for the only server. Each node of a cluster has its own
+// lane, so that a dead node doesn't hold up reads from other nodes. A lane exists as long as a
+// goroutine sends its batches. Usually there is one goroutine, so that further reads are collected
+// while it waits. While full batches wait, there are more goroutines. Otherwise thousands of reads
 // would wait for one trip after another.
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
@@ -36,7 +36,7 @@ type lane struct {
 // batch is a number of reads that are sent in one trip.
 type batch struct {
 	args    []any         // MGET and the names to read
-	scores  []*scores     // one for each cache, so there are few
+	scores  []*scores     // there is one for each cache, so there are few
 	readers atomic.Int32  // how many readers still wait for the batch
 	done    chan struct{} // closed when the fields below are set
 
@@ -72,7 +72,7 @@ func (b *batch) of(cache string) *scores {
 	return nil
 }
 
-// want adds the generations of the cache and of these tags to what the batch reads.
+// want adds the generations of the cache and of these tags to the batch.
 func (b *batch) want(cache string, tags []string) {
 	all := b.of(cache)
 	if all == nil {
@@ -91,7 +91,8 @@ func (b *batch) want(cache string, tags []string) {
 	}
 }
 
-// generations returns what the batch has read of the cache and of these tags, or nil.
+// generations returns the generations of the cache and of these tags that the batch has read, or
+// nil.
 func (b *batch) generations(cache string, tags []string) cacheguard.Generations {
 	all := b.of(cache)
 	switch {
@@ -140,7 +141,7 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	return frame, b.generations(w.cache, w.tags), nil
 }
 
-// join adds a read to the lane's next batch, and returns no batch if too many wait already.
+// join adds a read to the lane's next batch. If too many reads wait already, it returns no batch.
 func (r *reader) join(w want) (*batch, int) {
 	node, name := r.s.link.Node(w.name), any(w.name)
 	r.mu.Lock()
@@ -207,7 +208,7 @@ func (r *reader) send(node *redis.Client, l *lane) {
 	}
 }
 
-// frames is what a batch has read.
+// frames are the values that a batch has read.
 type frames struct {
 	texts []string // "" for an empty string or where nothing is stored; used instead of bytes
 	bytes [][]byte // nil where nothing is stored
@@ -237,7 +238,7 @@ func (r *reader) read(b *batch) {
 	})
 	took := time.Since(began)
 	var last *breaker
-	for i, name := range names { // consecutive names of one breaker count once
+	for i, name := range names { // consecutive names of one breaker are reported once
 		name := name.(string)
 		of := r.s.health.of(name)
 		if of == last {
@@ -252,9 +253,9 @@ func (r *reader) read(b *batch) {
 	}
 }
 
-// manyAtOnce sends one command for all names, and one more for each cache if generations of its
-// tags are wanted. MGET returns nothing for a value of a wrong type, which is a miss like any
-// other.
+// manyAtOnce sends one command for all names. If generations of a cache's tags are wanted, it sends
+// one more command for this cache. MGET returns nothing for a value of a wrong type, so this value
+// is a miss like any other.
 func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 	reads := len(b.names())
 	args := b.args

@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A caller whose own time is over while the value is being read says nothing about Redis: those who
-// have joined it are served as if it had never been.
+// If a caller's own time ends while the value is being read, this says nothing about Redis. Callers
+// that have joined it are served as if it had never been there.
 func TestCallerThatLeavesDuringRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -89,15 +89,15 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 	}
 }
 
-// Reads that were given up are not sent when Redis answers again: a queue of them would be one more
-// outage.
+// Reads that were given up are not sent when Redis answers again. Otherwise a queue of them would
+// cause another outage.
 func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := newProxy(t, server.Addr())
 	r := newReplica(t, proxy.Addr(), newPrefix(), func(s *site) {
 		s.store.OpTimeout = 100 * time.Millisecond
-		s.rdb = own{newClient(t, proxy.Addr())} // whose reads all go in batches
+		s.rdb = own{newClient(t, proxy.Addr())} // a client whose reads are all sent in batches
 	})
 	r.listens(t)
 	proxy.Blackhole(true)
@@ -110,7 +110,7 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		})
 	}
 	readers.Wait()
-	proxy.Cut() // what is on the wire already doesn't count
+	proxy.Cut() // the commands that have already been sent are not counted
 	proxy.Blackhole(false)
 	await(t, "Redis is used again", func() bool {
 		_, err := r.cache.Peek(t.Context(), "k")
@@ -121,7 +121,7 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// Of thousands of reads not all wait for the batch whose answer is late.
+// If the answer to one batch is late, not all of thousands of reads wait for it.
 func TestFullBatchesGoSideBySide(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t, redistest.Start(t).Addr())
@@ -151,7 +151,7 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 	readers.Wait()
 }
 
-// Warm is bounded by its context, whatever the client.
+// Warm ends with its context, with every client.
 func TestWarmEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

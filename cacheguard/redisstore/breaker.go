@@ -44,16 +44,16 @@ var (
 	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
 )
 
-// breakers keeps callers from each waiting OpTimeout for a Redis that doesn't answer. There is one
+// breakers prevent that each caller waits OpTimeout for a Redis that doesn't answer. There is one
 // breaker for a single server, and one for every few slots of a cluster. A store has two sets of
-// breakers: for all steps, and for the steps that write. The steps that write need their own,
-// because a node that has become a replica still answers reads, while the client keeps trying to
-// write until the step's time is over.
+// breakers: for all steps, and for the steps that write. The steps that write need their own
+// breakers, because a node that has become a replica still answers reads, while the client keeps
+// trying to write until the step's time is over.
 type breakers struct {
 	s      *Store
 	all    []breaker
 	probe  func(ctx context.Context, rdb redis.UniversalClient, name string) error
-	writes bool  // these are for steps that write
+	writes bool  // these breakers are for steps that write
 	errs   error // error of a step that is not sent
 
 	opens, closes report.Line
@@ -66,9 +66,9 @@ type breakers struct {
 	probing sync.WaitGroup
 }
 
-// breaker is closed while steps get answers, and opens after tolerance failures in a row. While it
+// breaker is closed while steps get answers. It opens after tolerance failures in a row. While it
 // is open, steps fail at once, and a goroutine asks Redis from time to time, so that no caller has
-// to find out whether Redis is back. The first answer closes the breaker. That may be the answer to
+// to find out whether Redis is back. The first answer closes the breaker. This may be the answer to
 // a change, because changes are sent even while the breaker is open.
 type breaker struct {
 	all    *breakers
@@ -128,10 +128,10 @@ func (bs *breakers) of(name string) *breaker {
 	return &bs.all[slotOf(name)/slotsTogether]
 }
 
-// answered records how a step for a name ended. An error that Redis itself returns counts as an
-// answer if it came quickly, because it costs callers no time. If Redis turns the client or its
-// user away, that counts as an answer however long it took. But neither of these shows that Redis
-// takes writes.
+// answered records the result of a step for a name. If Redis itself returns an error quickly,
+// answered takes this for an answer, because it costs callers no time. If Redis refuses the client
+// or its user, answered takes this for an answer even if it was slow. But neither of these shows
+// that Redis accepts writes.
 func (b *breaker) answered(name string, err error, took time.Duration) {
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
@@ -230,7 +230,7 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 	}
 }
 
-// stop ends the probes and waits for them, for as long as a step may take.
+// stop ends the probes. It waits for them, but not longer than a step may take.
 func (bs *breakers) stop() {
 	bs.mu.Lock()
 	if !bs.ended {
@@ -241,8 +241,8 @@ func (bs *breakers) stop() {
 	bs.probing.Wait()
 }
 
-// refused returns the error for steps that are not sent, made from the error of a step that was
-// sent.
+// refused returns the error for steps that are not sent. It is made from the error of a step that
+// was sent.
 func (bs *breakers) refused(err error) *redislink.Trouble {
 	why := &redislink.Trouble{Server: bs.s.link.Server(), Cause: "no answer", Err: bs.errs}
 	var told *redislink.Trouble

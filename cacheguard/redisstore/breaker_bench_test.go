@@ -46,7 +46,7 @@ func BenchmarkBreakerOpen(b *testing.B) {
 	}
 	healthy, cut := open(server.Addr()), open(proxy.Addr())
 	proxy.Blackhole(true)
-	for range 10 { // more than the breaker waits for
+	for range 10 { // more failures than the breaker tolerates
 		if _, err := cut.Get(b.Context(), "k", load); err != nil {
 			b.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func storeThatHangs(t *testing.T) *Store {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,8 @@ func storeThatHangs(t *testing.T) *Store {
 	return s
 }
 
-// A breaker that is closed by a caller's answer and opens again before its probe has looked has two
-// probes, then three...
+// A caller's answer may close a breaker, and the breaker may open again before its probe has run.
+// Then a second probe must not run beside the first, and so on.
 func TestBreakerHasOneProbe(t *testing.T) {
 	s := storeThatHangs(t)
 	b := s.health.of("x")
@@ -52,7 +52,7 @@ func TestBreakerHasOneProbe(t *testing.T) {
 		b.answered("x", io.ErrUnexpectedEOF, 0)
 	}
 	n := 0
-	for range 1000 { // those that were ended need a moment to go
+	for range 1000 { // the ended probes need a moment to return
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		if n = strings.Count(string(stacks), "redisstore.(*breaker).probe("); n == 1 {
@@ -63,8 +63,8 @@ func TestBreakerHasOneProbe(t *testing.T) {
 	t.Errorf("%d probes of one breaker", n)
 }
 
-// Steps that were under way when Redis hung, and end after it has answered the probe, say nothing
-// about it.
+// Some steps were under way when Redis hung, and end after Redis has answered the probe. Their
+// failures say nothing about Redis now.
 func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	s := storeThatHangs(t)
 	b := s.health.of("x")
@@ -79,7 +79,7 @@ func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	if b.open.Load() {
 		t.Fatal("open")
 	}
-	for range tolerance { // began before that answer
+	for range tolerance { // these steps began before that answer
 		b.answered("x", io.ErrUnexpectedEOF, 250*time.Millisecond)
 	}
 	if b.open.Load() {
@@ -87,16 +87,16 @@ func TestOldFailuresKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// pastOpening returns when the clock has gone on since the breaker opened, so that a step can begin
-// after it.
+// pastOpening returns when some time has passed since the breaker opened, so that a step can begin
+// after the opening.
 func pastOpening(b *breaker) {
 	for b.all.s.clock.elapsed() <= time.Duration(b.since.Load()) {
 		runtime.Gosched()
 	}
 }
 
-// A server that turns the client or its user away has answered, however long that took: neither
-// breaker opens, and one that is open for its silence closes.
+// A server that refuses the client or its user has answered, however long that took. So neither
+// breaker opens, and a breaker that is open because the server was silent closes.
 func TestTurnedAwayIsAnswered(t *testing.T) {
 	for _, says := range []string{
 		"WRONGPASS invalid username-password pair or user is disabled.",
@@ -124,7 +124,7 @@ func TestTurnedAwayIsAnswered(t *testing.T) {
 		})
 	}
 	for _, says := range []string{"LOADING Redis is loading the dataset in memory", "ERR max number of clients reached"} {
-		s := storeThatHangs(t) // go-redis goes on trying, and costs callers that time
+		s := storeThatHangs(t) // go-redis goes on trying, and callers wait for it
 		for began := s.clock.elapsed(); s.clock.elapsed()-began < s.opts.OpTimeout/4; {
 			runtime.Gosched()
 		}

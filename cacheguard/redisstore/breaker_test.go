@@ -20,8 +20,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// faulty is a client's hook that loses the answers of commands, and counts those for callers. What
-// gives a lease back goes on behind their backs, until it is over.
+// faulty is a client's hook that loses the answers of commands, and counts the commands that
+// callers wait for. A command that gives a lease back runs in the background until it is done.
 type faulty struct {
 	down   atomic.Bool // every command
 	deaf   atomic.Bool // the probes alone
@@ -48,7 +48,7 @@ func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		args := cmd.Args()
 		probe := len(args) > 1 && slices.Contains(f.probes, fmt.Sprint(args[1]))
 		behind := len(args) > 1 && slices.Contains(f.behind, fmt.Sprint(args[1]))
-		if !probe && !behind && args[0] != "hello" { // of a connection that is being made
+		if !probe && !behind && args[0] != "hello" { // hello belongs to a new connection
 			f.sent.Add(1)
 		}
 		err := error(nil)
@@ -83,14 +83,14 @@ func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// said is an answer of Redis that is an error.
+// said is an error that Redis has answered.
 type said string
 
 func (e said) Error() string { return string(e) }
 func (e said) RedisError()   {}
 
-// P7: after a few failures nobody waits for a Redis that doesn't answer, and nobody has to find out
-// that it does again.
+// P7: after a few failures no caller waits for a Redis that doesn't answer, and no caller has to
+// find out that Redis answers again.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -116,7 +116,7 @@ func TestBreaker(t *testing.T) {
 	if n := len(r.log.lines("Redis doesn't answer")); n != 1 {
 		t.Errorf("that Redis doesn't answer was logged %d times; want once", n)
 	}
-	if lines := r.log.lines("takes no writes"); len(lines) > 0 { // which is not what is wrong
+	if lines := r.log.lines("takes no writes"); len(lines) > 0 { // writes are not the problem
 		t.Errorf("of a Redis that doesn't answer the log says %q", lines)
 	}
 
@@ -128,8 +128,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A change must reach Redis if there is a way, so it is sent although the breaker is open, and its
-// answer closes it.
+// A change must reach Redis if there is a way. So it is sent although the breaker is open, and its
+// answer closes the breaker.
 func TestChangesPassAnOpenBreaker(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
@@ -169,7 +169,7 @@ func TestChangesPassAnOpenBreaker(t *testing.T) {
 	}
 }
 
-// Errors that Redis answers at once cost nobody time: what still works goes on.
+// If Redis answers with an error at once, callers lose no time. So the steps that still work go on.
 func TestAnswersKeepTheBreakerClosed(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -190,8 +190,9 @@ func TestAnswersKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// Of a server that lets nobody in the log doesn't say that it doesn't answer: it says why. The
-// breaker opens only where the client goes on trying, which costs callers their time.
+// If a server refuses all clients, the log doesn't say that the server doesn't answer. It gives the
+// reason of the refusal. The breaker opens only if the client goes on trying, because then callers
+// wait.
 func TestTurnedAway(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -234,7 +235,7 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// A caller whose own time is over is no sign that Redis is down.
+// If a caller's own time is over, this is no sign that Redis is down.
 func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -245,7 +246,7 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 		gate := make(chan struct{})
 		fault := p.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		// A value that came in the last moment, by another way, is as good.
+		// A value that came in the last moment, in another way, is right, too.
 		if v, err := r.cache.Get(ctx, "k", mustNotLoad(t)); v != "v" && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %q, %v", v, err)
 		}
@@ -258,13 +259,13 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// P7: with Redis stopped under load, no call waits for longer than OpTimeout, and once the breaker
-// is open calls cost what the load costs.
+// P7: when Redis stops under load, no call waits for longer than OpTimeout. Once the breaker is
+// open, a call takes as long as its load.
 func TestRedisStopsUnderLoad(t *testing.T) {
 	t.Parallel()
 	for kind, client := range clientKinds {
 		if kind == "cluster" {
-			continue // TestRedisDownAtStart has it; one server is no cluster
+			continue // TestRedisDownAtStart tests this kind; one server is no cluster
 		}
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -305,8 +306,8 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 	}
 }
 
-// Exactly what is missing is said, also when Redis refuses a command inside a script and doesn't
-// name it.
+// The log names exactly the missing right, also when Redis refuses a command inside a script and
+// doesn't name the command.
 func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -354,8 +355,8 @@ func invalidating(ctx context.Context, s *redisstore.Store) error {
 	return s.Invalidate(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}})
 }
 
-// P7: a Redis that answers reads and takes no writes, which the client goes on trying until the
-// step's time is over, costs its callers that time only until it is known.
+// P7: a Redis answers reads and refuses writes. The client repeats a write until the step's time is
+// over. Callers lose this time only until the store knows that writes are refused.
 func TestRedisTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end []any }{

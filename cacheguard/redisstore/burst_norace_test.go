@@ -2,4 +2,4 @@
 
 package redisstore_test
 
-const burstKeys = 10_000 // each wanted by one caller, all at once
+const burstKeys = 10_000 // one caller for each key, all at once

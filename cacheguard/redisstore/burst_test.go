@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	burstLoads = 20                    // that may run at a time
+	burstLoads = 20                    // how many loads may run at a time
 	burstTakes = 50 * time.Millisecond // a load
 )
 
-// Thousands of different keys at once, which is what a flushed cache and a bot look like, are
-// loaded MaxLoads at a time; the queue behind that is bounded and what is over it is told so or
-// gets a stale value. When the burst is over nothing of it is left.
+// Thousands of different keys are requested at once, as after a flush of the cache or by a bot.
+// MaxLoads of them are loaded at a time, and the queue is bounded. Callers that find the queue full
+// get an error or a stale value. When the burst is over, no memory or goroutine of it is left.
 func TestManyKeysAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		queue  int // of loads that wait for a slot; 0: a short one, to be quick
+		queue  int // the length of the queue for slots; 0: a short queue, so that the test is fast
 		change func(s *site)
 		begin  func(b *burst, t *testing.T)
 		check  func(b *burst, t *testing.T)
@@ -66,7 +66,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 		},
 		{
 			name:   "Redis refuses connections",
-			change: func(s *site) { s.store.OpTimeout = 0 }, // as users have it
+			change: func(s *site) { s.store.OpTimeout = 0 }, // the default
 			begin: func(b *burst, t *testing.T) {
 				must(t, b.proxy.Refuse(true))
 				b.proxy.Cut()
@@ -99,7 +99,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 			}
 			b.fire(t)
 			test.check(b, t)
-			over := time.Now() // for the callers; refreshes behind their backs may go on
+			over := time.Now() // the callers are done; refreshes in the background may go on
 			if test.end != nil {
 				test.end(b, t)
 			}
@@ -111,7 +111,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 	}
 }
 
-// burst is callers of one replica, each of whom wants a key of its own.
+// burst is a set of callers of one replica. Each wants a key of its own.
 type burst struct {
 	*replica
 	server  *redistest.Server
@@ -136,12 +136,13 @@ func newBurst(t *testing.T, queue int, change func(s *site)) *burst {
 		s.cache.LeaseTTL, s.cache.Limiter = 0, cacheguard.NewLimiter(burstLoads, queue)
 	}, change)
 	b.listens(t)
-	crowdOnce() // what the runtime keeps of a goroutine for the next one is not the burst's
+	// The runtime keeps memory of ended goroutines, which must not be counted for the burst.
+	crowdOnce()
 	b.goroutines, b.heap = len(ours()), heapInUse()
 	return b
 }
 
-// storeAll has a value for each key, which is stale by the time that anybody asks for it.
+// storeAll stores a value for each key. The values are stale when the callers come.
 func (b *burst) storeAll(t *testing.T) {
 	t.Helper()
 	var writers sync.WaitGroup
@@ -194,8 +195,8 @@ func (b *burst) load(ctx context.Context) (string, error) {
 	}
 }
 
-// wantFilledQueue checks that whoever got no value was told that there are too many, and that
-// nobody was told so while there was room.
+// wantFilledQueue checks that each caller without a value got ErrOverloaded, and that no caller got
+// this error while there was room.
 func (b *burst) wantFilledQueue(t *testing.T) {
 	t.Helper()
 	served := 0
@@ -212,7 +213,7 @@ func (b *burst) wantFilledQueue(t *testing.T) {
 	}
 }
 
-// wantStoreUsed checks that nobody had to do without a store that works.
+// wantStoreUsed checks that every caller could use the store, which works.
 func (b *burst) wantStoreUsed(t *testing.T) {
 	t.Helper()
 	without := 0
@@ -241,8 +242,8 @@ func (b *burst) wantNoErrors(t *testing.T) {
 	}
 }
 
-// wantNormal returns when a new key is loaded under its lease and then found, and those who ask
-// together are one load.
+// wantNormal returns when a new key is loaded under its lease and then found, and when callers that
+// come together share one load.
 func (b *burst) wantNormal(t *testing.T) {
 	t.Helper()
 	await(t, "a new key is loaded and stored", func() bool {
@@ -287,7 +288,7 @@ func (b *burst) wantNothingLeft(t *testing.T) {
 	t.Logf("in use were %d kB before the burst and %d kB after it; %d goroutines of the library's own", b.heap>>10, heap>>10, b.goroutines)
 }
 
-// crowdOnce has as many goroutines as a burst.
+// crowdOnce starts as many goroutines as a burst has.
 func crowdOnce() {
 	gate := make(chan struct{})
 	var all sync.WaitGroup
@@ -301,7 +302,7 @@ func crowdOnce() {
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what was in pools goes with the second one
+	runtime.GC() // the second collection empties the pools
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }

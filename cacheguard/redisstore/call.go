@@ -23,8 +23,8 @@ func call[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return change(ctx, s, name, step)
 }
 
-// look is call for a step that writes nothing, or perhaps nothing: its success doesn't show that
-// Redis takes writes.
+// look is call for a step that writes nothing, or perhaps nothing. Its success doesn't show that
+// Redis accepts writes.
 func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {
@@ -38,8 +38,8 @@ func look[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return v, err
 }
 
-// change is call for a step that is sent even while the breaker is open: the step tells Redis of a
-// change, so it must be tried.
+// change is call for a step that tells Redis of a change. It is sent even while the breaker is
+// open, because a change must be tried.
 func change[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)
@@ -51,7 +51,7 @@ func change[T any](ctx context.Context, s *Store, name string, step func(context
 	return v, err
 }
 
-// twice sends a step, and sends it once more if no answer came.
+// twice sends a step. If no answer comes, it sends the step once more.
 func twice[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if s.closed.Load() {
 		return v, errClosed

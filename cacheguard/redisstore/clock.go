@@ -23,11 +23,12 @@ type clock struct {
 	refused  atomic.Int32 // failed measurements in a row
 }
 
-// measurement says what the server's clock showed when this process' clock was at base, and when
-// that was measured.
+// measurement has the time of the server's clock when this process' clock was at base, and the time
+// of the measurement.
 type measurement struct{ server, taken time.Time }
 
-// clockAge is how long a measurement is used: clocks that drift by 50 ppm differ by 3 ms after it.
+// clockAge is how long a measurement is used. Clocks that drift by 50 ppm differ by 3 ms after this
+// time.
 const clockAge = time.Minute
 
 // retryAge is the pause after a failed measurement.
@@ -131,7 +132,7 @@ func (s *Store) knowTime(ctx context.Context) error {
 }
 
 // borrowTime reads the clock of any node of a cluster while the usual node is away. The nodes'
-// clocks differ a little, but that is no reason to do without the nodes that are there.
+// clocks differ a little. This is better than doing without the nodes that answer.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
 	// If no node of the cluster answers, it is asked only once in a while, so that callers don't
 	// each wait for another node.

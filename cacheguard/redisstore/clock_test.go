@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Values age by Redis' clock, whatever the wall clock of a replica says, also when it is the first
-// thing that a replica does that makes the value.
+// Values age by Redis' clock, whatever a replica's wall clock shows. This also holds if a value is
+// the first thing that the replica makes.
 func TestWallClocksDontMatter(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"Redis is ahead": time.Hour, "Redis is behind": -time.Hour} {
 		for what, store := range map[string]func(t *testing.T, r *replica){
@@ -32,8 +32,9 @@ func TestWallClocksDontMatter(t *testing.T) {
 	}
 }
 
-// hitAtOnce has one replica store a value, and checks that another one finds it fresh. The server's
-// clock stands still here while theirs go on, so a trial that took long says nothing.
+// hitAtOnce stores a value in one replica, and checks that another replica finds it fresh. In this
+// test the server's clock stands still while the replicas' clocks go on. So a try that took long
+// proves nothing and is repeated.
 func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *replica)) {
 	t.Helper()
 	const atOnce = 200 * time.Millisecond
@@ -55,15 +56,17 @@ func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *re
 	t.Logf("this machine is too slow to see what holds for %v", atOnce)
 }
 
-// An answer that took long says little about the time: the replica asks again rather than take new
-// values for ones from the future.
+// A slow answer tells the time only roughly. So the replica asks again. Otherwise it could take new
+// values for values from the future.
 func TestClockAfterSlowReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := newProxy(t, server.Addr())
 	prefix := newPrefix()
-	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix) // each waits for long
-	good.listens(t)                                                                         // and has loaded the scripts
+	// Both replicas have a long OpTimeout.
+	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix)
+	// listens also loads the scripts.
+	good.listens(t)
 	gate := make(chan struct{})
 	late := proxy.DelayReply(redistest.IsEval(redisstore.ClockScript), gate)
 	go func() {

@@ -30,7 +30,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// Every name that is ever in use for a key lies in one slot, in the opinion of the server.
+// The server computes the same slot for all names that are used for a key.
 func TestClusterSlots(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")

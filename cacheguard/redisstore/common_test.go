@@ -52,7 +52,8 @@ func (o *older) names() (value, lease string) {
 	return redisstore.ValueName(o.prefix, testKey), redisstore.LeaseName(o.prefix, testKey)
 }
 
-// ask returns what it is told, and the number of the grant or the holder.
+// ask returns the reply to a request for the lease: the state, and the number of the grant or the
+// holder.
 func (o *older) ask(id cacheguard.ID) (state, detail string) {
 	o.t.Helper()
 	value, lease := o.names()
@@ -80,7 +81,7 @@ func (o *older) invalidate() {
 	must(o.t, o.run([]string{value, lease, value + ":v2"}, []any{redisstore.Channel(o.prefix), redisstore.ChangedMessage(testKey)}, "invalidate").Err())
 }
 
-// heard is how many messages it got since it was called last.
+// heard returns the number of messages since its last call.
 func (o *older) heard() (n int) {
 	o.t.Helper()
 	last := "nothing " + newPrefix()
@@ -95,23 +96,23 @@ func (o *older) heard() (n int) {
 	}
 }
 
-// wants checks how often the older program was told of something, and that each of these was told
-// at least once.
+// wants checks how often the older program was told of a change or a load's end, and that each
+// member was told at least once.
 func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*member) {
 	o.t.Helper()
 	if got := o.heard(); got != n {
 		o.t.Errorf("%s: the older program heard %d messages; want %d", what, got, n)
 	}
 	for i, m := range all {
-		m.heard(o.t) // it has come over the wire; then it is told
+		m.heard(o.t) // the message has come over the connection; after that its listener is called
 		await(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool { return len(m.told.of(kind, testKey.Key)) > 0 })
 		m.told.forget()
 	}
 }
 
-// Programs that know the common channel alone, and programs of today, are one fleet: one load for
-// each key, whoever waits is told of its end, and all hear of each change. When the last of the
-// former has ended, nothing is published for them any more.
+// Programs that know only the common channel and new programs are one fleet: one load for each key,
+// a message about its end to each waiting process, and each change reaches all processes. When the
+// last older program has ended, nothing is published on the common channel any more.
 func TestOlderProgramsBesideNewOnes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -173,7 +174,7 @@ func TestOlderProgramsBesideNewOnes(t *testing.T) {
 	hear(t, "an invalidation when the older one has ended", 1, everybody...)
 }
 
-// Without the right to ask who listens, all are told of everything, older programs, too.
+// Without the right to count listeners, all processes get all messages, and so do older programs.
 func TestNoRightToCountListeners(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -196,8 +197,8 @@ func TestNoRightToCountListeners(t *testing.T) {
 	o.wants("an invalidation", 1, cacheguard.MessageChanged, other)
 }
 
-// A cache that is opened later hears of its changes from then on, and says when; one that was
-// closed costs nothing.
+// A cache that is opened later gets messages about its changes from then on, and reports when this
+// begins. A closed cache costs nothing.
 func TestCachesComeAndGo(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))

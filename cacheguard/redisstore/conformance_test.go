@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// conformancePrefix begins the names of what the suite stores.
+// conformancePrefix begins the names of all keys of the suite.
 const conformancePrefix = "suite"
 
 func TestConformance(t *testing.T) {
@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceDefaultClient has clients that don't look at contexts.
+// TestConformanceDefaultClient uses clients that ignore contexts.
 func TestConformanceDefaultClient(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -33,7 +33,7 @@ func TestConformanceDefaultClient(t *testing.T) {
 	})
 }
 
-// TestConformanceOwnClient has clients of a type of the user's own.
+// TestConformanceOwnClient uses clients of the user's own type.
 func TestConformanceOwnClient(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -48,12 +48,12 @@ func TestConformanceMiniredis(t *testing.T) {
 		server := miniredis.RunT(t)
 		server.ClockTTL(true)
 		fleet := openFleet(t, newClient(t, server.Addr()), newClient(t, server.Addr()), newClient(t, server.Addr()))
-		fleet.LoseMessages = nil // it has no CLIENT KILL
+		fleet.LoseMessages = nil // miniredis has no CLIENT KILL
 		return fleet
 	})
 }
 
-// openFleet is two processes, each with a client of its own, and a third client that does harm.
+// openFleet returns two processes with a client each, and a third client that causes damage.
 func openFleet(t *testing.T, a, b, other redis.UniversalClient) storetest.Fleet {
 	t.Helper()
 	ctx := t.Context()

@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A load that asks for its own key is told so at once, here and through another key.
+// A load that asks for its own key gets an error at once, whether it asks directly or through
+// another key.
 func TestLoadAsksForItsOwnKey(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
@@ -34,7 +35,7 @@ func TestLoadAsksForItsOwnKey(t *testing.T) {
 	}
 }
 
-// A circle of loads through several processes, which no process can see, ends at LoadTimeout.
+// A circle of loads through several processes, which no process can see, ends after LoadTimeout.
 func TestCircleOfProcesses(t *testing.T) {
 	t.Parallel()
 	const loadTimeout = time.Second

@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// holds fills keys with an old value, and returns those that still have it.
+// holds reads keys through the replica, and returns the keys that still have an old value.
 func holds(t *testing.T, r *replica, keys []string) (old []string) {
 	t.Helper()
 	for _, key := range keys {
@@ -46,15 +46,15 @@ func setOld(t *testing.T, r *replica, keys []string) {
 	}
 }
 
-// What is invalidated while Redis can't be reached is invalidated when it can: no other process has
-// it for longer.
+// If keys are invalidated while Redis can't be reached, they are invalidated when it can be reached
+// again. No other process has the old values for longer.
 func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for name, outage := range outages {
 		for kind, client := range clientKinds {
 			if kind == "cluster" {
-				continue // which wouldn't come through the proxy
+				continue // messages of this kind of client don't pass through the proxy
 			}
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
@@ -86,9 +86,9 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A master dies in the middle of 1,000 changes. What it has acknowledged and its successor doesn't
-// know is repeated, also where the subscription is at another node, and by a process that does
-// nothing but write.
+// A master dies in the middle of 1,000 changes. The changes that it has acknowledged and that its
+// successor doesn't know are repeated. This also holds if the subscription is at another node, and
+// for a process that only writes.
 func TestInvalidationsSurviveAFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -127,17 +127,17 @@ func TestInvalidationsSurviveAFailover(t *testing.T) {
 	})
 }
 
-// forgetful is a fleet whose master takes changes and dies before its replica has them.
+// forgetful is a fleet whose master accepts changes and dies before its replica has them.
 type forgetful struct {
 	t              *testing.T
 	prefix         string
-	keys           []string // are changed by their name, the last ones by a tag
+	keys           []string // these are changed by name, the last ones by a tag
 	writer, reader *replica
-	rest           chan int // how many of the changes of afterwards were acknowledged
+	rest           chan int // how many changes after the master's death were acknowledged
 }
 
 const (
-	changesKept  = 250 // which the replica has
+	changesKept  = 250 // changes that the replica has
 	changesLost  = 400
 	changesAfter = 350 // the master's death
 	tagged       = 100 // more values, which have the tag
@@ -157,8 +157,8 @@ func newForgetful(t *testing.T, client func(*site)) *forgetful {
 	return f
 }
 
-// loses has the master take changes that its replica doesn't get, and die, while the writer goes
-// on.
+// loses lets the master accept changes that its replica doesn't get, and then stops it, while the
+// writer goes on.
 func (f *forgetful) loses(ctx context.Context, master *redistest.Server) {
 	t, rdb := f.t, newClient(f.t, master.Addr())
 	for _, key := range f.keys[:changesKept] {
@@ -193,8 +193,8 @@ func (f *forgetful) loses(ctx context.Context, master *redistest.Server) {
 	}()
 }
 
-// recovers waits until the writer has noticed, and checks that nothing is left of what the new
-// master knew.
+// recovers waits until the writer has noticed the failover, and checks that no value is left that
+// the new master had from before the changes.
 func (f *forgetful) recovers(ctx context.Context) {
 	t := f.t
 	began := time.Now()

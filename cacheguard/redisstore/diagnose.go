@@ -40,7 +40,7 @@ type Diagnosis struct {
 	Clock   time.Duration // how far the server's clock is ahead of this machine's
 	Message time.Duration // time from a change to the message about it; 0 if no message came
 
-	Parts []Part // what the store does, in the order in which it was tried
+	Parts []Part // the steps of the store, in the order in which they were tried
 
 	Mend string // command with which an administrator gives the user all rights that were missing; empty: none were
 }
@@ -48,7 +48,7 @@ type Diagnosis struct {
 // Part is one thing that a store does.
 type Part struct {
 	Name  string
-	Means string // what callers notice if it doesn't work
+	Means string // the effect on callers if the part doesn't work
 	Err   error  // why it doesn't work; nil: it does
 }
 
@@ -112,7 +112,7 @@ func (d Diagnosis) String() string {
 	return text.String()
 }
 
-// memory says how full the server is. A server that is nearly full accepts one write and refuses
+// memory returns how full the server is. A server that is nearly full accepts one write and refuses
 // the next.
 func (d Diagnosis) memory() string {
 	const mib = 1 << 20
@@ -137,11 +137,11 @@ const almostFull = 95 // percent
 // names start their version numbers above it.
 const oldest = "6.2"
 
-// Diagnose tries each thing that the store does, on names of its own. It returns what works, what
-// doesn't, why, and what that means for callers. It takes a few trips, or some seconds if the
-// server doesn't answer, and ends when ctx is done. What it writes has a TTL of a minute or is
+// Diagnose tries each step of the store, on names of its own. It returns which steps work, which
+// fail and why, and what this means for callers. It takes a few trips, or some seconds if the
+// server doesn't answer, and ends when ctx is done. Data that it writes has a TTL of a minute or is
 // removed at the end. Call it at the start of a program, from a command, or when something looks
-// wrong; caches don't need it.
+// wrong. Caches don't need it.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
@@ -225,7 +225,7 @@ func (d *diagnosing) answer() error {
 	return d.s.explained(err)
 }
 
-// identity is what a server says about itself.
+// identity is the server's description of itself.
 type identity struct {
 	server, mode, role, eviction string
 	used, most                   int64 // bytes of memory
@@ -253,7 +253,7 @@ func (s *Store) identify(ctx context.Context) (found identity) {
 	return found
 }
 
-// suits returns why the store can't work with this server through its client.
+// suits returns the reason why the store can't work with this server through its client, or nil.
 func (s *Store) suits(found identity) error {
 	name, version, _ := strings.Cut(found.server, " ")
 	switch {
@@ -308,7 +308,7 @@ func (d *diagnosing) read() error {
 	return cmp.Or(err, plain)
 }
 
-// diagnosisTTL is how long the data that a diagnosis writes stays if nobody removes it.
+// diagnosisTTL is how long the data of a diagnosis stays in Redis if nobody removes it.
 const diagnosisTTL = time.Minute
 
 func (d *diagnosing) lease() error {
@@ -494,7 +494,8 @@ func fields(text string) map[string]string {
 	return said
 }
 
-// older reports whether one version is before another. A text that isn't a version is not older.
+// older is a program that knows only the common channel. It listens and publishes there. In a lease
+// it writes and reads no more than the mark.
 func older(version, than string) bool {
 	for {
 		a, restA, _ := strings.Cut(version, ".")

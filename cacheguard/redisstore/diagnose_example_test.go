@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// A program that says at its start what is wrong with its Redis.
+// A program reports at its start what is wrong with its Redis.
 func ExampleStore_Diagnose() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()

@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// diagnosed is what a store on this client finds out.
+// diagnosed returns the diagnosis of a store on this client.
 func diagnosed(t *testing.T, rdb redis.UniversalClient) redisstore.Diagnosis {
 	t.Helper()
 	d := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second}).Diagnose(t.Context())
@@ -36,7 +36,8 @@ func broken(d redisstore.Diagnosis) (names []string) {
 	return names
 }
 
-// A server that has everything is said to work, and is left as it was.
+// If a server has no fault, the diagnosis says that everything works, and leaves the server as it
+// was.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (rdb, admin redis.UniversalClient, mode string){
@@ -73,7 +74,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// What is wrong with a server is said, with what to do.
+// If a server has a fault, the diagnosis names it and a remedy.
 func TestDiagnoseCrippled(t *testing.T) {
 	t.Parallel()
 	user := func(change ...any) func(t *testing.T) redis.UniversalClient {
@@ -83,7 +84,7 @@ func TestDiagnoseCrippled(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		open   func(t *testing.T) redis.UniversalClient
-		broken []string // all that say why
+		broken []string // the names of all parts that report the reason
 		says   []string
 	}{
 		"a node of a cluster": {
@@ -220,7 +221,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// A right that is missing for messages is said at once, and not waited for.
+// If a right for messages is missing, the diagnosis reports it at once and doesn't wait for a
+// message.
 func TestDiagnoseWaitsForNoRight(t *testing.T) {
 	t.Parallel()
 	for name, rule := range map[string]string{"no channel": "resetchannels", "no subscribing": "-subscribe"} {

@@ -43,9 +43,9 @@
 // leader's load finds the list. If the list is evicted, the waiting processes ask again when the
 // lease has expired.
 //
-// One message on the cache's channel replaces the messages to the inboxes where that is cheaper: if
-// the cache is open in at most four processes, if at least half of the cache's processes wait for
-// the load, or if more than 64 processes wait.
+// In three cases one message on the cache's channel is cheaper and replaces the messages to the
+// inboxes: if the cache is open in at most four processes, if at least half of the cache's
+// processes wait for the load, or if more than 64 processes wait.
 //
 // Every process also listens to the common channel, through a pattern. Programs that know no other
 // channel subscribe to the common channel by its name. A script uses PUBSUB NUMSUB to find out
@@ -65,11 +65,11 @@
 // Without the set no value is valid, so values whose invalidation was lost by an eviction or a
 // restart can't come back as fresh.
 //
-// The score of the whole cache is also stored by itself, in <prefix>:{<cache>}:all: one MGET reads
-// it together with a value without tags. If one of these two keys is evicted, it is created again,
-// from the other key or with the current time. Both are read together with values, so eviction
-// policies that go by use keep them. The volatile policies never evict them, because they have no
-// TTL.
+// The score of the whole cache is also stored by itself, in <prefix>:{<cache>}:all, so that one
+// MGET can read it together with a value without tags. If one of these two keys is evicted, it is
+// created again, from the other key or with the current time. Both are read together with values,
+// so eviction policies that evict by use keep them. The volatile policies never evict them, because
+// they have no TTL.
 //
 // On a single server a value's stamp is the number of its lease's grant. In a cluster the stamp is
 // read from the node that has the set after the lease is granted, which costs the load one trip.
@@ -115,17 +115,17 @@
 // other's values in turn. Both versions share leases and messages, and a change made by either
 // removes the values of both. If a value was written by a codec with another name, it is a miss.
 //
-// To change the type of what is stored, see cacheguard.Options.Version. Programs from before there
-// was Options.Version don't know the names that end in :odd, and their changes don't reach the
-// values stored there: use a version above 0 only when none of these programs runs any longer.
+// To change the type of the stored values, see cacheguard.Options.Version. Programs that are older
+// than Options.Version don't know the names that end in :odd, and their changes don't reach the
+// values stored there. So use a version above 0 only when none of these programs runs any longer.
 //
 // Two things have changed in version 1. First, earlier programs know only the common channel. They
-// can run beside new ones. Both kinds hear of each other's changes and wake each other's waiters: a
-// token in capital letters means that the lease's holder reads the list of waiters, and the mark
-// "+" means that somebody waits on the common channel. An earlier program that is subscribed at a
-// replica isn't counted by PUBSUB NUMSUB: after a failover it may miss changes until it has noticed
-// the failover. Give the Redis user the channels and commands below before the first new program
-// starts.
+// can run beside new ones. Both kinds of programs hear of each other's changes and wake each
+// other's waiters. A token in capital letters means that the lease's holder reads the list of
+// waiters, and the mark "+" means that a process waits on the common channel. PUBSUB NUMSUB doesn't
+// count an earlier program that is subscribed at a replica. After a failover this program may miss
+// changes until it has noticed the failover. Give the Redis user the channels and commands below
+// before the first new program starts.
 //
 // Second, if a cache's name has a colon, its values and leases had other names before. For such a
 // cache old and new programs don't share values, and Invalidate in an old program doesn't reach a
@@ -135,17 +135,17 @@
 // # Steps
 //
 // Every step is one command or one Lua script (the .lua files of this package) and takes at most
-// Options.OpTimeout. If the first try gets no answer, the step is sent a second time; if Redis
-// applies it twice, the step's token shows that. A copy of a command that is applied late does no
-// harm: the server numbers each grant of a lease, and a fill must carry the number. A write without
-// a load, Cache.Set, claims the key first, so it takes two steps. In a burst on a cold key a
-// process needs two round trips and four commands, whatever the number of its callers. It needs one
-// more trip and command if it expected a value and read first.
+// Options.OpTimeout. If the first try gets no answer, the step is sent a second time. If Redis has
+// applied the first one, too, the step's token shows this. A copy of a command that is applied late
+// does no harm: the server numbers each grant of a lease, and a fill must carry the number. A write
+// without a load, Cache.Set, claims the key first, so it takes two steps. In a burst on a cold key
+// a process needs two round trips and four commands, whatever the number of its callers. It needs
+// one more trip and command if it expected a value and read first.
 //
 // Up to four reads at a time run on their callers' goroutines. Further reads are collected into one
 // MGET, or into one pipeline on a cluster. The store doesn't use the AutoPipeline of go-redis for
-// that: it is marked experimental, its blocking form ignores the caller's context, and one command
-// for a batch costs the server less than a batch of commands.
+// this, because AutoPipeline is marked experimental and its blocking form ignores the caller's
+// context, and because one command for a batch costs the server less than a batch of commands.
 //
 // Values age by Redis' own clock. In a cluster it is the clock of the node that has the name
 // <prefix>:clock, or of any other node while that node is away. The store measures this clock at
@@ -169,28 +169,28 @@
 // forgotten, and every value that is older than the latest of the forgotten invalidations becomes
 // invalid.
 //
-// In a cluster one node has the set, so each process keeps what it has read from the set for as
+// In a cluster one node has the set, so each process remembers the scores that it has read for as
 // long as messages arrive. A grant costs one trip more. While that node is away, the last known
 // scores are used.
 //
 // # Failovers
 //
 // A replica that takes over has only what its master had replicated to it. A lease that wasn't
-// replicated costs at most one more load. A change that wasn't replicated is repeated by the
-// process that made it, if the change was made in the last 30 seconds before the master was gone.
-// The process repeats it when it has noticed the failover: at once with Sentinel, within 3 seconds
-// in a cluster, where only the connections to that node break. To notice this, a process that only
+// replicated costs at most one more load. If a change wasn't replicated and was made in the last 30
+// seconds before the master was gone, the process that made it repeats it. The process does this
+// when it has noticed the failover: at once with Sentinel, within 3 seconds in a cluster, where
+// only the connections to that node break. So that it notices a failover, a process that only
 // writes is subscribed, too. Until the change is repeated, or if that process has ended, other
 // processes may serve the old value. If you ask Sentinel for a failover by hand, the old master
-// goes on for a moment, so changes get lost then, too; CLUSTER FAILOVER loses nothing.
+// goes on for a moment, so changes get lost then, too. CLUSTER FAILOVER loses nothing.
 //
-// After as many refused connections in a row as the client's PoolSize, go-redis tries again only
-// once a second: changes that wait for Redis can arrive that much later.
+// If the number of refused connections in a row reaches the client's PoolSize, go-redis tries again
+// only once a second. So changes that wait for Redis can arrive up to a second later.
 //
-// As soon as a step gets no answer, the store tells a cluster client to look for the new master; by
+// As soon as a step gets no answer, the store tells a cluster client to look for the new master. By
 // itself the client would do so within a minute. A node that hangs can delay this by twice the
-// client's ReadTimeout, which is 5 seconds unless you set it: one second is plenty. A node that is
-// away makes only its own keys unavailable.
+// client's ReadTimeout. Its default is 5 seconds; one second is enough. A node that is away makes
+// only its own keys unavailable.
 //
 // While a slot moves from one node to another, values in it can be read and invalidated, one name
 // at a time. Leases can't be granted in that slot and Set fails, because a lease and its value are
@@ -205,10 +205,10 @@
 //
 //	ACL SETUSER cacheguard on >secret ~cg:* resetchannels &cg:messages &cg:messages:* +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +psubscribe +unsubscribe +pubsub|numsub +ping +hello
 //
-// With Sentinel add +info: with it the store checks that the connection for messages is to the same
-// master as the one for commands. go-redis doesn't check that. So the store leaves an old master at
-// once, even if that one is still alive. Without +info messages may not arrive for some ten seconds
-// after a failover by hand.
+// With Sentinel add +info. Then the store can check that the connection for messages is to the same
+// master as the connection for commands, which go-redis doesn't check. So the store leaves an old
+// master at once, even if the old master is still alive. Without +info messages may not arrive for
+// some ten seconds after a failover by hand.
 //
 // The permits of a fleet-wide limiter (cacheguard.NewFleetLimiter) are kept in the key
 // <prefix>:{<budget>}:permits, and a mark that processes are waiting in
@@ -217,7 +217,7 @@
 //	+type +zrem
 //
 // Every client that can write to this Redis is trusted with the values that callers get. Its
-// numbers are trusted only within what can be true, so that nothing forged or damaged keeps a cache
+// numbers are trusted only within bounds, so that a forged or damaged number can't keep a cache
 // empty until somebody restarts it:
 //
 //   - If a message about tags has a generation that is later than the clock, or much earlier than
@@ -234,8 +234,8 @@
 // # Servers
 //
 // Warm returns an error for a server that the store can't work with, and the error says which
-// client to make. Store.Diagnose tries everything that a store does. It returns what works, what
-// doesn't and why, as a struct that can be printed as text:
+// client to make. Store.Diagnose tries each step of a store. It returns which steps work, which
+// fail and why, as a struct that can be printed as text:
 //
 //	fmt.Print(store.Diagnose(ctx))
 //
@@ -254,8 +254,8 @@
 //
 // # Inspecting
 //
-// Store.Inspect returns what is stored under a key of a cache and what a caller would get.
-// Store.Scan returns what is stored of a whole cache. A command runs both:
+// Store.Inspect returns the entries in Redis under a key of a cache, and the answer that a caller
+// would get. Store.Scan counts the entries of a whole cache. A command runs both:
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 product 42
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 -scan product
@@ -272,7 +272,8 @@
 //
 // # Limits
 //
-// New refuses a Ring, because a Ring moves keys to other shards while one is down, and a cluster
-// client that reads from replicas. Use maxmemory-policy with care: an evicted value is a miss; an
-// evicted lease costs at most one more load, and the result of its first load is not stored.
+// New refuses a Ring, because a Ring moves keys to other shards while a shard is down. It also
+// refuses a cluster client that reads from replicas. Choose maxmemory-policy with care. An evicted
+// value is a miss. An evicted lease costs at most one more load, and the result of its first load
+// is not stored.
 package redisstore

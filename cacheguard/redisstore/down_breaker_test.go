@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that goes away, however it does and be it there at the start or not, costs no caller more
-// than OpTimeout; once a few have paid that nobody does, for nothing is sent any more; and when it
-// is there again it is used again.
+// Redis goes away in some way, during the test or before its start. No caller waits for longer than
+// OpTimeout. Once a few callers have waited, no further caller waits, because nothing is sent any
+// more. When Redis is back, it is used again.
 func TestNobodyWaitsForRedis(t *testing.T) {
 	t.Parallel()
-	const op = 2 * shortOp // Redis is there at times
+	const op = 2 * shortOp // in some cases Redis is there for a time
 	type place struct {
 		server *redistest.Server
 		proxy  *redistest.Proxy
@@ -89,7 +89,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 					took = append(took, a.took)
 					all = append(all, a)
 				}
-				// The end of a lease may be on its second try.
+				// The step that ends a lease may be in its second try.
 				if n := sent.sent.Load() - before; n > calls/20 {
 					t.Errorf("with the breaker open %d commands were sent for %d callers", n, calls)
 				}
@@ -108,8 +108,8 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 	}
 }
 
-// loseRedisDuringLoad has Redis go away while callers wait for a load, and returns what they got,
-// with their time since the end of the load.
+// loseRedisDuringLoad makes Redis go away while callers wait for a load. It returns their answers,
+// with the time since the end of the load.
 func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []answer {
 	t.Helper()
 	letGo := o.hold()
@@ -134,8 +134,8 @@ func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []an
 	return answers
 }
 
-// usedAgain returns when Redis is: what is loaded is stored, nothing that was loaded without it
-// turns up, and a change is seen.
+// usedAgain returns when Redis is used again: results are stored, no result that was loaded without
+// Redis appears, and a change takes effect.
 func (r *replica) usedAgain(t *testing.T) {
 	t.Helper()
 	o := newOrigin("new")

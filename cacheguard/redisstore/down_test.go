@@ -16,10 +16,10 @@ import (
 
 const (
 	shortOp = 200 * time.Millisecond // OpTimeout of a store whose Redis doesn't answer
-	soon    = 4 * time.Second        // the same on a busy machine; go-redis itself would wait for 5s
+	soon    = 4 * time.Second        // shortOp on a busy machine; go-redis itself would wait for 5s
 )
 
-// outages are the ways in which a Redis is not there.
+// outages are the ways in which a Redis can be away.
 var outages = map[string]struct {
 	begin func(t *testing.T, p *redistest.Proxy)
 	end   func(t *testing.T, p *redistest.Proxy)
@@ -51,7 +51,7 @@ func clusterClient(t *testing.T, addrs ...string) *redis.ClusterClient {
 	return rdb
 }
 
-// inEveryOutage runs a test for each way in which Redis is not there, from the start, and for each
+// inEveryOutage runs a test for each way in which Redis can be away from the start, and for each
 // kind of client.
 func inEveryOutage(t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb redis.UniversalClient), kinds ...string) {
 	t.Helper()
@@ -69,8 +69,8 @@ func inEveryOutage(t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb
 	}
 }
 
-// inTime checks that a caller got the load's value although Redis was not there, and not much later
-// than OpTimeout.
+// inTime checks that a caller got the load's value although Redis was away, and not much later than
+// OpTimeout.
 func (a answer) inTime(t *testing.T, want string) {
 	t.Helper()
 	a.is(t, want)
@@ -82,8 +82,8 @@ func (a answer) inTime(t *testing.T, want string) {
 	}
 }
 
-// Calls are served by the load, coalesced in the process, and no call waits for longer than
-// OpTimeout beside it.
+// Calls get the result of the load and are coalesced within the process. No call waits for longer
+// than OpTimeout in addition.
 func TestRedisDownAtStart(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
@@ -107,11 +107,11 @@ func TestRedisDownAtStart(t *testing.T) {
 			t.Errorf("Peek gave %v; want %v", err, cacheguard.ErrUnavailable)
 		}
 		r.get(t, "k", o.load).inTime(t, "v")
-		o.loaded(t, 2) // nothing was kept
+		o.loaded(t, 2) // nothing was stored
 	}, "careful", "default", "cluster", "own")
 }
 
-// Errors of a load, and "does not exist", are what they are.
+// Errors of a load, and "does not exist", reach callers unchanged.
 func TestRedisDownAndLoadFails(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
@@ -143,7 +143,7 @@ func TestRedisDownFailClosed(t *testing.T) {
 	}, "careful", "default", "cluster")
 }
 
-// Writes say that they didn't get through.
+// Writes return an error if they didn't reach Redis.
 func TestRedisDownAndWrites(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
@@ -169,8 +169,7 @@ func TestRedisDownAndWrites(t *testing.T) {
 	}, "careful", "default", "cluster")
 }
 
-// When Redis is there again it is used again, for what is asked then; nothing of what was loaded
-// meanwhile turns up.
+// When Redis is back, new calls use it. No result that was loaded meanwhile appears.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -199,7 +198,7 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// Redis that dies in the middle of a load has no part in its result.
+// If Redis dies in the middle of a load, the result of the load doesn't change.
 func TestRedisDiesDuringLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -239,7 +238,7 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 	}
 }
 
-// New doesn't dial, and neither does a cache; nor does it ask for anything before it is asked.
+// Neither New nor a new cache dials. A cache sends nothing before its first call.
 func TestNewDoesntDial(t *testing.T) {
 	var dials atomic.Int64
 	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {

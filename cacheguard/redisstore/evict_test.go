@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that is full evicts leases and values, whatever its policy: an evicted lease is at most
-// one more load, and the first one's result is refused; an evicted value is a miss.
+// A full Redis evicts leases and values, by every policy. An evicted lease costs at most one more
+// load, and the first load's result is refused. An evicted value is a miss.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-ttl"} {
@@ -60,7 +60,8 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// crowdOut fills Redis with other things until a name has been evicted, and then makes room again.
+// crowdOut fills Redis with other data until a name has been evicted, and then frees the memory
+// again.
 func crowdOut(t *testing.T, rdb *redis.Client, name string) {
 	t.Helper()
 	const some = 100

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// A report for an operator: how much of a cache is in Redis. The scan is gentle: it looks at 1,000
-// values, and pauses after every 100 names.
+// The report shows an operator how much of a cache is in Redis. The scan is gentle: it looks at
+// 1,000 values, and pauses after every 100 names.
 func ExampleStore_Scan() {
 	server, err := miniredis.Run()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// One store for each process, for all of its caches. ContextTimeoutEnabled has go-redis end a
-// command when the caller's time is over. Warm dials, subscribes and loads the scripts, so that the
-// first request doesn't.
+// A process has one store for all of its caches. With ContextTimeoutEnabled go-redis ends a command
+// when the caller's time is over. Warm dials, subscribes and loads the scripts, so that the first
+// request needn't do it.
 func Example() {
 	server, err := miniredis.Run() // in your program: Redis
 	if err != nil {
@@ -44,7 +44,7 @@ func Example() {
 	// Output: 7 <nil> true
 }
 
-// A cluster and a Sentinel need the client that go-redis has for them, and nothing else.
+// A cluster and a Sentinel need their own client of go-redis, and nothing else.
 func ExampleNew() {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:                 []string{"redis-a:6379", "redis-b:6379", "redis-c:6379"},

@@ -18,46 +18,47 @@ var (
 	GenerationsScript = laterLua + generationsLua
 )
 
-// ValueName is where a key's value stands.
+// ValueName returns the name of a key's value.
 func ValueName(prefix string, k cacheguard.Key) string { return names{prefix: prefix}.value(k) }
 
-// LeaseName is where a key's lease stands.
+// LeaseName returns the name of a key's lease.
 func LeaseName(prefix string, k cacheguard.Key) string {
 	n := names{prefix: prefix}
 	return n.lease(n.value(k))
 }
 
-// Channel is where a prefix' messages are published.
+// Channel returns the common channel of a prefix.
 func Channel(prefix string) string { return names{prefix: prefix}.channel() }
 
-// CacheChannel is where changes of a cache are published.
+// CacheChannel returns the channel on which changes of a cache are published.
 func CacheChannel(prefix, cache string) string { return names{prefix: prefix}.channelOf(cache) }
 
-// InboxChannel is where a process is told of what it waits for.
+// InboxChannel returns the channel on which a process gets messages about the loads that it waits
+// for.
 func (s *Store) InboxChannel() string { return s.names.inbox(s.inbox) }
 
-// WaitersName is where those stand who wait for a key.
+// WaitersName returns the name of the list of processes that wait for a key.
 func WaitersName(prefix string, k cacheguard.Key) string {
 	n := names{prefix: prefix}
 	return n.waiters(n.value(k))
 }
 
-// ClockName is what is asked for the time.
+// ClockName returns the name whose node is asked for the time.
 func ClockName(prefix string) string { return names{prefix: prefix}.clock() }
 
-// FilledMessage is the message of a fill, without the frame.
+// FilledMessage returns the message of a fill, without the frame.
 func FilledMessage(k cacheguard.Key, load cacheguard.ID) []byte {
 	return encodeMessage(kindFilled, k, load)
 }
 
-// ChangedMessage is the message of a change.
+// ChangedMessage returns the message of a change.
 func ChangedMessage(k cacheguard.Key) []byte { return encodeMessage(kindChanged, k, cacheguard.ID{}) }
 
-// WholeName is where the generation of a whole cache stands by itself.
+// WholeName returns the name of the separately stored generation of a whole cache.
 func WholeName(prefix, cache string) string { return names{prefix: prefix}.whole(cache) }
 
-// GenerationsName is where a cache's generations stand.
+// GenerationsName returns the name of a cache's generations.
 func GenerationsName(prefix, cache string) string { return names{prefix: prefix}.generations(cache) }
 
-// Older is which versions of a server are too old.
+// Older reports whether a server's version is too old.
 var Older = older

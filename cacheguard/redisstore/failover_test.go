@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A cluster under load changes its masters in every way there is. Callers get right values all the
-// time; what a master knew alone when it died may be lost, and that is bounded.
+// A cluster under load changes its masters in every possible way. Callers get right values all the
+// time. Data that only a dying master knew may be lost, and this loss is bounded.
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
@@ -48,7 +48,8 @@ func TestClusterUnderLoad(t *testing.T) {
 	must(t, c.AwaitWhole(ctx))
 	tr.report("it comes back as a replica", m, time.Since(began), 0)
 
-	// By hand nothing gets lost: the master waits until its replica has all.
+	// In a failover by hand nothing gets lost, because the master waits until its replica has all
+	// changes.
 	m, began = tr.mark(), time.Now()
 	must(t, newClient(t, old).ClusterFailover(ctx).Err())
 	_, err = c.AwaitFailover(ctx, key, master)
@@ -60,7 +61,8 @@ func TestClusterUnderLoad(t *testing.T) {
 	tr.report("replica promoted by hand", m, servers, without)
 
 	m, began = tr.mark(), time.Now()
-	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"} // each in a slot of its own
+	// Each of these keys is in another slot.
+	hot := []string{"quiet-2", "quiet-199", "changing-1", "changing-2", "changing-3"}
 	tr.hot.Store(&hot)
 	moves := make(map[string]*redistest.Move)
 	for _, k := range hot {
@@ -69,7 +71,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		must(t, err)
 	}
 	tr.runs(time.Second / 2)
-	for range 20 { // keys come and go meanwhile
+	for range 20 { // meanwhile keys are added and removed
 		for _, k := range hot {
 			_, err := moves[k].Keys(ctx, 10)
 			must(t, err)
@@ -96,20 +98,21 @@ func TestClusterUnderLoad(t *testing.T) {
 		servers = time.Since(began)
 		without = tr.usable("quiet-1", began)
 		must(t, c.Node(old).Resume())
-		must(t, c.AwaitWhole(ctx)) // it knows by now that it isn't the master any more
+		must(t, c.AwaitWhole(ctx)) // by now the old master knows that it isn't the master any more
 		lossEnds()
 		tr.serves()
 		tr.report("master stopped and continued", m, servers, without)
 	}
-	tr.end(3) // one, and one more for each time something may be lost
+	tr.end(3) // one lease, and one more for each time something may be lost
 }
 
-// otherMaster is a master that doesn't have the key.
+// otherMaster returns a key of a master that doesn't have the given key.
 func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key string) string {
 	tr.t.Helper()
 	its, err := c.Master(ctx, tr.fleet[0].valueName(key))
 	must(tr.t, err)
-	for _, k := range []string{"a", "b", "c", "d", "e", "f"} { // which are not all of one master
+	// These keys are not all on one master.
+	for _, k := range []string{"a", "b", "c", "d", "e", "f"} {
 		other, err := c.Master(ctx, k)
 		must(tr.t, err)
 		if other != its {
@@ -140,8 +143,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	tr.serves()
 	tr.report("master killed", m, servers, without)
 
-	// By hand the old master is not waited for: it is a master until it is told, and what it is
-	// told meanwhile is lost.
+	// In a failover by hand nobody waits for the old master. It acts as a master until it is told
+	// otherwise, and changes that it gets meanwhile are lost.
 	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
 	must(t, s.Failover(ctx))
 	_, err = s.AwaitFailover(ctx, master)
@@ -164,8 +167,8 @@ func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	return rdb
 }
 
-// A master that dies and has no replica takes its slots with it and nothing else: keys in other
-// slots are read, leased, loaded once and invalidated as ever, and waiters get messages, also in a
+// A master that dies without a replica makes only its own slots unavailable. Keys in other slots
+// are still read, leased, loaded once and invalidated. Waiting processes get messages, also a
 // process that starts only now.
 func TestClusterLosesSlots(t *testing.T) {
 	t.Parallel()
@@ -177,7 +180,7 @@ func TestClusterLosesSlots(t *testing.T) {
 		must(t, err)
 		return master
 	}
-	// The dead one has what is there once for a fleet.
+	// The dead master has the data that exists once for a fleet.
 	prefix := newPrefix()
 	for masterOf(redisstore.Channel(prefix)) != masterOf(redisstore.ClockName(prefix)) {
 		prefix = newPrefix()
@@ -213,7 +216,7 @@ func TestClusterLosesSlots(t *testing.T) {
 			t.Error("a caller who was served without Redis wasn't told so")
 		}
 	}
-	// Many at a time go another way. None of those waits for the dead one.
+	// Many reads at a time are sent in batches. None of them waits for the dead master.
 	crowds := []*crowd{}
 	for range 3 {
 		crowds = append(crowds, f.first.ask(t, 1, keyOf(false), newOrigin("w").load))
@@ -251,9 +254,9 @@ func TestClusterLosesSlots(t *testing.T) {
 	f.serves(t)
 }
 
-// While the slot of a key is being moved, its value is read and its invalidation goes through,
-// wherever its names are; what is not there is loaded by each process for itself. Afterwards all is
-// as before, and nothing of that turns up.
+// While the slot of a key is being moved, its value can be read and invalidated, on whichever node
+// its names are. If there is no value, each process loads for itself. After the move all is as
+// before, and no result from the time of the move appears.
 func TestClusterMovesSlots(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, 0)
@@ -306,14 +309,14 @@ func TestClusterMovesSlots(t *testing.T) {
 		}
 		must(t, m.End(ctx))
 		o.set("x", nil)
-		f.second.get(t, k, o.load).is(t, "x") // what was loaded meanwhile was not kept
+		f.second.get(t, k, o.load).is(t, "x") // the result of the load was not stored
 		f.hits(t, k, "x")
 	}
 	f.serves(t)
 }
 
-// A server that reads its data after a restart answers LOADING, which is as good as no answer. Then
-// it has all it had.
+// A server that reads its data after a restart answers LOADING, which is treated like no answer.
+// After that it has all its data.
 func TestRestartWithData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "dump.rdb",

@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// figures logs what a fault cost: those who called, the loads of the origin, and how long after the
-// end of the fault all was as before.
+// figures logs the cost of a fault: the callers' answers, the loads of the origin, and the time
+// from the end of the fault until all was as before.
 func figures(t *testing.T, fault string, loads int64, normal time.Duration, callers ...answer) {
 	t.Helper()
 	f := redistest.Figures{Fault: fault, Loads: int(loads), Normal: normal}

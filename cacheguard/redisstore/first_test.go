@@ -8,9 +8,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A key of which a process knows nothing costs it one trip before its load. Values that are there
-// cost one read each, but for the first, which comes as the answer to the question for its lease,
-// with all that is to be known of its tags.
+// If a process knows nothing of a key, it needs one trip before its load. Existing values cost one
+// read each. The first value comes with the answer to the request for its lease, with all the
+// process needs to know about its tags.
 func TestColdKeyIsOneTrip(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -24,7 +24,7 @@ func TestColdKeyIsOneTrip(t *testing.T) {
 		do()
 		sent := map[string]int64{}
 		for name, n := range proxy.Counts() {
-			if n > before[name] && name != "PING" { // of the subscription
+			if n > before[name] && name != "PING" { // PING belongs to the subscription
 				sent[name] = n - before[name]
 			}
 		}
@@ -32,7 +32,8 @@ func TestColdKeyIsOneTrip(t *testing.T) {
 			t.Errorf("%s: sent %v; want %v", what, sent, want)
 		}
 	}
-	sends("a cold key", map[string]int64{"EVALSHA": 2}, func() { // the lease, and then the fill
+	// One script takes the lease, one stores the value.
+	sends("a cold key", map[string]int64{"EVALSHA": 2}, func() {
 		r.getEntry(t, "cold", newOrigin("v").tagged()).is(t, "v")
 	})
 	sends("10 hits", map[string]int64{"MGET": 10}, func() {

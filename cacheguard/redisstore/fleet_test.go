@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	patience  = 30 * time.Second // for what has to happen
-	longLease = 2 * time.Minute  // whoever waits for its end has lost patience before
-	opTimeout = patience         // a busy machine is no reason to do without Redis
-	lossTime  = 4 * time.Second  // OpTimeout of a store that loses replies: it waits for each for half as long
+	patience  = 30 * time.Second // the time-out for events that must happen
+	longLease = 2 * time.Minute  // a test that waits for its end fails first
+	// opTimeout is long, so that a busy machine doesn't look like a Redis that is down.
+	opTimeout = patience
+	lossTime  = 4 * time.Second // OpTimeout if replies are lost: the store waits half of it for each
 )
 
-// replica is a process of a fleet, as far as the others can tell: a client, a store and a cache of
-// its own.
+// replica is a process of a fleet, as far as the other processes can tell: it has a client, a store
+// and a cache of its own.
 type replica struct {
 	rdb    redis.UniversalClient
 	store  *spy
@@ -36,15 +37,16 @@ type replica struct {
 	prefix string
 }
 
-// site is what a replica is made of.
+// site has the options of a replica.
 type site struct {
-	rdb   redis.UniversalClient // instead of one with the options
+	rdb   redis.UniversalClient // used in place of a client with the options above
 	redis redis.Options
 	store redisstore.Options
 	cache cacheguard.Options[string]
 }
 
-// newReplica makes a replica that speaks to addr. Replicas with one prefix are a fleet.
+// newReplica makes a replica that uses the Redis at addr. Replicas with the same prefix are a
+// fleet.
 func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *replica {
 	t.Helper()
 	r := &replica{events: &tally{}, log: &logbook{}, prefix: prefix}
@@ -87,26 +89,26 @@ func newStore(t *testing.T, rdb redis.UniversalClient, opts redisstore.Options) 
 	return s
 }
 
-// newClient is a client that a careful user makes.
+// newClient makes a client with the recommended options.
 func newClient(t *testing.T, addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-// defaultClient is the client that everybody makes.
+// defaultClient makes a client with default options.
 func defaultClient(t *testing.T, addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-// own is a client of a type of the user's own.
+// own is a client of the user's own type.
 type own struct{ redis.UniversalClient }
 
 func newPrefix() string { return "test-" + rand.Text() }
 
-// valueName is where the value of a key of the replica's cache stands.
+// valueName returns the name of a key's value in the replica's cache.
 func (r *replica) valueName(key string) string {
 	return redisstore.ValueName(r.prefix, cacheguard.Key{Cache: "test", Key: key})
 }
@@ -127,8 +129,8 @@ func (r *replica) listens(t *testing.T) {
 	must(t, err)
 }
 
-// looksFirst has the cache look values up before it asks for leases, by one that another process
-// has stored.
+// looksFirst stores a value through another process and reads it, so that the cache looks values up
+// before it asks for leases.
 func (r *replica) looksFirst(t *testing.T) {
 	t.Helper()
 	other, err := cacheguard.New(cacheguard.Store(r.store), cacheguard.Options[string]{Name: "test"})
@@ -138,8 +140,8 @@ func (r *replica) looksFirst(t *testing.T) {
 	r.get(t, "looks first", mustNotLoad(t)).hit(t, "v")
 }
 
-// spy is a store that counts what its cache was told when it asked for leases, and the renewals
-// that failed.
+// spy is a store that counts the answers to its cache's requests for leases, and the renewals that
+// failed.
 type spy struct {
 	*redisstore.Store
 	renewalsFailed atomic.Int64
@@ -175,8 +177,8 @@ func (s *spy) told(state cacheguard.LeaseState) int {
 	return s.answers[state]
 }
 
-// waits returns when the replica has been told once that another one has the lease, and so waits
-// for that one's load.
+// waits returns when the replica has learned once that another process has the lease, and so waits
+// for that process's load.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
 	await(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })
@@ -209,7 +211,7 @@ func (c *tally) of(kind cacheguard.EventKind) int {
 	return c.counts[kind]
 }
 
-// logbook keeps what is logged.
+// logbook keeps the lines of a log.
 type logbook struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -237,7 +239,7 @@ next:
 	return found
 }
 
-// put has a value stand there, whatever stood there before.
+// put stores a value under the key, whatever was stored there before.
 func put(t *testing.T, s cacheguard.Store, k cacheguard.Key, f []byte) {
 	t.Helper()
 	g, err := s.Claim(t.Context(), k, cacheguard.ID{0xee}, longLease)

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// garbageLeases are things that may stand where a lease stands, and are none. Those with a TTL end
-// an hour from now: nobody can wait for that.
+// garbageLeases returns entries that may be stored under the name of a lease and are no lease.
+// Entries with a TTL end an hour from now, so no test can wait for their end.
 func garbageLeases() []garbage {
 	random := rand.New(rand.NewPCG(3, 4))
 	token := strings.Repeat("0123456789abcdef", 2)
@@ -42,8 +42,8 @@ func garbageLeases() []garbage {
 	return all
 }
 
-// Whatever stands where a lease stands and is none is overwritten at once, whether or not it would
-// end by itself.
+// An entry under the name of a lease that is no lease is overwritten at once, whether or not it has
+// a TTL.
 func TestGarbageLease(t *testing.T) {
 	ctx := t.Context()
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
@@ -63,8 +63,8 @@ func TestGarbageLease(t *testing.T) {
 	}
 }
 
-// A true lease without an end, which is what a program leaves that dies between SET and EXPIRE,
-// holds up nobody.
+// A true lease without an end, such as a program leaves that dies between SET and EXPIRE, blocks
+// nobody.
 func TestLeaseWithoutEnd(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Shared(t)
@@ -85,7 +85,7 @@ func TestLeaseWithoutEnd(t *testing.T) {
 	figures(t, "lease without a TTL", o.loads.Load(), 0, append(mine.answers, theirs.wait(t)...)...)
 }
 
-// What is no message does no harm, and those that follow arrive.
+// A text that is no message does no harm, and the messages after it arrive.
 func TestGarbageMessages(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()

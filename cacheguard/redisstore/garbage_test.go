@@ -15,13 +15,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// garbage is something that may stand where a value stands.
+// garbage is an entry that may be stored under the name of a value.
 type garbage struct {
 	what    string
 	put     func(ctx context.Context, rdb redis.UniversalClient, name string) error
-	stale   bool // it is a value, but not a fresh one
-	nothing bool // to who reads it, it is as if nothing were there
-	short   bool // and to who asks for the lease at once, without a read
+	stale   bool // the entry is a value, but not a fresh one
+	nothing bool // a reader finds nothing
+	short   bool // a request for the lease without a read finds nothing, too
 }
 
 func text(what string, b []byte) garbage {
@@ -30,7 +30,7 @@ func text(what string, b []byte) garbage {
 	}}
 }
 
-// wrongTypes are what isn't a string.
+// wrongTypes are entries that are no strings.
 var wrongTypes = []garbage{
 	{what: "list", put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return rdb.RPush(ctx, name, "a", "b").Err()
@@ -49,7 +49,7 @@ var wrongTypes = []garbage{
 	}},
 }
 
-// garbageValues are a thousand things that are no value, made from one that is.
+// garbageValues returns a thousand entries that are no value, made from one that is a value.
 func garbageValues(good []byte) []garbage {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := append([]garbage{text("empty string", nil)}, wrongTypes...)
@@ -60,7 +60,8 @@ func garbageValues(good []byte) []garbage {
 		all = append(all, text(fmt.Sprintf("the first %d bytes", n), good[:n]))
 		all[len(all)-1].nothing = n == 0
 	}
-	for bit := range 8 * frame.MarkStart { // what follows is the mark, which makes a value stale, no more
+	// The bytes after this are the mark, which only makes a value stale.
+	for bit := range 8 * frame.MarkStart {
 		b := bytes.Clone(good)
 		b[bit/8] ^= 1 << (bit % 8)
 		all = append(all, text(fmt.Sprintf("bit %d flipped", bit), b))
@@ -110,8 +111,8 @@ func garbageValues(good []byte) []garbage {
 	return all
 }
 
-// Whatever stands where a value stands is a value or a miss. A miss is loaded, and the fill
-// overwrites what was there.
+// Every entry under the name of a value is a value or a miss. A miss is loaded, and the fill
+// overwrites the entry.
 func TestGarbageValue(t *testing.T) {
 	ctx := t.Context()
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
@@ -147,7 +148,7 @@ func TestGarbageValue(t *testing.T) {
 	}
 }
 
-// missesAndHits checks that the next call loads, and that the one after it finds what was loaded.
+// missesAndHits checks that the next call loads, and that the call after it finds the loaded value.
 func (r *replica) missesAndHits(t *testing.T, what, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience/3)
@@ -166,7 +167,7 @@ func (r *replica) missesAndHits(t *testing.T, what, key string) {
 	}
 }
 
-// What can't be read in a batch is a miss for its own key alone.
+// If an entry in a batch can't be read, it is a miss only for its own key.
 func TestGarbageInBatch(t *testing.T) {
 	ctx := t.Context()
 	server := redistest.Shared(t)
@@ -182,7 +183,7 @@ func TestGarbageInBatch(t *testing.T) {
 	}
 }
 
-// A value that a codec of the user's can't read is a miss, also when the codec panics.
+// If the user's codec can't read a value, the value is a miss, also when the codec panics.
 func TestGarbageForCodec(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()

@@ -93,8 +93,8 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 	return nil
 }
 
-// wholeOf returns the separately stored generation of a whole cache, or 0 if the text is not a
-// generation: then the script that is run next repairs it.
+// wholeOf returns the separately stored generation of a whole cache. If the text is not a
+// generation, it returns 0, and the script that is run next repairs the text.
 func wholeOf(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
@@ -103,8 +103,8 @@ func wholeOf(text string) int64 {
 	return n
 }
 
-// generationsOf returns nil if one of the scores can't be a generation: the script that is run next
-// then repairs what is stored.
+// generationsOf returns the generations for the scores. If one of the scores can't be a generation,
+// it returns nil, and the script that is run next repairs the scores.
 func generationsOf(scores []float64) cacheguard.Generations {
 	of := make(cacheguard.Generations, len(scores))
 	for i, score := range scores {
@@ -163,7 +163,7 @@ func (s *Store) readGenerations(ctx context.Context, cache string, tags []string
 	return now, of, nil
 }
 
-// generation returns 0 if v is not a generation.
+// generation returns v as a generation, or 0 if v is not a generation.
 func generation(v any) int64 {
 	s, _ := v.(string)
 	n, err := strconv.ParseFloat(s, 64)
@@ -183,8 +183,8 @@ func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 }
 
 // stamp returns the time on the clock of a cluster's generations. While the node that has the
-// generations is away, the stamp is an estimate that is too early rather than too late: then a
-// load's result may be invalid although it needn't be.
+// generations is away, the stamp is an estimate that is too early rather than too late. An early
+// stamp may make a load's result invalid although it is valid, but never the other way round.
 func (s *Store) stamp(ctx context.Context, cache string) int64 {
 	now, _, err := s.readGenerations(ctx, cache, nil)
 	if err != nil {
@@ -233,30 +233,31 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 	return n, nil
 }
 
-// latest returns the latest generation that can exist by now, as far as this process knows the
-// time.
+// latest returns an upper bound of all generations that can exist now, as far as this process knows
+// the time.
 func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 
-// generationsKnown is what a cluster client knows of generations. In a cluster the generations of
+// generationsKnown is a cluster client's knowledge of generations. In a cluster the generations of
 // each cache are in one slot, so reading them with every value would cost another command, and one
 // node would get all these commands. So the client reads them once and learns of changes from
-// messages. Generations only ever grow, so the larger of two is the newer one, whatever came first.
+// messages. Generations only ever grow, so the larger of two is the newer one, whichever came
+// first.
 //
-// Anybody may have published a message. A generation that can't be true, because it is later than
-// the clock or earlier than the known one, is not believed: the generation is read again, and what
-// was read is used even if it is smaller. So a forged message, a clock that was set back and a
-// repair by hand cost one more read, and have no lasting effect.
+// Anybody may have published a message. If a message's generation is later than the clock or
+// earlier than the known one, it can't be true. Then the client doesn't believe the message. It
+// reads the generation again, and uses the result even if it is smaller. So a forged message, a
+// clock that was set back and a repair by hand cost one more read, and have no lasting effect.
 type generationsKnown struct {
 	trust atomic.Int64 // number of breaks of the subscription
 
-	mu      sync.RWMutex // guards the fields below and what they contain
+	mu      sync.RWMutex // guards the fields below and their contents
 	caches  map[string]*cacheGenerations
 	cleared int // how often something was forgotten
 	doubts  int // how often a message was not believed
 }
 
-// moment is taken before generations are read. The answer must not undo what was heard or forgotten
-// since.
+// moment is taken before generations are read. The answer must not undo changes that were heard or
+// forgotten after this moment.
 type moment struct {
 	trust           int64
 	cleared, doubts int
@@ -281,7 +282,7 @@ type known struct {
 	doubted           int // number of the last doubt, which only a read that began after it can settle; 0: none
 }
 
-const unread = -1 // an invalidation was heard of, and may not be the last one
+const unread = -1 // a message about an invalidation came, which may not be the last one
 
 // find returns the known generations, or nil if some are not known. If sure is set, it returns only
 // generations that were read since messages began to arrive without a break.
@@ -305,7 +306,7 @@ func (g *generationsKnown) find(cache string, tags []string, sure bool) cachegua
 	return of
 }
 
-// learn stores generations that Redis answered.
+// learn stores the generations in an answer of Redis.
 func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, since moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -335,7 +336,7 @@ func (g *generationsKnown) makeRoom(in *cacheGenerations, n int) {
 	}
 }
 
-// heard notes an invalidation. latest is the latest time that its generation can be.
+// heard records a message about an invalidation. latest is an upper bound of its generation.
 func (g *generationsKnown) heard(cache string, tags []string, generation, latest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -358,7 +359,7 @@ func (g *generationsKnown) heard(cache string, tags []string, generation, latest
 	}
 }
 
-// told returns what is known of a generation after a message.
+// told returns the knowledge of a generation after a message.
 func (g *generationsKnown) told(k known, generation, latest int64) known {
 	believed := generation >= k.generation-doubt.Microseconds() && generation <= latest
 	if believed { // also if the message came after a later one, or after the answer to a read
@@ -371,7 +372,7 @@ func (g *generationsKnown) told(k known, generation, latest int64) known {
 	return k
 }
 
-// read returns what is known of a generation after Redis has answered a read. doubts is the number
+// read returns the knowledge of a generation after Redis has answered a read. doubts is the number
 // of doubts when the read began.
 func (k known) read(generation, trust int64, doubts int) known {
 	switch {

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A cluster that hangs when the process starts: after a few failures nobody waits for it.
+// A cluster hangs when the process starts. After a few failures no caller waits for it.
 func TestClusterHangsAtStart(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	must(t, err)
 	defer l.Close()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{l.Addr().String()}})

@@ -13,9 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// seeing is a hook that counts the commands it sees, as one for traces or metrics does.
+// seeing is a hook that counts the commands that it sees, as a hook for traces or metrics does.
 type seeing struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	seen map[string]int64
 }
 
@@ -43,14 +43,14 @@ func (s *seeing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// Whatever a client's options are, its hooks see what is sent to Redis.
+// With all options of a client, its hooks see the commands that are sent to Redis.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	for _, keepsToContexts := range []bool{true, false} {
 		for _, when := range []string{"before", "after", "later"} {
 			if !keepsToContexts && when != "before" {
-				continue // as New says
+				continue // an exception that New's documentation names
 			}
 			t.Run(fmt.Sprintf("ContextTimeoutEnabled %v, added %s", keepsToContexts, when), func(t *testing.T) {
 				t.Parallel()
@@ -87,7 +87,8 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				all.Wait()
 
 				sent := proxy.Counts()
-				maps.DeleteFunc(sent, func(name string, _ int64) bool { // of connections that are made, and of the subscription
+				// Commands of new connections and of the subscription are not counted.
+				maps.DeleteFunc(sent, func(name string, _ int64) bool {
 					return name == "HELLO" || name == "CLIENT" || strings.HasSuffix(name, "SUBSCRIBE") || name == "PING"
 				})
 				hook.mu.Lock()

@@ -19,7 +19,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// wiretap has what a server sends to a client's subscription.
+// wiretap records the bytes that a server sends to a client's subscription.
 type wiretap struct {
 	mu   sync.Mutex // guards sent
 	sent bytes.Buffer
@@ -71,17 +71,17 @@ func (w *wiretap) messages(text string) (all, with int) {
 	return strings.Count(sent, "$7\r\nmessage\r\n") + strings.Count(sent, "$8\r\npmessage\r\n"), strings.Count(sent, text)
 }
 
-// member is a process of a fleet whose messages are counted as they come over the wire.
+// member is a process of a fleet whose messages are counted as they come over the connection.
 type member struct {
 	*redisstore.Store
 	rdb  *redis.Client
 	tap  wiretap
-	told inbox // what its listeners were told
+	told inbox // the messages that its listeners got
 	last string
 	had  int
 }
 
-// newMember is a process that has caches open.
+// newMember makes a process that has these caches open.
 func newMember(t *testing.T, addr, prefix string, caches ...string) *member {
 	t.Helper()
 	m := &member{}
@@ -95,8 +95,8 @@ func newMember(t *testing.T, addr, prefix string, caches ...string) *member {
 	return m
 }
 
-// heard is how many messages have come since it was called last. They come in order, so one that
-// says nothing ends them.
+// heard returns how many messages have come since its last call. Messages come in order, so heard
+// sends a message without meaning and waits for it.
 func (m *member) heard(t *testing.T) int {
 	t.Helper()
 	m.last = "nothing " + newPrefix()
@@ -123,7 +123,7 @@ func hear(t *testing.T, what string, want int, all ...*member) {
 
 var testKey = cacheguard.Key{Cache: "test", Key: "k"}
 
-// load is a token as most are, with letters.
+// load returns a token with letters, as most tokens have.
 func load(n byte) cacheguard.ID { return cacheguard.ID{n, 0xab} }
 
 func frameOf(id cacheguard.ID, size int) []byte {
@@ -148,10 +148,10 @@ func (m *member) fill(t *testing.T, g cacheguard.Grant, size int) {
 	}
 }
 
-// parish is a fleet in which few wait.
+// parish is a fleet in which few processes wait.
 type parish struct {
 	leader, first, second *member
-	idle, elsewhere       []*member // with the cache, without it
+	idle, elsewhere       []*member // processes with the cache open, and without it
 	other                 *redis.Client
 	prefix                string
 }
@@ -173,8 +173,8 @@ func (p *parish) quiet(t *testing.T, what string) {
 	hear(t, what+", who doesn't wait", 0, append(p.idle, p.elsewhere...)...)
 }
 
-// P15: the end of a load is told to those who wait for it, once for each process, and to nobody
-// else.
+// P15: the message about the end of a load goes to the processes that wait for it, once to each
+// process, and to no others.
 func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -214,7 +214,7 @@ func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 	}
 }
 
-// Whatever changes a key reaches the processes that have its cache open, once each, and no other
+// Every change of a key reaches the processes that have its cache open, once each, and no other
 // process.
 func TestChangesStayInTheirCache(t *testing.T) {
 	t.Parallel()
@@ -233,8 +233,8 @@ func TestChangesStayInTheirCache(t *testing.T) {
 	}
 }
 
-// A change during a load is told to those who wait for it as to all, and none of what is known of
-// them stays.
+// A change during a load reaches the processes that wait for the load, as it reaches all. The list
+// of these processes is removed.
 func TestChangeMeetsThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -259,8 +259,8 @@ func TestChangeMeetsThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Where a leader dies, those who waited for it are told of the load that takes its place, whether
-// they have asked again or not.
+// If a leader dies, the processes that waited for it get the message about the load that takes its
+// place, whether they have asked again or not.
 func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -268,7 +268,7 @@ func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	dead := p.leader.ask(t, 1, cacheguard.LeaseGranted)
 	p.first.ask(t, 2, cacheguard.LeaseHeld)
 	p.second.ask(t, 3, cacheguard.LeaseHeld)
-	must(t, p.other.Del(t.Context(), lease).Err()) // it ended, or was evicted
+	must(t, p.other.Del(t.Context(), lease).Err()) // the lease has ended, or was evicted
 	must(t, p.other.PExpire(t.Context(), waiters, time.Minute).Err())
 	g := p.second.ask(t, 4, cacheguard.LeaseGranted)
 	p.outlive(t, "a takeover")
@@ -281,7 +281,7 @@ func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	p.quiet(t, "the fill of the next one")
 }
 
-// outlive checks that those who wait are known for longer than the lease lasts.
+// outlive checks that the list of waiting processes lasts longer than the lease.
 func (p *parish) outlive(t *testing.T, what string) {
 	t.Helper()
 	ctx := t.Context()
@@ -309,8 +309,8 @@ func TestRenewalsKeepThoseWhoWait(t *testing.T) {
 	hear(t, "the fill", 1, p.first, p.second)
 }
 
-// Where most processes wait, or the fleet is small, one message goes to all that have the cache
-// open. Nobody who comes later has to be noted then.
+// If most processes wait, or the fleet is small, one message goes to all processes that have the
+// cache open. Then processes that come later needn't be added to the list.
 func TestOneMessageWhereMostWait(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -334,13 +334,13 @@ func TestOneMessageWhereMostWait(t *testing.T) {
 	}
 }
 
-// However many wait, what stands in Redis about them stays small.
+// However many processes wait, the data about them in Redis stays small.
 func TestManyInboxes(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
 	prefix, rdb := newPrefix(), newClient(t, addr)
 	channel := redisstore.CacheChannel(prefix, "test")
-	for range 150 { // more than twice as many as are noted
+	for range 150 { // more than twice the number that is recorded
 		idle := rdb.Subscribe(t.Context(), channel)
 		_, err := idle.Receive(t.Context())
 		must(t, err)
@@ -371,8 +371,8 @@ func TestManyInboxes(t *testing.T) {
 	hear(t, "one message for all", 1, leader)
 }
 
-// Whoever comes between a load's beginning and its end is told, or finds the value: there is no
-// moment between.
+// A process that comes between a load's beginning and its end gets the message or finds the value.
+// There is no gap between.
 func TestLateJoinersMissNothing(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -396,7 +396,7 @@ func TestLateJoinersMissNothing(t *testing.T) {
 	}
 }
 
-// Scripts that tell too few or too many are found by what is heard.
+// If a script tells too few processes or too many, the counts of messages show it.
 func TestBrokenInboxesAreHeard(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -431,8 +431,8 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 	}
 }
 
-// What somebody else wrote in the place of those who wait holds up nobody, and is gone after a
-// load.
+// If another program has overwritten the list of waiters, nobody is blocked, and the entry is gone
+// after a load.
 func TestGarbageWaiters(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
@@ -467,8 +467,8 @@ func TestGarbageWaiters(t *testing.T) {
 	}
 }
 
-// Callers in one process of many are woken by what comes to its inbox: the lease lasts longer than
-// anybody waits.
+// Callers in one process of many are woken by a message to its inbox. The lease lasts longer than
+// any caller waits.
 func TestCallersAreWokenByTheirInbox(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
@@ -509,8 +509,8 @@ func TestCallersAreWokenByTheirInbox(t *testing.T) {
 	}
 }
 
-// Where it is forgotten who waits, a load is told to nobody: that costs those who wait the rest of
-// the lease, and no load.
+// If the list of waiters is lost, nobody gets the message about a load. This costs the waiting
+// processes the rest of the lease, and no load.
 func TestForgottenWaitersAskAgain(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()

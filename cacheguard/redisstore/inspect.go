@@ -15,9 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// Inspection is what [Store.Inspect] has found under a key. In its JSON durations are integers of
-// nanoseconds, in members whose names end in _ns. The remaining time of something that never ends
-// by itself is -1 there.
+// Inspection is the result of [Store.Inspect] for a key. In its JSON durations are integers of
+// nanoseconds, in members whose names end in _ns. If an entry never ends by itself, its remaining
+// time is -1 there.
 type Inspection struct {
 	Cache string    `json:"cache"`
 	Key   string    `json:"key"`
@@ -25,7 +25,7 @@ type Inspection struct {
 	Now   time.Time `json:"now"`  // time on the clock by which values age
 
 	State State    `json:"state"`
-	Why   []string `json:"why"` // what the value and the lease mean for callers
+	Why   []string `json:"why"` // the meaning of the value and the lease for callers
 
 	Value   *InspectedValue   `json:"value,omitempty"` // nil: no value is stored
 	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name
@@ -37,7 +37,7 @@ type Inspection struct {
 	NewerLeft time.Duration `json:"newer_left_ns,omitempty"`
 }
 
-// State says who can still get a value.
+// State is the state of a value. It decides which callers can still get the value.
 type State string
 
 // The states of a value.
@@ -53,7 +53,7 @@ const (
 	StateUnreadable State = "unreadable"     // not a value: the next load overwrites it
 )
 
-// InspectedValue is what is stored under the name of a value.
+// InspectedValue is the value that is stored under its name.
 type InspectedValue struct {
 	Size    int           `json:"size"`            // size in Redis, in bytes
 	Left    time.Duration `json:"left_ns"`         // time until Redis removes it
@@ -88,7 +88,7 @@ type InspectedValue struct {
 	Body []byte `json:"-"` // as the codec wrote it; of an unreadable value everything that is stored
 }
 
-// InspectedTag is a tag of a value, or the whole cache, and says what its invalidations do to the
+// InspectedTag is a tag of a value, or the whole cache, with the effect of its invalidations on the
 // value.
 type InspectedTag struct {
 	Name        string    `json:"name"`
@@ -97,8 +97,8 @@ type InspectedTag struct {
 	State       State     `json:"state,omitempty"`      // fresh: the value is not affected; stale, or invalid. Empty: it doesn't matter
 }
 
-// InspectedLease is what is stored under the name of a lease: the lease, or in its place the record
-// of how the last load ended.
+// InspectedLease is the entry that is stored under the name of a lease. It is the lease, or in
+// place of the lease the record of the last load's end.
 type InspectedLease struct {
 	Left    time.Duration `json:"left_ns"`
 	Err     string        `json:"error,omitempty"` // why it is neither a lease nor a record; then the rest is empty
@@ -110,7 +110,7 @@ type InspectedLease struct {
 	Outcome *InspectedOutcome `json:"outcome,omitempty"` // nil: it is a lease
 }
 
-// InspectedOutcome says how a load ended that left no value.
+// InspectedOutcome is the end of a load that left no value.
 type InspectedOutcome struct {
 	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: written by a later program
 	Text        string        `json:"text,omitempty"`     // error of a load that failed
@@ -129,20 +129,20 @@ type InspectedWaiters struct {
 	Left      time.Duration `json:"left_ns"`
 }
 
-// Inspect returns what is stored in Redis under a key of a cache and what a call of
-// [cacheguard.Cache.Get] would do with it. Inspect doesn't know what processes keep to themselves:
-// their local tiers, and changes that they could not tell Redis yet. It only reads, in up to three
-// trips, and asks Redis even if the store's breakers are open. The error says why Redis can't be
-// asked; damaged or foreign data under the key is no error.
+// Inspect returns what is stored in Redis under a key of a cache, and what a call of
+// [cacheguard.Cache.Get] would do with it. Inspect doesn't know the state that processes keep to
+// themselves: their local tiers, and changes that they could not tell Redis yet. It only reads, in
+// up to three trips, and asks Redis even if the store's breakers are open. The error is the reason
+// why Redis can't be asked. Damaged or foreign data under the key is no error.
 //
 // The documentation of the package lists the rights that Inspect needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
 	return s.InspectVersion(ctx, cache, key, 0)
 }
 
-// InspectVersion is [Store.Inspect] for caches with this [cacheguard.Options.Version]. Such caches
-// can't read a value that was made for another version. InspectVersion says so if the value was
-// written by one of the module's own codecs; of other codecs it can't know.
+// InspectVersion is [Store.Inspect] for caches with this [cacheguard.Options.Version]. These caches
+// can't read a value that was made for another version. If one of the module's own codecs wrote the
+// value, InspectVersion reports this. For other codecs it can't know.
 func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:
@@ -169,7 +169,8 @@ func checkCache(cache string) error {
 	return nil
 }
 
-// blind adds to the error of a read-only step what the user may want to know of the server.
+// blind adds to the error of a read-only step the facts about the server that the user may want to
+// know.
 func (s *Store) blind(ctx context.Context, err error) error {
 	if !redislink.NoAnswer(err) && s.identify(ctx).mode == "sentinel" {
 		return fmt.Errorf("redisstore: %w: %w", errSentinel, err)
@@ -177,7 +178,7 @@ func (s *Store) blind(ctx context.Context, err error) error {
 	return err
 }
 
-// entry is what is stored under one name.
+// entry is the data that is stored under one name.
 type entry struct {
 	b       []byte // nil: nothing is stored
 	foreign bool   // not a string
@@ -196,7 +197,7 @@ func read(ctx context.Context, pipe redis.Pipeliner, name string) reading {
 	return reading{pipe.Get(ctx, name), pipe.PTTL(ctx, name)}
 }
 
-// entry returns what was read, or the error if the read failed.
+// entry returns the data that was read, or the error if the read failed.
 func (r reading) entry() (e entry, err error) {
 	e.b, err = r.get.Bytes()
 	switch {
@@ -213,14 +214,14 @@ func (r reading) entry() (e entry, err error) {
 	return e, err
 }
 
-// remaining returns what PTTL answered. The answers -1 (no expiry) and -2 (no such name) are
-// returned by go-redis as durations of so many nanoseconds; remaining returns -1 ns for both.
+// remaining returns the answer of PTTL. For the answers -1 (no expiry) and -2 (no such name)
+// go-redis returns durations of -1 and -2 nanoseconds; remaining returns -1 ns for both.
 func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 	d, err := cmd.Result()
 	return max(d, -1), err
 }
 
-// sight is everything that was read for one key.
+// sight is the result of all reads for one key.
 type sight struct {
 	now                   time.Time
 	value, lease, waiters entry
@@ -231,8 +232,8 @@ type sight struct {
 	scores cacheguard.Generations // generations of the cache and of the value's tags
 }
 
-// sight reads all names of a key at one moment, and then when the key's cache and the value's tags
-// were invalidated.
+// sight reads all names of a key at one moment. After that it reads when the key's cache and the
+// value's tags were invalidated.
 func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err error) {
 	pipeline := redis.UniversalClient.TxPipeline
 	found, err = s.sightOf(ctx, k, pipeline)
@@ -281,8 +282,8 @@ func firstAnswer(err error) error {
 	return err
 }
 
-// scores reads the generations of a cache and of tags, and changes nothing: it leaves out what is
-// lost or damaged.
+// scores reads the generations of a cache and of tags. It changes nothing, and leaves out lost and
+// damaged generations.
 func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole string, of cacheguard.Generations, err error) {
 	_, err = twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
 		pipe := rdb.Pipeline()
@@ -303,7 +304,7 @@ func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole 
 	return whole, of, err
 }
 
-// serverTime reads the clock by which values age, without using a script.
+// serverTime reads the clock by which values age, without a script.
 func (s *Store) serverTime(ctx context.Context) (time.Time, error) {
 	return twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (time.Time, error) {
 		if c, ok := rdb.(*redis.ClusterClient); ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// What stands in Redis under a key, and what its callers get. For a human, there is a command: see
-// "Inspecting" above.
+// The example shows the entries in Redis under a key, and what its callers get. There is also a
+// command for people: see "Inspecting" above.
 func ExampleStore_Inspect() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()
@@ -31,6 +31,6 @@ func ExampleStore_Inspect() {
 		}
 	}
 	if found.State == redisstore.StateInvalid {
-		fmt.Print(found) // which tag was invalidated, and when, stands there
+		fmt.Print(found) // the report says which tag was invalidated, and when
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// FuzzInspect: whatever stands in Redis, a report says something, is for people and for machines,
-// and agrees with itself.
+// FuzzInspect shows that Inspect makes a report of every entry in Redis. The report can be printed
+// as text and as JSON, and doesn't contradict itself.
 func FuzzInspect(f *testing.F) {
 	now := time.UnixMicro(1_800_000_000_000_000)
 	h := frame.Header{
@@ -30,7 +30,8 @@ func FuzzInspect(f *testing.F) {
 			{now: now, value: there, lease: entry{b: []byte(lease), left: there.left}, waiters: entry{b: []byte(waiters), left: there.left}, whole: whole},
 			{now: now, value: entry{foreign: true}, lease: entry{foreign: true}, waiters: entry{foreign: true}},
 		}
-		sealed := append(frame.Room(h.Extension), value...) // so that more of what is tried is a value
+		// The checksum is set, so that more of the tried entries are values.
+		sealed := append(frame.Room(h.Extension), value...)
 		frame.Seal(sealed, frame.Header{Created: time.UnixMicro(generation), Soft: time.Duration(tag), Stamp: max(left, 0), Marked: time.UnixMicro(tag)})
 		seen = append(seen, sight{now: now, value: entry{b: sealed, left: there.left}, whole: whole, scores: generationsOf([]float64{float64(generation), float64(tag), 0})})
 		for _, found := range seen {

@@ -33,11 +33,11 @@ func codecName(fingerprint uint32, version int) string {
 }
 
 // versionsTried is how many values of Options.Version Inspect tries in order to find the version
-// that a value was made for: releases count up from one.
+// for which a value was made. Releases count up from one.
 const versionsTried = 1000
 
-// madeFor returns the version of the type that a value was made for, if that is another version
-// than the cache's and the codec is one of this module's.
+// madeFor returns the version of the type for which a value was made, if this is not the cache's
+// version and the codec is one of this module's.
 func madeFor(fingerprint uint32, version int) (other int, ok bool) {
 	if codecName(fingerprint, version) != "" {
 		return 0, false
@@ -56,7 +56,7 @@ var outcomeNames = map[cacheguard.OutcomeKind]string{
 	cacheguard.OutcomeUnshared: "unshared",
 }
 
-// judged returns what was found, and what it means for callers.
+// judged returns the result of an inspection: the entries, and their meaning for callers.
 func (found sight) judged() Inspection {
 	i := Inspection{Now: sane(found.now), State: StateAbsent, NewerLeft: found.newer}
 	i.Why = []string{"nothing is stored"}
@@ -136,7 +136,7 @@ func tagsOf(tags frame.Tags) (all []InspectedTag) {
 	return all
 }
 
-// judgeTags fills in what invalidations have done to a value. If they have made the value invalid,
+// judgeTags fills in the effect of invalidations on a value. If they have made the value invalid,
 // it returns the reason. The invalidation of a soft tag marks the value stale in h.
 func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	of := found.generations(len(h.Tags) > 0)
@@ -177,9 +177,9 @@ func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 	return invalid
 }
 
-// generations returns the generations by which a value is judged: for a value without tags the
-// separately stored generation of the cache, unless that is lost. It returns nil if the generations
-// are not known.
+// generations returns the generations by which a value is judged. For a value without tags it is
+// the separately stored generation of the cache, unless that is lost. generations returns nil if
+// the generations are not known.
 func (found sight) generations(tagged bool) cacheguard.Generations {
 	if whole := wholeOf(found.whole); whole != 0 && !tagged {
 		return cacheguard.Generations{whole}

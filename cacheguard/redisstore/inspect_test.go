@@ -25,7 +25,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// inspected is what Inspect finds, whose texts anybody may look at.
+// inspected returns the result of Inspect, and checks that its texts can be shown to anybody.
 func inspected(t *testing.T, s *redisstore.Store, key string) redisstore.Inspection {
 	t.Helper()
 	i, err := s.Inspect(t.Context(), "test", key)
@@ -34,7 +34,8 @@ func inspected(t *testing.T, s *redisstore.Store, key string) redisstore.Inspect
 	return i
 }
 
-// presentable checks that a report has nothing that a terminal would obey, and that it is JSON.
+// presentable checks that a report has no control sequences for a terminal, and that it can be
+// written as JSON.
 func presentable(t *testing.T, report fmt.Stringer) {
 	t.Helper()
 	text := report.String()
@@ -46,7 +47,7 @@ func presentable(t *testing.T, report fmt.Stringer) {
 	}
 }
 
-// says checks what stands in a report, with any number of spaces.
+// says checks that a report has these words, with any number of spaces between them.
 func says(t *testing.T, report fmt.Stringer, words ...string) {
 	t.Helper()
 	text := strings.Join(strings.Fields(report.String()), " ")
@@ -57,7 +58,7 @@ func says(t *testing.T, report fmt.Stringer, words ...string) {
 	}
 }
 
-// made is a header of a value that counts.
+// made returns the header of a valid value that was made some time ago.
 func made(ago time.Duration) frame.Header {
 	now := time.Now().Add(-ago)
 	return frame.Header{
@@ -66,7 +67,7 @@ func made(ago time.Duration) frame.Header {
 	}
 }
 
-// since has the test's cache be known since long ago.
+// since makes the test's cache as old as ago.
 func since(t *testing.T, rdb redis.UniversalClient, prefix string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago).UnixMicro()
@@ -81,7 +82,7 @@ func tagsOf(t *testing.T, tags ...string) frame.Tags {
 	return list
 }
 
-// Each thing that can stand under a key is said as what it is to callers.
+// The report says for each kind of entry what it means for callers.
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
@@ -186,7 +187,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// A lease says whose it is and who waits, and a record how the load ended.
+// The report of a lease names its holder and the waiting processes. The report of a record says how
+// the load ended.
 func TestInspectLeases(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -242,7 +244,7 @@ func TestInspectLeases(t *testing.T) {
 	must(t, p.other.Set(t.Context(), value, frame.New(made(0), nil), time.Hour).Err())
 }
 
-// What the inspector says of a value is what a cache does with it.
+// The inspector's report of a value agrees with the behaviour of a cache.
 func TestInspectAgreesWithCaches(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("origin is away")
@@ -305,7 +307,7 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		peeked, err := r.cache.Peek(ctx, key)
 		must(t, err)
 		got, err := r.cache.GetResult(ctx, key, func(context.Context) (string, error) { return "", errAway })
-		want, fails := cacheguard.StatusMiss, true // of Peek, and whether Get does
+		want, fails := cacheguard.StatusMiss, true // the status of Peek, and whether Get fails
 		switch i.State {
 		case redisstore.StateFresh:
 			want, fails = cacheguard.StatusHit, false
@@ -317,7 +319,8 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		if h.Unshared {
 			want = cacheguard.StatusMiss
 		}
-		if h.Codec != frame.Fingerprint("raw", 0) && !h.Null { // which the inspector can't know
+		// The inspector can't know other codecs.
+		if h.Codec != frame.Fingerprint("raw", 0) && !h.Null {
 			want, fails = cacheguard.StatusMiss, true
 		}
 		if peeked.Status != want {
@@ -335,7 +338,8 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 	}
 }
 
-// The record of a load is read in Lua by who asks, and in Go by who inspects. Both read the same.
+// The lease script reads the record of a load in Lua, and the inspector reads it in Go. Both must
+// read the same.
 func TestInspectAgreesWithTheLeaseScript(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
@@ -409,7 +413,7 @@ func TestInspectAgreesWithTheLeaseScript(t *testing.T) {
 	}
 }
 
-// lasts is how long what stands there counts.
+// lasts returns how long the entry under the name of a lease is valid.
 func lasts(l *redisstore.InspectedLease) time.Duration {
 	if l.Outcome != nil {
 		return l.Outcome.BackoffLeft
@@ -417,7 +421,7 @@ func lasts(l *redisstore.InspectedLease) time.Duration {
 	return l.Left
 }
 
-// Whatever stands in Redis, it is said to be what it is, and nothing else happens.
+// The report names every kind of garbage in Redis, and the inspector doesn't fail.
 func TestInspectGarbage(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
@@ -446,8 +450,8 @@ func TestInspectGarbage(t *testing.T) {
 	}
 }
 
-// A user who may only read can inspect and scan, and what stands there is as it was, to the last
-// byte and millisecond.
+// A user who may only read can inspect and scan. The data stays unchanged, to the last byte and
+// millisecond.
 func TestInspectOnlyReads(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -461,7 +465,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	must(t, admin.Set(ctx, r.valueName("tagged"), frame.New(h, []byte("v")), time.Hour).Err())
 	must(t, admin.Set(ctx, r.leaseName("tagged"), "garbage", 0).Err())
 	must(t, admin.Set(ctx, r.valueName("large"), make([]byte, 20_000), time.Hour).Err())
-	for key, f := range map[string][]byte{"lost": frame.New(h, nil)} { // of a cache whose generations are lost: others would begin them
+	// The generations of this cache are lost. Other steps would create them again.
+	for key, f := range map[string][]byte{"lost": frame.New(h, nil)} {
 		must(t, admin.Set(ctx, redisstore.ValueName("cg", cacheguard.Key{Cache: "lost", Key: key}), f, 0).Err())
 	}
 
@@ -510,7 +515,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	refused, err := admin.Do(ctx, "ACL", "LOG").Slice()
 	must(t, err)
 	for _, entry := range refused {
-		if said := fmt.Sprint(entry); !strings.Contains(said, "client") { // go-redis gives its name, and takes no for an answer
+		// go-redis sends its name and accepts a refusal.
+		if said := fmt.Sprint(entry); !strings.Contains(said, "client") {
 			t.Errorf("something was refused: %s", said)
 		}
 	}
@@ -525,8 +531,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	}
 }
 
-// newInspector is a client of a user who may do what the documentation says that an inspector
-// needs.
+// newInspector makes a client for a user with exactly the rights that the documentation lists for
+// an inspector.
 func newInspector(t *testing.T, admin *redis.Client) *redis.Client {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -571,7 +577,7 @@ func TestInspectRefuses(t *testing.T) {
 	t.Error("one node of three has all keys")
 }
 
-// A cluster has values, generations and the clock on different nodes.
+// In a cluster values, generations and the clock are on different nodes.
 func TestInspectCluster(t *testing.T) {
 	t.Parallel()
 	rdb := clusterClient(t, redistest.StartCluster(t, 3, 0).Addrs()...)

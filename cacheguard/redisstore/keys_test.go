@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// oddKeys are keys that have been a trouble to somebody, and those that look like the names that
-// these get.
+// oddKeys returns keys that are known to cause trouble, and keys that look like the names of these
+// keys.
 func oddKeys() []string {
 	long := strings.Repeat("k", 10_000)
 	keys := []string{
@@ -38,8 +38,8 @@ func TestKeysOfAnyBytes(t *testing.T) {
 	keysOfAnyBytes(t, newReplica(t, addr, prefix), newReplica(t, addr, prefix))
 }
 
-// keysOfAnyBytes takes every odd key through its life in one replica, and checks in the other one
-// that none has to do with any other.
+// keysOfAnyBytes stores, reads and changes every odd key in one replica, and checks in the other
+// replica that no key affects another one.
 func keysOfAnyBytes(t *testing.T, a, b *replica) {
 	t.Helper()
 	ctx := t.Context()

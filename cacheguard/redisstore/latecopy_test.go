@@ -14,17 +14,18 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// ghostTTL is how long the ghost of a lease holds a key up. A load here is done long before.
+// ghostTTL is how long the ghost of a lease blocks a key. A load in these tests ends long before.
 const ghostTTL = 3 * time.Second
 
 func briefLease(s *site) { s.cache.LeaseTTL = ghostTTL }
 
-// A network may deliver a copy of a command long after its reply was given up. These tests have
-// copies of a load's own commands arrive after what the load stored was invalidated: first that of
-// the lease, which leaves a ghost that carries the load's token, then that of its end. The ghost
-// may hold the key up for one lease; it must not let the old load end a second time.
+// A network may deliver a copy of a command long after its reply was given up. In these tests
+// copies of a load's own commands arrive after the load's value was invalidated. First the copy of
+// the lease request arrives and leaves a ghost, which is a lease with the load's token. Then the
+// copy of the load's end arrives. The ghost may block the key for one lease. It must not let the
+// old load end a second time.
 
-// late is a fleet of two in which copies of the first one's commands are kept.
+// late is a fleet of two replicas that keeps copies of the first replica's commands.
 type late struct {
 	*wired
 	lease, end *redistest.Held
@@ -77,7 +78,7 @@ func (f late) ofFill(t *testing.T) {
 	f.hits(t, "k", "new")
 }
 
-// The same with a load that failed: its error must not come back.
+// The same holds for a load that failed: its error must not come back.
 func TestLateCopiesOfLeaseAndConclude(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -102,8 +103,8 @@ func TestLateCopiesOfLeaseAndConclude(t *testing.T) {
 	f.hits(t, "k", "new")
 }
 
-// A copy of a renewal must not keep the ghost alive, and one of a claim takes the key from nobody
-// for longer than a lease lasts.
+// A copy of a renewal must not keep the ghost alive. A copy of a claim must not block the key for
+// longer than a lease lasts.
 func TestLateCopiesOfClaimAndFill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -136,7 +137,7 @@ func (f late) kept(t *testing.T) {
 	arrives(t, "the last command is kept", f.end.Struck())
 }
 
-// release has a copy arrive.
+// release lets a copy arrive.
 func (f late) release(t *testing.T, h *redistest.Held) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -146,8 +147,8 @@ func (f late) release(t *testing.T, h *redistest.Held) any {
 	return reply
 }
 
-// haunt has the copy of the lease arrive, and checks that it does leave a ghost: else there is
-// nothing to show.
+// haunt lets the copy of the lease arrive, and checks that it leaves a ghost. Without a ghost the
+// test would prove nothing.
 func (f late) haunt(t *testing.T) {
 	t.Helper()
 	reply, ok := f.release(t, f.lease).([]any)

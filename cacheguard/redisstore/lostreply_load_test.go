@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A lease that was granted and not heard of is asked for again, and is the asker's own: the leases
-// here last longer than anybody waits, so a process that waited for itself would be found out.
+// If the reply to a request for a lease is lost, the process asks again and gets its own lease. The
+// leases in this test last longer than any caller waits, so the test would find a process that
+// waited for itself.
 func TestLostReplyOfLease(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -38,7 +39,8 @@ func TestLostReplyOfLease(t *testing.T) {
 	})
 }
 
-// The reply that somebody else has the lease says nothing about the asker's own token.
+// If the reply is lost and another process has the lease, the second reply says nothing about the
+// asker's own token.
 func TestLostReplyOfHeldLease(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -58,8 +60,8 @@ func TestLostReplyOfHeldLease(t *testing.T) {
 	})
 }
 
-// A fill that was carried out and not heard of is recognised when it comes again: it is stored,
-// once, and reported as stored.
+// If the reply to a fill is lost, the repeated fill is recognised. The value is stored once, and
+// reported as stored.
 func TestLostReplyOfFill(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -83,7 +85,7 @@ func TestLostReplyOfFill(t *testing.T) {
 	})
 }
 
-// stored checks what the first replica reported of its load: stored, and nothing else.
+// stored checks that the first replica reported its load as stored, and nothing else.
 func (f *wired) stored(t *testing.T) {
 	t.Helper()
 	for kind, want := range map[cacheguard.EventKind]int{
@@ -96,8 +98,8 @@ func (f *wired) stored(t *testing.T) {
 	}
 }
 
-// What is invalidated between a fill and its repetition stays away, although the repetition is the
-// load's own.
+// If a key is invalidated between a fill and its repetition, the value doesn't come back, although
+// the repetition belongs to the load itself.
 func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -122,8 +124,8 @@ func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 	})
 }
 
-// A load that fails is told to all who wait, however often its end has to be repeated, and nobody
-// repeats the load.
+// The failure of a load is told to all processes that wait, however often the message about its end
+// has to be repeated, and nobody repeats the load.
 func TestLostReplyOfConclude(t *testing.T) {
 	t.Parallel()
 	down := errors.New("the origin is down")
@@ -153,16 +155,16 @@ func TestLostReplyOfConclude(t *testing.T) {
 		if told := f.messages.awaits(t, cacheguard.MessageOutcome, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
-		// Nothing is left of it that would hold up the next one: the failure answers only those who
-		// waited for it.
+		// The failed load leaves nothing that would hold up the next load: only callers that waited
+		// for the failed load get its error.
 		o.set("v", nil)
 		f.second.get(t, "k", o.load).is(t, "v")
 		o.loaded(t, 2)
 	}, func(s *site) { s.cache.ErrorTTL = -1 })
 }
 
-// A load that is given up because its callers have left gives its lease back, and those who wait
-// elsewhere load.
+// If a load is given up because its callers have left, it gives its lease back, and processes that
+// wait load themselves.
 func TestLostReplyOfRelease(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {

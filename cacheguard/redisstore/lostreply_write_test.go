@@ -23,11 +23,11 @@ func TestLostReplyOfSet(t *testing.T) {
 	}
 }
 
-// stepsOfSet are the scripts that a Set is made of.
+// stepsOfSet are the scripts of a Set.
 var stepsOfSet = map[string]string{"claim": redisstore.ClaimScript, "fill": redisstore.FillScript}
 
-// A copy of a step of Set that arrives late, after the next Set or an Invalidate of the same
-// writer, brings nothing back.
+// If a copy of a step of Set arrives late, after the next Set or an Invalidate of the same writer,
+// it brings nothing back.
 func TestLateCopyOfSet(t *testing.T) {
 	t.Parallel()
 	for name, script := range stepsOfSet {
@@ -53,7 +53,7 @@ func TestLateCopyOfSet(t *testing.T) {
 	}
 }
 
-// A Set ends a load that runs meanwhile, also when its reply is lost.
+// A Set ends a load that runs at the same time, also when the reply to the Set is lost.
 func TestLostReplyOfSetDuringLoad(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -65,7 +65,7 @@ func TestLostReplyOfSetDuringLoad(t *testing.T) {
 		must(t, f.first.cache.Set(t.Context(), "k", "set"))
 		arrives(t, "the reply is lost", lost.Struck())
 		letGo()
-		theirs.got(t, "old") // they asked before
+		theirs.got(t, "old") // they asked before the Set
 		f.hits(t, "k", "set")
 	})
 }
@@ -85,8 +85,8 @@ func TestLostReplyOfInvalidate(t *testing.T) {
 	})
 }
 
-// Many keys go in a pipeline. What is lost is the reply to one in the middle, and on a silent wire
-// all that follow.
+// Many keys are sent in a pipeline. The test loses the reply to one key in the middle. If the
+// connection falls silent, all later replies are lost, too.
 func TestLostReplyOfInvalidateMany(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -108,8 +108,8 @@ func TestLostReplyOfInvalidateMany(t *testing.T) {
 	})
 }
 
-// A claim that was made and not heard of is made again and is the same claim: the write runs once,
-// its value is stored, and readers wait for it.
+// If the reply to a claim is lost, the repeated claim is the same claim: the write runs once, its
+// value is stored, and readers wait for it.
 func TestLostReplyOfClaim(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {
@@ -137,8 +137,8 @@ func TestLostReplyOfClaim(t *testing.T) {
 	})
 }
 
-// The fill of an Update is repeated like any other. If it were taken for a refused one, the value
-// would be invalidated.
+// The fill of an Update is repeated like any other fill. If the repetition were taken for a refused
+// fill, the value would be invalidated.
 func TestLostReplyOfUpdatesFill(t *testing.T) {
 	t.Parallel()
 	onBothWires(t, func(t *testing.T, f *wired) {

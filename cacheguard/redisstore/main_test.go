@@ -14,13 +14,13 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	goleak.VerifyTestMain(redistest.Wrap(m),
-		// It sleeps for a second before it sees that its client was closed.
+		// tryDial sleeps for a second before it finds out that its client was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-		// It goes on dialling, or asking for a host that isn't there, for a client that was closed.
+		// It goes on dialling, or looking up a host that doesn't exist, for a client that was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).queuedNewConn.func2"))
 }
 
-// silent drops what go-redis logs, which is a line for each connection that a test refuses.
+// silent drops the log of go-redis, which has a line for each connection that a test refuses.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

@@ -61,7 +61,7 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
-// getManyEach reads keys of a cluster through the batches of its nodes: all keys of one node are
+// getManyEach reads keys of a cluster through the batches of its nodes. All keys of one node are
 // read in one trip.
 func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheguard.Reply[[]byte] {
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
@@ -110,7 +110,8 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 		if err == nil && ans.State == cacheguard.LeaseGranted {
 			ans.Grant.Stamp = ans.Grant.Number
 			if s.cluster != nil {
-				if stamp == 0 { // one stamp for all: none of the loads has begun yet
+				// One stamp is enough for all, because none of the loads has begun yet.
+				if stamp == 0 {
 					stamp = s.stamp(ctx, keys[i].Cache)
 				}
 				ans.Grant.Stamp = stamp
@@ -154,8 +155,8 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 	return replies
 }
 
-// pipelined runs a script many times, in pipelines. In a cluster each node gets its own pipeline,
-// all at the same time, so that a dead node fails only its own keys.
+// pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipeline, and
+// all pipelines run at the same time, so that a dead node fails only its own keys.
 func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script *redis.Script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
 	byNode := make(map[*redis.Client][]int)
@@ -186,9 +187,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 
 // atOnce runs one pipeline. Its first step sends the script's text, because after a SCRIPT FLUSH
 // nothing in the pipeline would send it again. Steps that end up at another node of a cluster are
-// repeated one by one. An error without replies is that of the whole pipeline: then the pipeline is
-// sent once more, which is harmless. If every step failed, atOnce returns the first step's error
-// with the replies, so that it isn't taken for an answer that shows Redis to work.
+// repeated one by one. If the whole pipeline fails, atOnce returns its error and no replies. Then the
+// pipeline is sent once more, which is harmless. If every step failed, atOnce returns the first
+// step's error with the replies. Otherwise the failed steps would look like a Redis that works.
 func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// After a SCRIPT FLUSH nothing in a pipeline would send a script again. Every key is answered all
-// the same, at the first try and in each of the pipelines that many keys need.
+// After a SCRIPT FLUSH nothing in a pipeline would send a script again. Every key still gets an
+// answer, at the first try and in each of the pipelines that many keys need.
 func TestManyAfterScriptFlush(t *testing.T) {
 	t.Parallel()
 	flush := func(ctx context.Context, rdb *redis.Client) error { return rdb.ScriptFlush(ctx).Err() }
@@ -38,7 +38,8 @@ func manyAfterScriptFlush(t *testing.T, rdb redis.UniversalClient, flush func())
 		keys[i] = cacheguard.Key{Cache: "test", Key: fmt.Sprint(i)}
 		asks[i] = cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i), byte(i >> 8)}, TTL: longLease}
 	}
-	for _, warm := range []bool{false, true} { // a store that has done nothing yet, and one that has its scripts
+	// The first store has sent nothing yet, the second one has loaded the scripts.
+	for _, warm := range []bool{false, true} {
 		if warm {
 			must(t, s.Warm(ctx))
 			must(t, s.Invalidate(ctx, keys))

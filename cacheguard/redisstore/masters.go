@@ -11,8 +11,8 @@ import (
 
 // masters notices that a cluster has other masters than a moment ago. The replica that takes over
 // from a dead master may lack the last changes, and the subscription doesn't break, because it is
-// usually at another node. go-redis asks for the masters when a command goes wrong, so looking at
-// what go-redis knows costs no trip. A masters is used by one goroutine.
+// usually at another node. go-redis asks for the masters when a command fails, so masters needs no
+// trip to look at go-redis' knowledge. A masters is used by one goroutine.
 type masters struct {
 	probes []string // names in slots all over the cluster; made by the first call of changed
 	last   []string
@@ -40,9 +40,8 @@ func (m *masters) choose() {
 	}
 }
 
-// changed reports whether some slots have another master than at the last look; it looks at most
-// once a second. doubt says that a master may have been told of changes that its replicas don't
-// have.
+// changed reports whether some slots have another master than at the last look. It looks at most
+// once a second. doubt says that a master may know changes that its replicas don't have.
 func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt bool) bool {
 	if time.Since(m.looked) < mastersLooked {
 		return false

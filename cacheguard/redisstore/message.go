@@ -51,8 +51,8 @@ func encodeMessage(kind byte, k cacheguard.Key, load cacheguard.ID, payload ...b
 	return append(b, payload...)
 }
 
-// decodeMessage reports false for anything that is not a message: a client that can publish there
-// may send anything.
+// decodeMessage reads a message. It returns false if b is not a message, because any client that
+// can publish there may send anything.
 func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
 	if len(b) < 1+16 {
 		return "", m, false

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// pieces are what names are made of, and so what keys that want to look like other names are made
-// of.
+// pieces are the parts of which names are made, and of which keys are made that imitate other
+// names.
 var pieces = []string{"", "{", "}", "\\", ":", "a", "b", "lease", ":lease", ":v2", "cg", "test", "messages", "clock", "\x00", "\xff", "\r\n"}
 
 func piecesOf(random *rand.Rand, most int, without string) string {
@@ -23,11 +23,12 @@ func piecesOf(random *rand.Rand, most int, without string) string {
 	return b.String()
 }
 
-// whose is a name's owner, to the reader of a failure.
+// whose names the owner of a name in messages of the test.
 type whose struct{ prefix, of string }
 
-// No two keys of any caches and prefixes share a name of any kind, and no name of a key is one of a
-// prefix, a cache or a budget. A cache's name may have braces here, although New refuses them.
+// No two keys of any caches and prefixes share a name of any kind, and no name of a key is a name
+// of a prefix, a cache or a budget. In this test a cache's name may have braces, although New
+// refuses them.
 func TestNamesAreApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	owner := make(map[string]whose)
@@ -77,8 +78,8 @@ func TestNamesAreApart(t *testing.T) {
 	}
 }
 
-// Usual names are what they have always been, so that programs of different ages share them; only a
-// cache's name that has a colon is written in another way.
+// Usual names never change, so that programs of different ages share them. Only the name of a cache
+// with a colon is written in another way than before.
 func TestNamesThatStay(t *testing.T) {
 	for _, c := range []struct{ prefix, cache, key, value string }{
 		{"cg", "user", "42", "cg:user:{42}"},
@@ -97,8 +98,8 @@ func TestNamesThatStay(t *testing.T) {
 	}
 }
 
-// FuzzNamesAreApart has two prefixes, caches and keys that may be anything, but for the braces that
-// New refuses.
+// FuzzNamesAreApart tries two prefixes, caches and keys with any bytes, except the braces that New
+// refuses.
 func FuzzNamesAreApart(f *testing.F) {
 	f.Add("cg", "a", "k", "cg", "a", "k:lease")
 	f.Add("cg", "a", "", "cg", "a", `\`)
@@ -131,7 +132,7 @@ func FuzzNamesAreApart(f *testing.F) {
 	})
 }
 
-// hashTag is the part of a name that counts for its slot, by the rule of the Redis Cluster
+// hashTag returns the part of a name that decides its slot, by the rule of the Redis Cluster
 // specification.
 func hashTag(name string) string {
 	_, after, found := strings.Cut(name, "{")
@@ -145,7 +146,7 @@ func hashTag(name string) string {
 	return tag
 }
 
-// slotBySpec is a name's slot: CRC-16 in its XMODEM form, modulo 16384.
+// slotBySpec returns a name's slot: CRC-16 in its XMODEM form, modulo 16384.
 func slotBySpec(name string) int {
 	var crc uint16
 	for _, b := range []byte(hashTag(name)) {

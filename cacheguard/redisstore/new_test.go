@@ -24,7 +24,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		rdb  redis.UniversalClient
 		opts redisstore.Options
-		says []string // each in a line of its own
+		says []string // each in a separate line
 	}{
 		"nil":                {nil, redisstore.Options{}, []string{"client is nil"}},
 		"nil client":         {(*redis.Client)(nil), redisstore.Options{}, []string{"client is nil"}},
@@ -78,7 +78,7 @@ func TestNewAccepts(t *testing.T) {
 	}
 }
 
-// A store leaves the user's client as it is.
+// A store doesn't change the user's client.
 func TestNewLeavesClientAlone(t *testing.T) {
 	rdb := defaultClient(t, "127.0.0.1:1")
 	before := *rdb.Options()

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// tagsMessage is the message of an invalidation of these tags, or of the whole cache, that whoever
-// may publish can send.
+// tagsMessage returns the message of an invalidation of these tags, or of the whole cache. Every
+// client that may publish can send it.
 func tagsMessage(generation string, tags ...string) []byte {
 	m := append([]byte{'t'}, make([]byte, 16)...)
 	m = append(binary.BigEndian.AppendUint16(m, uint16(len("test"))), "test"...)
@@ -27,7 +27,7 @@ func tagsMessage(generation string, tags ...string) []byte {
 	return append(m, generation...)
 }
 
-// served has each process load k once more at most, and then serve it.
+// served checks that each process loads k once more at most, and then serves it.
 func served(t *testing.T, what string, all ...*replica) {
 	t.Helper()
 	servedOf(t, what, "k", []string{"t"}, all...)
@@ -53,8 +53,8 @@ func servedOf(t *testing.T, what, key string, tags []string, all ...*replica) {
 	}
 }
 
-// A message may have any generation that fits into it. What can't be true costs no more than a look
-// at Redis: values are served, and true invalidations hold, with no restart.
+// A message may have any generation. If the generation can't be true, this costs only one read of
+// Redis: values are served, and true invalidations work, without a restart.
 func TestForgedGenerations(t *testing.T) {
 	t.Parallel()
 	single := redistest.Start(t)
@@ -77,7 +77,8 @@ func TestForgedGenerations(t *testing.T) {
 					b.listens(t)
 					a.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 					for range 2 {
-						b.getEntry(t, "k", notTagged(t)).hit(t, "old") // and knows the generations
+						// With this read b learns the generations.
+						b.getEntry(t, "k", notTagged(t)).hit(t, "old")
 					}
 					forge := func() {
 						must(t, a.rdb.Publish(t.Context(), redisstore.Channel(prefix), tagsMessage(generation, tags...)).Err())
@@ -99,8 +100,8 @@ func TestForgedGenerations(t *testing.T) {
 	}
 }
 
-// A score may be any number. One that can't be a time is repaired by the next load: what was loaded
-// before counts no more, what is loaded from then on does, and can be invalidated.
+// A score may be any number. If it can't be a time, the next load repairs it. Values that were
+// loaded before are invalid, and values that are loaded later are valid and can be invalidated.
 func TestForgedScores(t *testing.T) {
 	t.Parallel()
 	single := redistest.Start(t)
@@ -119,7 +120,7 @@ func TestForgedScores(t *testing.T) {
 					a.listens(t)
 					a.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 					must(t, a.rdb.ZAdd(t.Context(), a.generations(), redis.Z{Score: score, Member: member}).Err())
-					b := join() // knows nothing from before
+					b := join() // this process knows nothing from before
 					b.listens(t)
 					if of != "another" {
 						if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
@@ -127,7 +128,7 @@ func TestForgedScores(t *testing.T) {
 						}
 					}
 					served(t, "forged score", b)
-					for range 4 { // past the last number
+					for range 4 { // more often than there are numbers
 						b.toldOfTags(t, func() { must(t, b.cache.InvalidateTags(t.Context(), "t")) })
 						if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
 							t.Errorf("an invalidation after the forged one left %+v, %v", res, err)
@@ -140,7 +141,7 @@ func TestForgedScores(t *testing.T) {
 	}
 }
 
-// A lease or a record in whose numbers nobody can believe is overwritten by the next load, at once.
+// A lease or a record with impossible numbers is overwritten by the next load at once.
 func TestForgedNumbersInLeases(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
@@ -167,7 +168,8 @@ func TestForgedNumbersInLeases(t *testing.T) {
 	}
 }
 
-// No permit counts for longer than one can be taken for, and nobody is told to wait for its end.
+// No permit is valid for longer than it can be taken for, and no process is told to wait for its
+// end.
 func TestForgedPermits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -188,14 +190,15 @@ func TestForgedPermits(t *testing.T) {
 		t.Error("a permit that can't be one keeps the others away")
 	}
 	must(t, s.ReturnPermit(t.Context(), "b", cacheguard.ID{1}))
-	soon := float64(time.Now().Add(time.Minute).UnixMilli()) // which could be one, of a clock that was set back
+	// This could be a permit from before the clock was set back.
+	soon := float64(time.Now().Add(time.Minute).UnixMilli())
 	must(t, rdb.ZAdd(t.Context(), name, redis.Z{Score: soon, Member: "forged"}).Err())
 	if taken, wait := take(2); taken || wait < 0 || wait > time.Second {
 		t.Errorf("taken: %v, wait %v; want to wait for as long as a permit lasts, at most", taken, wait)
 	}
 }
 
-// A repair by hand, of which no message tells, is seen with the next invalidation.
+// No message tells of a repair by hand. It takes effect with the next invalidation.
 func TestGenerationsRepairedByHand(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -204,7 +207,8 @@ func TestGenerationsRepairedByHand(t *testing.T) {
 	r.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 	day := float64(time.Now().Add(24 * time.Hour).UnixMicro())
 	must(t, r.rdb.ZAdd(t.Context(), r.generations(), redis.Z{Score: day, Member: ""}).Err())
-	r.toldOfTags(t, func() { must(t, r.cache.InvalidateAll(t.Context())) }) // learns of it
+	// With this call r learns of the generations.
+	r.toldOfTags(t, func() { must(t, r.cache.InvalidateAll(t.Context())) })
 	served(t, "a day ahead", r)
 	must(t, r.rdb.Del(t.Context(), r.generations()).Err())
 	must(t, r.rdb.Del(t.Context(), r.valueName("k")).Err())

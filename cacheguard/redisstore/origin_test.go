@@ -10,20 +10,20 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// origin is what caches protect. It counts its loads, and can keep them from returning.
+// origin is the system that caches protect. It counts its loads, and can hold them.
 type origin struct {
 	loads atomic.Int64
-	began chan struct{} // gets something for each load, as long as there is room
+	began chan struct{} // gets a value for each load, as long as there is room
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	value string
 	err   error
-	gate  chan struct{} // a load that finds one doesn't return before it is closed, or its context ends
+	gate  chan struct{} // a load returns only when its gate is closed or its context ends
 }
 
 func newOrigin(value string) *origin { return &origin{value: value, began: make(chan struct{}, 1000)} }
 
-// hold keeps the loads that begin from now on from returning until the returned function is called.
+// hold holds all loads that begin later, until the returned function is called.
 func (o *origin) hold() (letGo func()) {
 	gate := make(chan struct{})
 	o.mu.Lock()
@@ -53,7 +53,7 @@ func (o *origin) load(ctx context.Context) (string, error) {
 	o.mu.Unlock()
 	select {
 	case o.began <- struct{}{}:
-	default: // nobody counts them by thousands
+	default: // no test counts thousands of them
 	}
 	if gate != nil {
 		select {
@@ -65,7 +65,7 @@ func (o *origin) load(ctx context.Context) (string, error) {
 	return value, err
 }
 
-// loaded checks how many loads there have been.
+// loaded checks the number of loads so far.
 func (o *origin) loaded(t *testing.T, want int64) {
 	t.Helper()
 	if got := o.loads.Load(); got != want {
@@ -73,14 +73,14 @@ func (o *origin) loaded(t *testing.T, want int64) {
 	}
 }
 
-// answer is what one call returned.
+// answer is the result of one call.
 type answer struct {
 	res  cacheguard.Result[string]
 	err  error
 	took time.Duration
 }
 
-// crowd is callers of one key in one replica.
+// crowd is a set of callers of one key in one replica.
 type crowd struct {
 	leave   context.CancelFunc
 	arrived sync.WaitGroup // every caller has joined a flight
@@ -88,7 +88,7 @@ type crowd struct {
 	answers []answer
 }
 
-// ask has n callers ask this replica for a key, and doesn't wait for them.
+// ask starts n callers of a key in this replica, and doesn't wait for them.
 func (r *replica) ask(t *testing.T, n int, key string, load cacheguard.LoadFunc[string]) *crowd {
 	t.Helper()
 	c := &crowd{answers: make([]answer, n)}
@@ -112,13 +112,13 @@ func (r *replica) ask(t *testing.T, n int, key string, load cacheguard.LoadFunc[
 	return c
 }
 
-// get is one caller, waited for.
+// get makes one call and waits for it.
 func (r *replica) get(t *testing.T, key string, load cacheguard.LoadFunc[string]) answer {
 	t.Helper()
 	return r.ask(t, 1, key, load).wait(t)[0]
 }
 
-// wait returns what the callers got.
+// wait returns the answers of the callers.
 func (c *crowd) wait(t *testing.T) []answer {
 	t.Helper()
 	all := make(chan struct{})
@@ -154,8 +154,8 @@ func (a answer) hit(t *testing.T, want string) {
 	}
 }
 
-// arriving is the context of a caller. It tells when the cache waits on it, which the cache does
-// for members of a flight only.
+// arriving is the context of a caller. It tells the test when the cache waits for it, which the
+// cache does only for members of a flight.
 type arriving struct {
 	context.Context
 	tell func()
@@ -166,7 +166,7 @@ func (a *arriving) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// mustNotLoad is a load for a key whose value must be there.
+// mustNotLoad is a load for a key that must have a value.
 func mustNotLoad(t *testing.T) cacheguard.LoadFunc[string] {
 	return func(context.Context) (string, error) {
 		t.Errorf("%s: something was loaded; want that it comes from the store", t.Name())

@@ -18,19 +18,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// theatre is what a trouble is made with: a server, a proxy through which the writer goes, its
-// client, and the administrator's.
+// theatre has the parts of a trouble: a server, the proxy of the writer, the writer's client, and
+// the administrator's client.
 type theatre struct {
 	server      *redistest.Server
 	proxy       *redistest.Proxy
 	rdb         *redis.Client
 	admin, rude *redis.Client
-	done        chan error // of what goes on until the end
+	done        chan error // the errors of goroutines that run until the end
 }
 
-// troubles are the ways in which a Redis can't be told of changes, for the writer or for all.
+// troubles are the ways in which Redis can't be told of changes, by the writer or by all.
 var troubles = map[string]struct {
-	args       []string // of the server
+	args       []string // arguments of the server
 	begin, end func(ctx context.Context, x *theatre) error
 }{
 	"refused": {
@@ -153,8 +153,8 @@ func until(ctx context.Context, ok func() bool) error {
 	return nil
 }
 
-// changesOf are made of a key each, whose value has that key as its tags, while the store is in
-// trouble.
+// changesOf are the kinds of changes. Each is made for a key while the store is in trouble. The
+// key's value has the key as its tags.
 var changesOf = map[string]func(context.Context, *cacheguard.Cache[string], string) error{
 	"invalidated": func(ctx context.Context, c *cacheguard.Cache[string], key string) error {
 		return c.Invalidate(ctx, key)
@@ -175,9 +175,9 @@ var changesOf = map[string]func(context.Context, *cacheguard.Cache[string], stri
 	},
 }
 
-// Whatever keeps Redis from being told of changes, they arrive when it is over, and until then the
-// process that made them doesn't serve what was before. CACHEGUARD_TEST=soak has 300 rounds of each
-// trouble, and says how many took longer than a second.
+// Whatever prevents changes from reaching Redis, they arrive when the trouble is over. Until then
+// the process that made the changes doesn't serve the old values. CACHEGUARD_TEST=soak has 300
+// rounds of each trouble, and reports how many took longer than a second.
 func TestChangesArriveAfterTrouble(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -196,7 +196,8 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 			x.rdb = redis.NewClient(&redis.Options{Addr: x.proxy.Addr(), Username: "writer", Password: "any", ContextTimeoutEnabled: true, PoolSize: 8})
 			t.Cleanup(func() { _ = x.rdb.Close() })
 			prefix := newPrefix()
-			writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0 }) // as users have it
+			// Zero means the default.
+			writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0 })
 			reader := newReplica(t, x.server.Addr(), prefix)
 			var pending atomic.Int64
 			late := 0

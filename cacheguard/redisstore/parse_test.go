@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// FuzzDecodeMessage: whatever is published on the channel is a message or it is not; what is one is
-// written back as it was.
+// FuzzDecodeMessage shows that any text on the channel is a message or is refused. A message is
+// encoded again to the same text.
 func FuzzDecodeMessage(f *testing.F) {
 	k, load := cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1, 2, 3}
 	f.Add(encodeMessage(kindChanged, k, cacheguard.ID{}))
@@ -46,15 +46,15 @@ func FuzzDecodeMessage(f *testing.F) {
 			payload = append([]byte{letter}, rest...)
 		}
 		again := encodeMessage(kind, cacheguard.Key{Cache: cache, Key: m.Key}, m.Load, payload...)
-		// Nothing follows a change or a release, so what stands there is lost.
+		// A change or a release has no payload, so additional bytes are lost.
 		if !bytes.HasPrefix(b, again) {
 			t.Errorf("%q was taken for %q", b, again)
 		}
 	})
 }
 
-// FuzzParseLease: whatever the server answers to the lease script is an answer or an error. The
-// bytes say what the parts of the reply are: nothing, a number, or a text.
+// FuzzParseLease shows that every reply to the lease script is an answer or an error. The bytes
+// choose the parts of the reply: nothing, a number, or a text.
 func FuzzParseLease(f *testing.F) {
 	part := func(s string) []byte { return append([]byte{2, byte(len(s))}, s...) }
 	number := func(n int64) []byte { return binary.BigEndian.AppendUint64([]byte{1}, uint64(n)) }

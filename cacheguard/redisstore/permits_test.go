@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The whole fleet never runs more loads at a time than its budget, however many keys are cold.
+// The whole fleet never runs more loads at a time than its budget allows, however many keys are
+// cold.
 func TestFleetBudget(t *testing.T) {
 	t.Parallel()
 	const budget, processes, calls = 5, 4, 400
@@ -29,10 +30,11 @@ func TestFleetBudget(t *testing.T) {
 			must(t, err)
 			s.cache.Limiter = l
 		})
-		r.listens(t) // and knows the time from a quiet moment
+		r.listens(t) // and has measured the clock in a quiet moment
 		fleet = append(fleet, r)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // rather than the test's own end, if nobody hears of a permit
+	// The time-out makes the test fail early if no process hears of a permit.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	began := time.Now()
 	var done sync.WaitGroup
@@ -56,8 +58,8 @@ func TestFleetBudget(t *testing.T) {
 	}
 }
 
-// The steps of a budget in Redis: what is held counts, renewing takes no second permit, and a
-// return is told to those who want one.
+// The test covers the steps of a budget in Redis: held permits are counted, a renewal takes no
+// second permit, and processes that want a permit are told when one is given back.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -92,7 +94,7 @@ func TestPermits(t *testing.T) {
 	if wait := take(3, time.Minute, false); wait <= 0 || wait > time.Minute {
 		t.Errorf("the first permit is said to end in %v; want a minute at most", wait)
 	}
-	giveBack(3) // not held: nobody is told
+	giveBack(3) // this permit isn't held, so nobody is told
 	giveBack(1)
 	arrives(t, "those who want a permit are told of one", told)
 	take(3, time.Millisecond, true)
@@ -108,7 +110,7 @@ func TestPermits(t *testing.T) {
 		t.Errorf("told %d returns although nobody wanted a permit any more", len(told))
 	}
 
-	// Something else under the name is no reason to stand still.
+	// An entry of another type under the name must not block loads.
 	for _, of := range [][]any{{"SET", prefix + ":{b}:permits", "text"}, {"SADD", prefix + ":{b}:permits", "a"}} {
 		must(t, admin.Do(ctx, of...).Err())
 		giveBack(5)

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A pool that the application has used up is a Redis that doesn't answer, until there is a
-// connection again.
+// If the application has used up the pool, this is like a Redis that doesn't answer, until there is
+// a free connection again.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

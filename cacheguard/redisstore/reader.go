@@ -29,7 +29,7 @@ type reader struct {
 	running sync.WaitGroup
 	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; the map is never changed, only replaced
 
-	mu    sync.Mutex              // guards lanes and what they contain
+	mu    sync.Mutex              // guards lanes and their contents
 	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
 }
 
@@ -83,7 +83,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: try again with the other half of the time
 }
 
-// want is what a reader wants: a value, and generations unless tags is nil.
+// want is the result that a reader wants: a value, and generations unless tags is nil.
 type want struct {
 	name  string
 	cache string
@@ -130,8 +130,8 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	return frame, generationsOf(read.Val()), nil // nil generations if they can't be read
 }
 
-// answer splits the answer of MGET into the value and the generation. A value of a wrong type is
-// nil there, so it is a miss like any other.
+// answer splits the answer of MGET into the value and the generation. MGET returns nil for a value
+// of a wrong type, so this value is a miss like any other.
 func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
 	both := c.both.Val()
 	if len(both) != 2 {
@@ -185,7 +185,8 @@ func bytesOf(s string) []byte {
 	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
-// alarm is a timer and the channel that it closes. An alarm that has not rung is reused.
+// alarm is a timer with the channel that the timer closes. An alarm whose timer hasn't fired is
+// reused.
 type alarm struct {
 	timer *time.Timer
 	rung  chan struct{}
@@ -197,9 +198,9 @@ func newAlarm() *alarm {
 	return a
 }
 
-// directRead is one direct read, in one piece of memory. It is its own context: the client's hooks
-// find the values of the caller's context in it. It doesn't end with the caller's context, because
-// a read from a socket could not notice that anyway.
+// directRead is one direct read, in one piece of memory. It is its own context, so that the
+// client's hooks find the values of the caller's context in it. It doesn't end with the caller's
+// context, because a read from a socket could not notice that anyway.
 type directRead struct {
 	context.Context
 	deadline time.Time

@@ -14,9 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A server that refuses connections in words has done nothing, and each step says so, of each of
-// its keys: go-redis says it of a pipeline as a whole, and its commands look as if they had been
-// answered.
+// If a server refuses connections with an error, it has done nothing. Each step returns this error
+// for each of its keys. go-redis returns the error for the whole pipeline, and its commands look as
+// if they had been answered.
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]struct {
@@ -25,13 +25,13 @@ func TestRefusedConnections(t *testing.T) {
 		says     string
 	}{
 		"wrong password":   {[]string{"--requirepass", "right"}, "wrong", "WRONGPASS"},
-		"no password":      {[]string{"--requirepass", "right"}, "", ""}, // the server may close the connection before its words are read
+		"no password":      {[]string{"--requirepass", "right"}, "", ""}, // the server may close the connection before the client has read the error
 		"too many clients": {[]string{"--maxclients", "1"}, "", ""},      // here, too
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redisServer := redistest.Start(t, server.args...)
-			if name == "too many clients" { // this one is the first, and stays
+			if name == "too many clients" { // this connection is the first, and stays
 				first := newClient(t, redisServer.Addr())
 				conn := first.Conn()
 				t.Cleanup(func() { _ = conn.Close() })
@@ -90,7 +90,7 @@ func checkRefused(t *testing.T, s *redisstore.Store, says string) {
 	_, scanned := s.Scan(ctx, "test", redisstore.ScanOptions{})
 	refused("Inspect, Scan", inspected, scanned)
 
-	// Many at a time, which go in batches.
+	// Many reads at a time, which are sent in batches.
 	errs := make([]error, 20)
 	var reading sync.WaitGroup
 	for i := range errs {

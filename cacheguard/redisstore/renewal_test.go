@@ -12,12 +12,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Renewals that fail for a while are tried again while the lease is valid: the load stays the only
-// one, and is stored.
+// If renewals fail for a while, they are tried again while the lease is valid. The load stays the
+// only one, and its result is stored.
 func TestRenewalFailsForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newWired(t, redistest.Start(t), redistest.Hangup, func(s *site) {
-		s.cache.LeaseTTL, s.redis.MaxRetries = 6*time.Second, -1 // the client itself would take its time
+		// The client's own retries would take too long.
+		s.cache.LeaseTTL, s.redis.MaxRetries = 6*time.Second, -1
 	})
 	o := newOrigin("v")
 	letGo := o.hold()
@@ -40,8 +41,8 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 	figures(t, "renewal fails for a while (waits are the load's)", o.loads.Load(), normal, append(mine.answers, others.wait(t)...)...)
 }
 
-// Renewals that fail until the lease is over: another replica loads, the first load goes on for its
-// own callers, and what it brings is not stored.
+// If renewals fail until the lease is over, another replica loads. The first load goes on for its
+// own callers, and its result is not stored.
 func TestRenewalFailsForTooLong(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -89,8 +90,8 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 		answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited})
 }
 
-// A renewal that finds no lease, for it was evicted: the load goes on for those who have joined it
-// and for nobody else, and what it brings is not stored.
+// If a renewal finds that the lease was evicted, the load goes on for the callers that have joined
+// it and for nobody else. Its result is not stored.
 func TestRenewalFindsNoLease(t *testing.T) {
 	t.Parallel()
 	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
@@ -113,8 +114,8 @@ func TestRenewalFindsNoLease(t *testing.T) {
 	figures(t, "renewal finds no lease (waits are the load's)", 2, 0, mine.answers...)
 }
 
-// A renewal that finds another one's lease cancels its load, which is told why, and its callers
-// follow the other one.
+// If a renewal finds another process's lease, the load is cancelled with the reason, and its
+// callers follow the other load.
 func TestRenewalFindsAnothersLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -129,7 +130,7 @@ func TestRenewalFindsAnothersLease(t *testing.T) {
 	arrives(t, "the first replica loads", began)
 	mine.arrived.Wait()
 
-	// The other one is what a process is that was granted the lease while this one stood still.
+	// The other process was granted the lease while this process stood still.
 	k := cacheguard.Key{Cache: "test", Key: "k"}
 	other := cacheguard.Grant{Token: cacheguard.ID{7}, Number: 1_700_000_000_000_000}
 	must(t, f.second.cache.Set(ctx, "model", "new"))

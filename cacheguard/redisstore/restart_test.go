@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Scripts that were flushed under a running load are sent again: nobody notices.
+// If scripts are flushed under a running load, they are sent again, and no caller notices.
 func TestScriptFlushDuringLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -47,9 +47,8 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	}
 }
 
-// Redis that comes back empty under a running load has lost the lease, so what was loaded is given
-// to the callers and not stored, and those who wait elsewhere load once more. After that all is as
-// before.
+// If Redis comes back empty under a running load, it has lost the lease. The result is given to the
+// callers and not stored, and processes that wait load once more. After that all is as before.
 func TestRestartDuringLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -63,7 +62,7 @@ func TestRestartDuringLoad(t *testing.T) {
 
 	must(t, server.Restart())
 	back := time.Now()
-	arrives(t, "another replica loads", o.began) // for it found no lease
+	arrives(t, "another replica loads", o.began) // because it found no lease
 	letGo()
 	mine.got(t, "v")
 	others.got(t, "v")
@@ -76,7 +75,7 @@ func TestRestartDuringLoad(t *testing.T) {
 	figures(t, "Redis killed and empty again during a load", o.loads.Load(), time.Since(back), append(mine.answers, others.wait(t)...)...)
 }
 
-// A leader that is alone finds that its lease has gone when it stores, and the next caller loads
+// A leader without waiters finds that its lease has gone when it stores, and the next caller loads
 // again.
 func TestRestartDuringLoadOfOne(t *testing.T) {
 	t.Parallel()
@@ -99,19 +98,20 @@ func TestRestartDuringLoadOfOne(t *testing.T) {
 	f.serves(t)
 }
 
-// serves checks that the fleet is in order: messages arrive everywhere, a load serves all and is
-// stored. On a machine that is so busy that a step takes longer than OpTimeout, that says nothing,
-// and is tried again.
+// serves checks that the fleet works: messages arrive everywhere, and a load serves all callers and
+// is stored. If a machine is so busy that a step takes longer than OpTimeout, a failed try proves
+// nothing and is repeated.
 func (f *wired) serves(t *testing.T) {
 	t.Helper()
 	f.servesKeys(t, newPrefix)
 }
 
-// servesKeys is serves for keys of one's choice, each of them new.
+// servesKeys is serves for the keys that newKey returns, each of them new.
 func (f *wired) servesKeys(t *testing.T, newKey func() string) {
 	t.Helper()
 	for _, r := range []*replica{f.first, f.second, f.third} {
-		_ = r.store.Warm(t.Context()) // begins to listen, and fails while a node of a cluster is dead
+		// Warm starts the subscription. It returns an error while a node of a cluster is dead.
+		_ = r.store.Warm(t.Context())
 	}
 	for _, leader := range []*replica{f.second, f.first} {
 		waiter := f.first
@@ -122,7 +122,7 @@ func (f *wired) servesKeys(t *testing.T, newKey func() string) {
 	}
 }
 
-// serveInTheEnd is serve, tried again when something goes as it doesn't in quiet times.
+// serveInTheEnd repeats serve until all goes as in quiet times.
 func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) (woken time.Duration) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patience; {
@@ -135,8 +135,9 @@ func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) 
 	return 0
 }
 
-// serve has one replica load for callers in both. It reports false if something didn't go as in
-// quiet times, and how long after the load the callers in the other replica had its result.
+// serve runs one load for callers in both replicas. It returns false if a step didn't go as in
+// quiet times. It also returns the time from the load until the callers in the other replica had
+// its result.
 func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woken time.Duration) {
 	t.Helper()
 	for _, r := range []*replica{leader, waiter} {
@@ -157,7 +158,7 @@ func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woke
 	letGo()
 	ended := time.Now()
 	mine.got(t, "served")
-	others.got(t, "served") // by message: the lease would last too long
+	others.got(t, "served") // by message, because the lease lasts too long
 	woken = time.Since(ended)
 	for _, r := range []*replica{leader, waiter} {
 		a := r.get(t, key, o.load)

@@ -51,7 +51,8 @@ var (
 
 var ofCluster = regexp.MustCompile(`^(?:MOVED|ASK) \d|^CROSSSLOT|^CLUSTERDOWN|script: (?:MOVED|CROSSSLOT)`)
 
-// explained adds the server and the cause to an error, and to a refusal also how to mend it.
+// explained adds the server and the cause to an error. If Redis refused the step, it also adds a
+// remedy.
 func (s *Store) explained(err error) error { return s.link.Told(s.advised(err)) }
 
 func (s *Store) advised(err error) error {

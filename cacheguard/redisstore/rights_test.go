@@ -32,13 +32,14 @@ func leastRights(t *testing.T) []any {
 	return args
 }
 
-// named is what the documentation gives for the prefix "cg", for another one, and what change adds.
+// named returns the rights that the documentation gives for the prefix "cg", for another prefix,
+// with change added.
 func named(prefix string, change ...any) []any {
 	return append([]any{"~" + prefix + ":*", "&" + prefix + ":messages", "&" + prefix + ":messages:*"}, change...)
 }
 
-// newUser is a client of a user who may do what the documentation says and what change adds or
-// takes away.
+// newUser makes a client for a user with the documented rights, to which change adds or from which
+// it removes rights.
 func newUser(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	t.Helper()
 	rule := append(leastRights(t), change...)
@@ -62,14 +63,16 @@ func TestConformanceLeastRights(t *testing.T) {
 	refused, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
 	must(t, err)
 	for _, entry := range refused {
-		if said := fmt.Sprint(entry); !strings.Contains(said, "client") { // go-redis gives its name, and takes no for an answer
+		// go-redis sends its name and accepts a refusal.
+		if said := fmt.Sprint(entry); !strings.Contains(said, "client") {
 			t.Errorf("something was refused: %s", said)
 		}
 	}
 }
 
-// Without the right to subscribe nobody is told anything: waiters ask from time to time, ever more
-// seldom, and there still is one load. One line of the log says so.
+// Without the right to subscribe, processes get no messages. Waiting processes ask from time to
+// time, at growing intervals, and there still is one load. One line of the log reports the missing
+// right.
 func TestNoRightToSubscribe(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -92,7 +95,7 @@ func TestNoRightToSubscribe(t *testing.T) {
 	for _, r := range replicas[1:] {
 		await(t, "a waiter asks from time to time", func() bool { return r.store.told(cacheguard.LeaseHeld) >= asks })
 	}
-	// 25 ms, and twice as long each time.
+	// The intervals are 25 ms, and twice as long each time.
 	if took := time.Since(began); took < 25*(1+2+4+8+16)*time.Millisecond {
 		t.Errorf("a waiter asked %d times in %v; want ever longer pauses", asks, took)
 	}
@@ -110,8 +113,8 @@ func TestNoRightToSubscribe(t *testing.T) {
 	}
 }
 
-// Without the right to run scripts, what is missing is said in the log, exactly and once, and
-// callers are served.
+// Without the right to run scripts, the log names the missing right exactly and once, and callers
+// are served.
 func TestNoRightToRunScripts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -119,7 +122,7 @@ func TestNoRightToRunScripts(t *testing.T) {
 		says   string
 	}{
 		"none":         {[]any{"-evalsha", "-eval"}, "lacks +evalsha:"},
-		"by hash only": {[]any{"-eval"}, "lacks +eval:"}, // and nobody has loaded them
+		"by hash only": {[]any{"-eval"}, "lacks +eval:"}, // nobody has loaded the scripts
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,8 +154,8 @@ func TestNoRightToRunScripts(t *testing.T) {
 	}
 }
 
-// Without the right to publish, nobody is told anything: values are shared all the same, and who
-// waits looks again when the lease is over. One line of the log says what is missing.
+// Without the right to publish, processes get no messages. Values are still shared, and waiting
+// processes look again when the lease is over. One line of the log names the missing right.
 func TestNoRightToPublish(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
@@ -194,7 +197,8 @@ func TestNoRightToPublish(t *testing.T) {
 	figures(t, "the user lacks +publish (waits since the load's end)", o.loads.Load(), 0, all...)
 }
 
-// Redis says on which line of a script a command was refused, so no line has two.
+// Redis says on which line of a script a command was refused. So no line of a script has two
+// commands.
 func TestOneCommandOnALine(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.lua")

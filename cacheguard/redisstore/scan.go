@@ -38,12 +38,12 @@ const (
 	scanStep = 100     // values read in a pipeline
 )
 
-// Scan counts what Redis has of a cache, and reads the first 4 KiB of each value. It scans all
+// Scan counts the names of a cache in Redis, and reads the first 4 KiB of each value. It scans all
 // names in Redis, in steps with a pause between them, and changes nothing. In a cluster it scans
-// one master after another; it may miss data that moves between masters meanwhile.
+// one master after another, so it may miss data that moves between masters meanwhile.
 //
-// If ctx ends before the scan does, Scan returns what it has counted and the error. The
-// documentation of the package lists the rights that Scan needs.
+// If ctx ends before the scan does, Scan returns the counts so far and the error. The documentation
+// of the package lists the rights that Scan needs.
 func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scanned, error) {
 	if err := checkCache(cache); err != nil {
 		return Scanned{}, err
@@ -159,7 +159,7 @@ func (scan *scanning) fresh(names []string) []string {
 	})
 }
 
-// glance is what is read of a name.
+// glance is the part of a name's entry that a scan reads.
 type glance struct {
 	name  string
 	value bool // otherwise it is a lease
@@ -168,7 +168,7 @@ type glance struct {
 	left  time.Duration
 }
 
-// look reads and counts what is stored under these names.
+// look reads and counts the entries under these names.
 func (scan *scanning) look(ctx context.Context, names []string) error {
 	var all []glance
 	values := 0
@@ -207,7 +207,7 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	return nil
 }
 
-// find records the key of a name if it has the hash that is looked for.
+// find records the key of a name if the key has the requested hash.
 func (scan *scanning) find(name string) {
 	key := strings.TrimPrefix(name[len(scan.head):], `\`)
 	end := strings.LastIndexByte(key, '}') // no suffix of a name has a brace
@@ -250,7 +250,7 @@ func (scan *scanning) read(ctx context.Context, all []glance, most int64) error 
 	return err
 }
 
-// readTags reads more of those values whose tags are longer than what was read.
+// readTags reads more of the values whose tags are longer than the part that was read.
 func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 	var cut []glance
 	var places []int
@@ -268,7 +268,7 @@ func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 
 const gone = -2 // answer of PTTL for a name that no longer exists
 
-// count counts what was read.
+// count counts the entries that were read.
 func (scan *scanning) count(ctx context.Context, all []glance, now time.Time) error {
 	var headers []frame.Header
 	var tags []string

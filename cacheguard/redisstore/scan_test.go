@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A scan counts what a cache has, and nothing of other caches, prefixes and programs.
+// A scan counts the entries of its cache, and no entries of other caches, prefixes and programs.
 func TestScan(t *testing.T) {
 	t.Parallel()
 	rdb := newClient(t, redistest.Start(t).Addr())
@@ -119,7 +119,7 @@ func (e ending) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Who ends a scan gets what it has counted.
+// If the context ends, a scan returns its counts so far.
 func TestScanEnds(t *testing.T) {
 	t.Parallel()
 	rdb := newClient(t, redistest.Start(t).Addr())
@@ -128,7 +128,7 @@ func TestScanEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	rdb.AddHook(ending{"time", cancel}) // which comes after what was read, and before it is counted
+	rdb.AddHook(ending{"time", cancel}) // "time" is sent after a read, and before its result is counted
 	s := newStore(t, rdb, redisstore.Options{OpTimeout: patience})
 	sc, err := s.Scan(ctx, "test", redisstore.ScanOptions{Count: 10, Pause: time.Hour})
 	if !errors.Is(err, context.Canceled) || sc.Values == 0 || sc.Values == 500 || sc.Whole {

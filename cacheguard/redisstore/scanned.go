@@ -15,7 +15,7 @@ type Scanned struct {
 	Whole bool   `json:"whole"` // everything was scanned: neither the limit nor the context ended the scan
 
 	Values    int           `json:"values"`
-	Bytes     int64         `json:"bytes"` // bytes of values, without what Redis needs to keep each value
+	Bytes     int64         `json:"bytes"` // bytes of values, without Redis' overhead
 	Largest   int64         `json:"largest"`
 	States    map[State]int `json:"states"`          // number of values in each state
 	NotFound  int           `json:"not_found"`       // fresh and stale values that say "does not exist"

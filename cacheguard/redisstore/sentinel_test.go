@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// TestConformanceSentinel finds the server through a sentinel, as a client that follows failovers
+// TestConformanceSentinel finds the server through a Sentinel, as a client that follows failovers
 // does.
 func TestConformanceSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, 0, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Values of all sizes are shared: those that go along with the message, those that are too large
-// for that, and those that are too large for the answer to the question for a lease.
+// Values of all sizes are shared: values that a message carries, values that are too large for a
+// message, and values that are too large for the answer to a request for a lease.
 func TestValueSizes(t *testing.T) {
 	server := redistest.Shared(t)
 	for what, size := range map[string]int{
@@ -48,7 +48,7 @@ func TestValueSizes(t *testing.T) {
 	}
 }
 
-// Who asks for the lease of a large value that has come meanwhile is given the value all the same.
+// If a large value was stored meanwhile, a request for its lease still gets the value.
 func TestLeaseFindsLargeValue(t *testing.T) {
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
 	k := cacheguard.Key{Cache: "test", Key: "k"}
@@ -62,15 +62,16 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 	}
 }
 
-// A value over the cap is given to all who ask, and isn't stored: those who wait elsewhere load for
-// themselves, one in each replica.
+// A value above the maximum size is given to all callers of its load, and isn't stored. Replicas
+// that wait load for themselves, once each.
 func TestValueOverCap(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()
 	f := &wired{first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix)}
 	f.third = newReplica(t, server.Addr(), prefix)
 	for _, r := range []*replica{f.first, f.second, f.third} {
-		r.listens(t) // else a subscription that comes to stand parts callers from their flight
+		// Otherwise the start of the subscription would separate callers from their flight.
+		r.listens(t)
 	}
 	value := strings.Repeat("v", 10<<20)
 	o := newOrigin(value)

@@ -22,15 +22,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// mirror does random steps on Redis and on a protocol.Slot, which must answer and tell the same.
-// Every time is some hours, and ends when the mirror says so, on both sides: no clock has to be
-// waited for.
+// mirror executes random steps on Redis and on a protocol.Slot, which must give the same answers
+// and messages. Every time is some hours, and ends on both sides when the mirror says so. So no
+// test has to wait for a clock.
 type mirror struct {
 	*rand.Rand
 	store *redisstore.Store
-	other *redis.Client // does what no step does: expiry
+	other *redis.Client // makes keys expire, which no step does
 	key   cacheguard.Key
-	names // of the key
+	names // the names of the key
 
 	slot   protocol.Slot
 	grants []cacheguard.Grant
@@ -44,7 +44,7 @@ type mirror struct {
 type names struct{ value, lease, waiters string }
 
 const (
-	present = time.Hour // on the slot's clock, which stands still
+	present = time.Hour // the time on the slot's clock, which stands still
 	markAt  = 20
 	shown   = 4 << 10 // the largest frame in a message
 )
@@ -54,8 +54,8 @@ func mirrorID(n int) (id cacheguard.ID) {
 	return id
 }
 
-// frame is one of the load, with room for a mark or without it, and now and then too large for a
-// message, or with tags.
+// frame returns a frame of the load, with room for a mark or without it. Some frames are too large
+// for a message, and some have tags.
 func (m *mirror) frame(load cacheguard.ID) string {
 	f := "v0" + string(load[:]) + "..." + strings.Repeat("\x00", 8) + "body"
 	switch m.IntN(8) {
@@ -78,7 +78,7 @@ func (m *mirror) token() cacheguard.ID { return mirrorID(1 + m.IntN(4)) }
 
 func (m *mirror) hours() time.Duration { return time.Duration(1+m.IntN(3)) * time.Hour }
 
-// grant is one of those that were given, or of nobody.
+// grant returns one of the grants that were given, or a grant that nobody has.
 func (m *mirror) grant() cacheguard.Grant {
 	if len(m.grants) == 0 || m.IntN(10) == 0 {
 		return cacheguard.Grant{Token: m.token(), Number: 1e15 + m.Int64N(1000)}
@@ -94,7 +94,7 @@ func (m *mirror) tells(tells protocol.Tells, message cacheguard.Message) {
 	}
 }
 
-// step does one step on both sides, and returns both answers as text.
+// step executes one step on both sides, and returns both answers as text.
 func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) {
 	said := func(format string, args ...any) { m.path = append(m.path, fmt.Sprintf(format, args...)) }
 	switch m.IntN(15) {
@@ -197,7 +197,8 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 		fmt.Sprintf(format, state, r.Number, r.Load[:], quarters(r.Left), r.Frame, e.Kind, e.Text, e.Frame, e.Note, failures), nil
 }
 
-// quarters are those of an hour: shorter ones are what the steps themselves take.
+// quarters rounds a duration to quarters of an hour, because shorter times are what the steps
+// themselves take.
 func quarters(d time.Duration) int { return int((d + 5*time.Minute) / (15 * time.Minute)) }
 
 func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redisSays, slotSays any, err error) {
@@ -221,7 +222,7 @@ func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redis
 	return nil, nil, err
 }
 
-// ends has something end that ends by itself in time, or that is evicted.
+// ends removes an entry, as if it had expired or had been evicted.
 func (m *mirror) ends(ctx context.Context, said func(string, ...any)) error {
 	switch r := &m.slot.Record; m.IntN(5) {
 	case 0:
@@ -254,7 +255,7 @@ func (m *mirror) ends(ctx context.Context, said func(string, ...any)) error {
 	}
 }
 
-// differ does so many steps and returns the first difference.
+// differ executes this number of steps and returns the first difference.
 func (m *mirror) differ(ctx context.Context, steps int) error {
 	for range steps {
 		redisSays, slotSays, err := m.step(ctx)
@@ -271,7 +272,8 @@ func (m *mirror) differ(ctx context.Context, steps int) error {
 		if string(f) != m.slot.Frame {
 			return fmt.Errorf("Redis has the value\n%q\nand the slot\n%q", f, m.slot.Frame)
 		}
-		left, err := m.other.PTTL(ctx, m.value).Result() // below zero: there is none, or it has no end
+		// If left is below zero, there is no entry, or it has no end.
+		left, err := m.other.PTTL(ctx, m.value).Result()
 		if err != nil {
 			return err
 		}
@@ -279,13 +281,13 @@ func (m *mirror) differ(ctx context.Context, steps int) error {
 			return fmt.Errorf("Redis has the value for %v\nand the slot for %v", left, here)
 		}
 	}
-	if err := m.store.Release(ctx, m.key, mirrorID(0)); err != nil { // none is there
+	if err := m.store.Release(ctx, m.key, mirrorID(0)); err != nil { // there is no lease
 		return err
 	}
 	return m.told(ctx)
 }
 
-// told compares what was told, up to one more change.
+// told compares the messages, up to one further change.
 func (m *mirror) told(ctx context.Context) error {
 	last := mirrorID(99)
 	if _, err := m.store.Claim(ctx, m.key, last, time.Hour); err != nil {
@@ -317,8 +319,8 @@ func inWords(all []cacheguard.Message) string {
 	return b.String()
 }
 
-// compare has mirrors do random steps, in a fleet in which so many others listen, and returns the
-// first difference.
+// compare runs random steps of mirrors, in a fleet with this number of other listeners, and returns
+// the first difference.
 func compare(t *testing.T, addr string, others int, script, old, broken string, sequences int) error {
 	t.Helper()
 	rdb := newClient(t, addr)
@@ -400,19 +402,20 @@ func (i instead) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// TestSlotIsRedis shows that what the protocol's explorer takes for the store is what the scripts
-// do.
+// TestSlotIsRedis shows that the scripts do the same as the model of the store that the protocol's
+// explorer uses.
 func TestSlotIsRedis(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
-	for _, others := range []int{0, 9} { // who waits is told by a message for all, or in his inbox
+	// Waiting processes get a message for all, or a message in their inbox.
+	for _, others := range []int{0, 9} {
 		if err := compare(t, addr, others, "", "", "", 200); err != nil {
 			t.Errorf("with %d others: %v", others, err)
 		}
 	}
 }
 
-// TestBrokenScriptsDiffer breaks scripts where no model of the protocol would see it.
+// TestBrokenScriptsDiffer breaks scripts in ways that no model of the protocol would notice.
 func TestBrokenScriptsDiffer(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()

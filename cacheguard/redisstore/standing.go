@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Under the name of a lease Redis has either the lease or the record of how the last load ended.
-// lease.lua describes both formats and reads them; the functions here write records, and read both
-// for code that only inspects them.
+// Under the name of a lease Redis has either the lease or the record of the last load's end.
+// lease.lua describes both formats and reads them. The functions of this file write records, and
+// read both formats for code that only inspects them.
 
 // encodeRecord returns the record of a load that left no value.
 func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.Outcome) []byte {
@@ -42,8 +42,8 @@ var (
 	waitersForm = regexp.MustCompile(`^([0-9]{1,9})((?: [0-9A-Fa-f]+)+)$`)
 )
 
-// parseStanding reports false if b is neither a lease nor a record: the next request for a lease
-// overwrites it.
+// parseStanding reads a lease or a record. If b is neither, it returns false, and the next request
+// for a lease overwrites the entry.
 func parseStanding(b string) (s standing, ok bool) {
 	if leaseForm.MatchString(b) {
 		s = standing{load: b[1:33], awaited: b[0] == '+', inboxes: strings.ContainsAny(b[1:33], "ABCDEF")}

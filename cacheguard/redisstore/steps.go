@@ -20,8 +20,9 @@ import (
 // enough for a fleet in which every process waits.
 const maxCarried = 4 << 10
 
-// Lease asks for the lease. The first call of Lease starts the subscription at the same time as it
-// sends its request, and not before, so that a leader doesn't wait for what only waiters need.
+// Lease asks for the lease. The first call of Lease starts the subscription while it sends its
+// request. It doesn't start it earlier, because only waiters need messages and a leader must not
+// wait for them.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
 	if err := s.readyToLease(ctx); err != nil {
 		return ans, err
@@ -79,7 +80,7 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	return s.near(k, value, s.names.lease(value)), args
 }
 
-// near returns these names of a key, the value's first. If the node of the key also has the cache's
+// near returns these names of a key, the value's first. If the key's node also has the cache's
 // generations and the list of waiters, near adds their names.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
@@ -96,8 +97,8 @@ func (s *Store) waited(value string, names ...string) []string {
 	return names
 }
 
-// stamped sets the stamp of a grant. On a single server the grant's number is the stamp; in a
-// cluster the stamp is read from the node that has the generations.
+// stamped sets the stamp of a grant. On a single server the stamp is the grant's number. In a
+// cluster stamped reads the stamp from the node that has the generations.
 func (s *Store) stamped(ctx context.Context, k cacheguard.Key, g *cacheguard.Grant) {
 	g.Stamp = g.Number
 	if s.cluster != nil {
@@ -201,7 +202,7 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 		s.holder(g), encodeRecord(g.Token, keep, backoff, o), millis(keep), drop, message, s.channelOf(k.Cache), s.names.channel())
 }
 
-// Renew prolongs a lease.
+// Renew prolongs a lease, so that it ends ttl from now.
 func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
 	keys, args := s.renewStep(k, g, ttl)
 	reply, err := look(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
@@ -296,8 +297,8 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *re
 	return nil
 }
 
-// told returns the arguments of a script: first those with which it tells that a key changed, then
-// the others.
+// told returns the arguments of a script. The first ones tell the script where to publish that a
+// key changed, then come args.
 func (s *Store) told(k cacheguard.Key, args []any) []any {
 	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
@@ -305,7 +306,8 @@ func (s *Store) told(k cacheguard.Key, args []any) []any {
 // invalidateApart invalidates a key whose slot is moving from one node of a cluster to another. It
 // also replaces a mark of staleness there. During the move neither node executes a command with
 // several names if it has only some of them, but a command with one name works. The lease is
-// removed first: what is loaded from then on is new, and at worst it is loaded twice.
+// removed first. Then every load that begins later brings a new value, and at worst the key is
+// loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	all := s.everything(k)
 	slices.Reverse(all)
@@ -357,21 +359,21 @@ func (s *Store) others(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// all returns all names of one version of a key that a change touches. The value of the next frame
-// format is among them, so that programs of two formats can run side by side: each reads its own
-// values, and a change removes both.
+// all returns all names of one version of a key that a change must remove. They include the value
+// of the next frame format, so that programs of two formats can run side by side: each reads its
+// own values, and a change removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
 	return []string{value, s.names.lease(value), s.names.next(value)}
 }
 
-// holder returns what a lease says about its grant.
+// holder returns the part of a lease's text that identifies its grant.
 func (s *Store) holder(g cacheguard.Grant) string {
 	return s.token(g.Token) + strconv.FormatInt(g.Number, 10)
 }
 
 // token returns a load's id as a lease has it. Capital letters mean that the lease's holder knows
-// of inboxes: a program that doesn't know inboxes never takes a token in capitals for the same
+// of inboxes. A program that doesn't know inboxes never takes a token in capitals for the same
 // token in small letters.
 func (s *Store) token(id cacheguard.ID) string {
 	if s.inbox == "" {
@@ -388,7 +390,7 @@ func grant(token cacheguard.ID, number string) (cacheguard.Grant, error) {
 	return cacheguard.Grant{Token: token, Number: n}, nil
 }
 
-// parseID returns the zero id, which names no load, if s is not an id.
+// parseID reads the id of a load. If s is not an id, it returns the zero id, which names no load.
 func parseID(s string) (id cacheguard.ID) {
 	if b, err := hex.DecodeString(s); err == nil && len(b) == len(id) {
 		copy(id[:], b)
@@ -396,8 +398,8 @@ func parseID(s string) (id cacheguard.ID) {
 	return id
 }
 
-// millis returns a duration as it is sent to Redis, at least 1 ms because Redis takes no TTL of
-// zero.
+// millis returns a duration in milliseconds, as it is sent to Redis. It returns at least 1, because
+// Redis accepts no TTL of zero.
 func millis(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -408,8 +410,8 @@ func millis(d time.Duration) int64 {
 // mostWait is the longest duration that is accepted from Redis; no option of a cache is longer.
 const mostWait = 10 * 365 * 24 * time.Hour
 
-// mostFailures is the largest number of failures in a row that is reported; the back-off stops
-// growing long before.
+// mostFailures is the largest number of failures in a row that is reported. The back-off stops
+// growing long before this number.
 const mostFailures = 1 << 20
 
 // duration converts a number of milliseconds from Redis into a duration.

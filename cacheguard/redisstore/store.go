@@ -40,7 +40,7 @@ type Options struct {
 type Store struct {
 	link   *redislink.Link
 	opts   Options
-	name   string // of this process, for the log
+	name   string // the name of this process, for the log
 	names  names
 	reads  reader
 	health breakers // breakers for all steps
@@ -132,12 +132,12 @@ func (s *Store) Close() error {
 
 var errClosed = errors.New("redisstore: store is closed")
 
-// Warm prepares the store so that the first stampede doesn't pay for it: it dials a few
+// Warm prepares the store, so that the first stampede doesn't pay for it. It dials a few
 // connections, subscribes, loads the scripts and measures the server's clock. Only ctx limits how
-// long Warm takes. In a cluster it returns an error while any master is away, but the store works
-// all the same. If the store can't work with the server, for example with a replica, or with a node
-// of a cluster behind the client of a single server, the error says which client to make;
-// [Store.Diagnose] says more.
+// long Warm takes. In a cluster it returns an error while any master is away, but the store still
+// works. If the store can't work with the server, the error says which client to make. Examples are
+// a replica, and a node of a cluster behind the client of a single server. [Store.Diagnose] says
+// more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
@@ -163,9 +163,9 @@ func (s *Store) Warm(ctx context.Context) error {
 	return s.messages(ctx, sub)
 }
 
-// Now returns the time by Redis' clock: the clock of one node, as an offset to this process'
-// monotonic clock, so that the wall clocks of clients don't matter. If no call has measured that
-// clock yet, as in a process whose first call is a Set, Now measures it.
+// Now returns the time by Redis' clock. This is the clock of one node, as an offset to this
+// process' monotonic clock, so that the wall clocks of clients don't matter. If no call has
+// measured that clock yet, as in a process whose first call is a Set, Now measures it.
 func (s *Store) Now() time.Time {
 	_ = s.knowTime(context.Background())
 	return s.clock.now()

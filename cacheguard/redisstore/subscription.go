@@ -25,7 +25,7 @@ const (
 
 // hearing is the state of a store's messages.
 type hearing struct {
-	inbox     string       // where this process is told of loads that it waits for; empty if all messages come on one channel
+	inbox     string       // name of this process's inbox; empty if all messages come on one channel
 	listening atomic.Bool  // messages arrive
 	changed   atomic.Int64 // when the store last changed something, since the clock's base
 
@@ -35,7 +35,7 @@ type hearing struct {
 	sub       *redislink.Subscription // nil until the subscription is started
 }
 
-// subscribe starts the subscription if it isn't started yet, and doesn't wait for it.
+// subscribe starts the subscription if it isn't started yet. It doesn't wait for it.
 func (s *Store) subscribe() (*redislink.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,11 +52,11 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 	return s.sub, nil
 }
 
-// channels returns where messages for this process are published: messages about its caches,
-// messages about loads that it waits for, and messages of programs that know only the common
-// channel. The common channel is returned as a pattern, because this process must not be counted as
-// such a program: programs count the subscribers of the common channel, and a pattern isn't
-// counted. The caller holds mu.
+// channels returns the channels on which messages for this process are published: messages about
+// its caches, messages about loads that it waits for, and messages of programs that know only the
+// common channel. The common channel is returned as a pattern. Programs count the subscribers of
+// the common channel to find out whether there are programs that know no other channel. A pattern
+// isn't counted, so this process isn't taken for one. The caller holds mu.
 func (s *Store) channels() (pattern string, channels []string) {
 	if s.inbox == "" {
 		return "", []string{s.names.channel()}
@@ -97,7 +97,7 @@ var (
 	heardLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: messages arrive again", See: "messages-dont-arrive"}
 )
 
-// ear receives what the subscription reports. Its methods are called one after another.
+// ear receives the reports of the subscription. Its methods are called one after another.
 type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
@@ -114,8 +114,8 @@ func (e *ear) restored(ctx context.Context) {
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
 
-// joined tells the listeners of a cache that its channel's messages arrive, if the channel was
-// joined after the others.
+// joined is called when messages of a cache's channel arrive. If the channel was joined after the
+// others, joined tells this to the cache's listeners.
 func (e *ear) joined(channel string) {
 	s := e.s
 	s.mu.Lock()
@@ -148,7 +148,7 @@ func (e *ear) nowAndThen(ctx context.Context) {
 		_, _ = e.s.remeasure(ctx)
 	}
 	if e.newMasters(ctx) && e.s.listening.Load() {
-		e.restored(ctx) // the new master may not know what caches have told the old one
+		e.restored(ctx) // the new master may not know changes that caches have told the old one
 	}
 }
 
@@ -157,25 +157,26 @@ func (e *ear) newMasters(ctx context.Context) bool {
 	return ok && e.masters.changed(ctx, c, e.s.doubts())
 }
 
-// repeated is for how long after a change caches must hear of a failover that may have lost the
-// change.
+// repeated is the time after a change in which caches must hear of a failover, because the failover
+// may have lost the change.
 const repeated = 30 * time.Second
 
-// changes notes that Redis is about to be told of a change. The subscription notices a failover
-// that may lose the change, so changes starts it, also in a process that only writes.
+// changes records that the store is about to tell Redis of a change. Only the subscription notices
+// a failover that may lose the change. So changes starts the subscription, also in a process that
+// only writes.
 func (s *Store) changes() {
 	s.changed.Store(int64(s.clock.elapsed()))
 	_, _ = s.subscribe()
 }
 
-// doubts reports whether a master may have been told of changes that its replicas don't have.
+// doubts reports whether a master may know changes that its replicas don't have.
 func (s *Store) doubts() bool {
 	last := time.Duration(s.changed.Load())
 	return last > 0 && s.clock.elapsed()-last < repeated
 }
 
-// unheard returns the generation up to which invalidations may have been missed. said is what the
-// server's clock said after messages had begun to arrive.
+// unheard returns the generation up to which invalidations may have been missed. said is the time
+// of the server's clock, read after messages had begun to arrive.
 func (s *Store) unheard(said time.Time, err error) int64 {
 	switch {
 	case err != nil:

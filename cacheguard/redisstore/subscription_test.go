@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// apart is a client whose subscriptions take another way than its commands, so that one can be
-// harmed without the other.
+// apart is a client whose subscriptions use another connection path than its commands, so that a
+// test can disturb one of the two.
 type apart struct {
 	redis.UniversalClient
 	subscriptions redis.UniversalClient
@@ -23,7 +23,7 @@ func (c apart) Subscribe(ctx context.Context, channels ...string) *redis.PubSub 
 	return c.subscriptions.Subscribe(ctx, channels...)
 }
 
-// earshot is a fleet of two in which the messages to the second one pass through a proxy.
+// earshot is a fleet of two replicas. The messages to the second replica pass through a proxy.
 type earshot struct {
 	*wired
 	messages *redistest.Proxy
@@ -44,8 +44,8 @@ func newEarshot(t *testing.T, change ...func(*site)) earshot {
 	return earshot{f, messages}
 }
 
-// loads has the first replica load "k" for a few callers, until letGo, and the second one wait for
-// that.
+// loads lets the first replica load "k" for a few callers until letGo is called, and the second
+// replica wait for this load.
 func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *crowd) {
 	t.Helper()
 	o = newOrigin("v")
@@ -57,8 +57,9 @@ func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *cro
 	return o, letGo, mine, theirs
 }
 
-// A waiter whose connection broke looks again when it stands again, and finds what it was not told:
-// the lease here would last longer than anybody waits.
+// If a waiting process loses its connection, it looks again when the connection is restored, and
+// finds the result that it wasn't told of. The lease in this test lasts longer than any caller
+// waits.
 func TestSubscriptionCut(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -69,7 +70,7 @@ func TestSubscriptionCut(t *testing.T) {
 	f.messages.Cut()
 	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
 	letGo()
-	mine.got(t, "v") // it is stored, and whoever was not there was not told
+	mine.got(t, "v") // the value is stored, and the process without a connection wasn't told
 	await(t, "the break is logged", func() bool { return len(f.second.log.lines("messages don't arrive")) == said+1 })
 	must(t, f.messages.Refuse(false))
 	restored := time.Now()
@@ -81,8 +82,8 @@ func TestSubscriptionCut(t *testing.T) {
 	f.serves(t)
 }
 
-// A waiter who can't be told any more asks from time to time, as long as messages don't arrive. The
-// lease here would last longer than anybody waits, too.
+// If a waiting process can't get messages any more, it asks from time to time as long as messages
+// don't arrive. The lease in this test lasts longer than any caller waits, too.
 func TestSubscriptionGone(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -97,8 +98,8 @@ func TestSubscriptionGone(t *testing.T) {
 	o.loaded(t, 1)
 }
 
-// A cut during a load that goes on: the waiter looks again, is told to wait again, and then is told
-// the result.
+// The connection is cut during a load that goes on. The waiting process looks again, learns that it
+// must wait again, and then gets the result by message.
 func TestSubscriptionCutAndRestored(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -114,8 +115,8 @@ func TestSubscriptionCutAndRestored(t *testing.T) {
 	o.loaded(t, 1)
 }
 
-// A connection on which nothing comes any more, though nobody closed it, counts as broken within
-// two seconds.
+// If nothing comes over a connection any more, although nobody closed it, the store treats it as
+// broken within two seconds.
 func TestSubscriptionHalfOpen(t *testing.T) {
 	t.Parallel()
 	f := newEarshot(t)
@@ -129,7 +130,7 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	}
 	letGo()
 	mine.got(t, "v")
-	f.messages.Cut() // what was sent to the old connection is lost
+	f.messages.Cut() // messages to the old connection are lost
 	f.messages.Blackhole(false)
 	healed := time.Now()
 	theirs.got(t, "v")
@@ -138,8 +139,8 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	f.serves(t)
 }
 
-// A connection that is merely quiet stays. On a machine that stands still for a while it may not,
-// so it may try again.
+// A connection without messages stays. If the machine stands still for a while, the connection may
+// be replaced, so the test may try again.
 func TestSubscriptionQuiet(t *testing.T) {
 	t.Parallel()
 	const tries = 5
@@ -155,7 +156,7 @@ func TestSubscriptionQuiet(t *testing.T) {
 
 var errDown = errors.New("the origin is down")
 
-// A message that is lost on a connection that seems whole costs what is left of the lease, and no
+// If a message is lost on a connection that seems whole, this costs the rest of the lease, and no
 // load.
 func TestMessageLost(t *testing.T) {
 	t.Parallel()
@@ -172,7 +173,7 @@ func TestMessageLost(t *testing.T) {
 			theirs := f.second.ask(t, 3, what, o.load)
 			f.second.waits(t)
 			theirs.arrived.Wait()
-			// Whether somebody waits is noted in the lease. Without the note nobody is told.
+			// The lease records whether a process waits. Without this mark nobody is told.
 			must(t, f.first.rdb.SetRange(t.Context(), f.first.leaseName(what), 0, "-").Err())
 			began := time.Now()
 			letGo()

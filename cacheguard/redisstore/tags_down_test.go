@@ -9,8 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// An invalidation that Redis could not be told of is an error. The process that made it doesn't
-// serve what it was for, whatever Redis says later; the next one that goes through holds for all.
+// An invalidation that can't reach Redis returns an error. The process that made it doesn't serve
+// the values concerned, whatever Redis says later. The next invalidation that succeeds applies to
+// all.
 func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -18,7 +19,7 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 		for name, outage := range outages {
 			for kind, client := range clientKinds {
 				if kind == "cluster" {
-					continue // which wouldn't come through the proxy
+					continue // messages of this kind of client don't pass through the proxy
 				}
 				t.Run(how+", "+name+", "+kind, func(t *testing.T) {
 					t.Parallel()

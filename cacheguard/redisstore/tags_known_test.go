@@ -20,7 +20,8 @@ import (
 func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	t.Helper()
 	told := make(chan struct{}, 100)
-	stop := r.store.Listen("test", func(m cacheguard.Message) { // after the cache
+	// This listener is called after the cache's.
+	stop := r.store.Listen("test", func(m cacheguard.Message) {
 		if m.Kind == cacheguard.MessageTags && !slices.Contains(forged, fmt.Sprintf("%016d", m.Generation)) {
 			told <- struct{}{}
 		}
@@ -56,7 +57,7 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 				other.getEntry(t, "k", o.tagged("t")).hit(t, o.value)
 				o.loaded(t, 1)
 			}
-			// It has never listened, for it has never waited.
+			// This process has never listened, because it has never waited.
 			other.getEntry(t, "k", newOrigin("v0").tagged("t")).is(t, "v0")
 			must(t, messages.Refuse(true))
 			r.getEntry(t, "k", notTagged(t)).hit(t, "v0")
@@ -84,8 +85,8 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 	}
 }
 
-// An answer that was on its way while the message of an invalidation came is not taken for what
-// holds from then on.
+// If a message about an invalidation comes while the answer to a read is on its way, the answer
+// isn't used for later reads.
 func TestGenerationsReadBeforeAMessage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,7 +104,7 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 				answer := make(chan struct{})
 				late := p.DelayReply(redistest.IsEval(redisstore.GenerationsScript), answer)
 				first := r.calls(t, key, newOrigin("new").tagged(tag))
-				if n == 0 { // later they are known, and nobody asks
+				if n == 0 { // later the generations are known, and nobody reads them
 					arrives(t, "generations are read", late.Struck())
 				}
 				r.toldOfTags(t, func() { must(t, bump(t.Context(), other.cache)) })
@@ -117,8 +118,8 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 	}
 }
 
-// A cluster whose node with the generations is away goes on as it was: values are served, others
-// are loaded and stored, and when it is back, invalidations hold.
+// If the node with the generations is away, the cluster goes on: values are served, and others are
+// loaded and stored. When the node is back, invalidations work.
 func TestClusterLosesGenerations(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
@@ -165,7 +166,7 @@ func TestClusterLosesGenerations(t *testing.T) {
 	for _, r := range []*replica{a, b, late} {
 		for range 3 {
 			r.getEntry(t, plain, notTagged(t)).hit(t, "v")
-			if r != late { // which doesn't know
+			if r != late { // late doesn't know the generations
 				r.getEntry(t, tagged, notTagged(t)).hit(t, "v")
 			}
 			key := keyOf()
@@ -182,7 +183,7 @@ func TestClusterLosesGenerations(t *testing.T) {
 		t.Errorf("the process that knows better found %+v, %v", res, err)
 	}
 
-	must(t, c.Node(dead).Restart()) // empty
+	must(t, c.Node(dead).Restart()) // it restarts empty
 	must(t, c.AwaitWhole(ctx))
 	await(t, "the generations are there again", func() bool { return b.cache.InvalidateTags(ctx, "t") == nil })
 	for n, r := range []*replica{a, b, late} {

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// restricted are two replicas: the first one's user may do what the documentation says and what
-// change takes away.
+// restricted returns two replicas. The first one's user has the documented rights, without those
+// that change takes away.
 func restricted(t *testing.T, change ...any) (admin *redis.Client, r, free *replica) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -26,7 +26,8 @@ func restricted(t *testing.T, change ...any) (admin *redis.Client, r, free *repl
 	return admin, r, free
 }
 
-// The documented rights are enough for tags and marks, whatever has happened to the generations.
+// The documented rights are sufficient for tags and marks, whatever has happened to the
+// generations.
 func TestTagsNeedNoMoreRights(t *testing.T) {
 	t.Parallel()
 	admin, r, _ := restricted(t)
@@ -63,11 +64,11 @@ func TestTagsNeedNoMoreRights(t *testing.T) {
 	}
 }
 
-// A right that is missing is named, and what one user may not do takes no value from the others.
+// The log names a missing right. If one user lacks a right, the others still get their values.
 func TestNoRightForTags(t *testing.T) {
 	t.Parallel()
 	for right, missing := range map[string]struct {
-		reads, logs, bumps bool // its reads are hits, the log names the right, so does the error of an invalidation
+		reads, logs, bumps bool // reads are hits; the log names the right; the error does
 	}{
 		"zmscore":          {reads: true, logs: true},
 		"zadd":             {reads: true, bumps: true},

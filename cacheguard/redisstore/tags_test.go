@@ -21,7 +21,7 @@ func (o *origin) tagged(tags ...string) cacheguard.EntryFunc[string] {
 	}
 }
 
-// notTagged is a load for a key whose value must be there.
+// notTagged is a load for a key that must have a value.
 func notTagged(t *testing.T) cacheguard.EntryFunc[string] {
 	return func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
 		v, err := mustNotLoad(t)(ctx)
@@ -38,7 +38,7 @@ func (r *replica) getEntry(t *testing.T, key string, load cacheguard.EntryFunc[s
 	return a
 }
 
-// calls has a caller ask for a key, and doesn't wait for it.
+// calls starts a caller of a key, and doesn't wait for it.
 func (r *replica) calls(t *testing.T, key string, load cacheguard.EntryFunc[string]) (wait func() answer) {
 	t.Helper()
 	done := make(chan answer, 1)
@@ -58,14 +58,14 @@ func (r *replica) calls(t *testing.T, key string, load cacheguard.EntryFunc[stri
 func (r *replica) generations() string { return redisstore.GenerationsName(r.prefix, "test") }
 func (r *replica) whole() string       { return redisstore.WholeName(r.prefix, "test") }
 
-// bumps are the ways to invalidate what has the tag "t".
+// bumps are the ways to invalidate values with the tag "t".
 var bumps = map[string]func(context.Context, *cacheguard.Cache[string]) error{
 	"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") },
 	"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
 }
 
-// twoTagged are two replicas that have a value with the tag "t", another one with "other", and one
-// without.
+// twoTagged returns two replicas. Their cache has a value with the tag "t", one with the tag
+// "other", and one without tags.
 func twoTagged(t *testing.T, addr string, change ...func(*site)) (a, b *replica) {
 	t.Helper()
 	prefix := newPrefix()
@@ -82,7 +82,7 @@ func twoTagged(t *testing.T, addr string, change ...func(*site)) (a, b *replica)
 func hasTagged(t *testing.T, k string, all ...*replica) {
 	t.Helper()
 	for _, r := range all {
-		for range 2 { // the first one learns what to ask for
+		for range 2 { // the first read learns which tags to read
 			r.getEntry(t, "k", notTagged(t)).hit(t, k)
 			r.getEntry(t, "other", notTagged(t)).hit(t, "v")
 			r.getEntry(t, "plain", notTagged(t)).hit(t, "v")
@@ -90,8 +90,8 @@ func hasTagged(t *testing.T, k string, all ...*replica) {
 	}
 }
 
-// Whatever becomes of the generations while values stay: what was invalidated stays so, what is
-// loaded from then on counts, and each value is loaded once more at most.
+// The generations are lost in some way while values stay. Invalidated values stay invalid, later
+// results are valid, and each value is loaded once more at most.
 func TestGenerationsAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -141,7 +141,7 @@ func TestGenerationsAreLost(t *testing.T) {
 				hasTagged(t, "new", a, b)
 
 				must(t, harm(t.Context(), a.rdb, a.generations()))
-				must(t, bump(t.Context(), b.cache)) // it finds nothing
+				must(t, bump(t.Context(), b.cache)) // the invalidation finds no generations
 				o = newOrigin("newer")
 				a.getEntry(t, "k", o.tagged("t")).is(t, "newer")
 				b.getEntry(t, "k", o.tagged("t")).hit(t, "newer")
@@ -151,8 +151,8 @@ func TestGenerationsAreLost(t *testing.T) {
 	}
 }
 
-// The reply to an invalidation that is lost is asked for again, and scripts that are gone are sent
-// again.
+// If the reply to an invalidation is lost, the step is sent again, and flushed scripts are sent
+// again, too.
 func TestLostReplyOfInvalidateTags(t *testing.T) {
 	t.Parallel()
 	for how, bump := range bumps {
@@ -177,8 +177,8 @@ func TestLostReplyOfInvalidateTags(t *testing.T) {
 	}
 }
 
-// What has to be freed goes when memory is short: invalidations are carried out by a Redis that
-// takes nothing.
+// An invalidation frees memory later. So a Redis that accepts no writes because its memory is full
+// still executes invalidations.
 func TestInvalidateTagsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for how, bump := range bumps {
@@ -201,8 +201,8 @@ func TestInvalidateTagsOutOfMemory(t *testing.T) {
 	}
 }
 
-// A Redis whose clock goes back has invalidations in the future. What is loaded after them counts
-// all the same.
+// If Redis' clock is set back, some invalidations are in the future. Values that are loaded after
+// them are still valid.
 func TestClockGoesBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -210,7 +210,8 @@ func TestClockGoesBack(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			a, b := twoTagged(t, server.Addr())
-			hour := float64(time.Now().Add(time.Hour).UnixMicro()) // a bump from before the clock was set
+			// This is the time of an invalidation from before the clock was set back.
+			hour := float64(time.Now().Add(time.Hour).UnixMicro())
 			must(t, a.rdb.ZAdd(t.Context(), a.generations(), redis.Z{Score: hour, Member: member}).Err())
 			for _, v := range []string{"new", "newer", "newest"} {
 				o := newOrigin(v)
@@ -231,8 +232,8 @@ func TestClockGoesBack(t *testing.T) {
 	}
 }
 
-// Tags that were invalidated long ago are forgotten when they are too many. What counts doesn't
-// change by it, but for what is older than the last tag that was forgotten.
+// If there are too many invalidated tags, the oldest ones are forgotten. This changes nothing for
+// values, except for those that are older than the newest forgotten invalidation.
 func TestManyTagsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -257,7 +258,7 @@ func TestManyTagsAreForgotten(t *testing.T) {
 	first := bump("first")
 	get("old", "v", "quiet")
 	scores := map[string]string{"first": first}
-	for i := range most - 2 { // and the cache itself
+	for i := range most - 2 { // the cache itself has an entry, too
 		tag := fmt.Sprint("tag", i)
 		scores[tag] = bump(tag)
 	}
@@ -296,7 +297,7 @@ func TestManyTagsAreForgotten(t *testing.T) {
 			t.Errorf("%s, older than what was forgotten: %+v, %v", key, res, err)
 		}
 	}
-	for i := range 10 * most { // over and over, also many at once
+	for i := range 10 * most { // again and again, also many at once
 		bump(fmt.Sprint("more", i), fmt.Sprint("even more", i))
 		if n := a.rdb.ZCard(t.Context(), a.generations()).Val(); n > most {
 			t.Fatalf("%d are remembered", n)

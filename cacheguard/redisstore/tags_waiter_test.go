@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// earGate is a network on which the replies to subscribers can be held up, on an otherwise ordinary
-// client.
+// earGate is a network on which a test can hold up the replies to subscribers of an otherwise
+// ordinary client.
 type earGate struct {
 	mu   sync.Mutex // guards shut
 	shut chan struct{}
@@ -44,7 +44,7 @@ func (g *earGate) dial(ctx context.Context, network, addr string) (net.Conn, err
 type earConn struct {
 	net.Conn
 	gate *earGate
-	ear  bool // it has subscribed; a connection's reads and its first write come one after another
+	ear  bool // the connection has subscribed; its reads and its first write come one after another
 }
 
 func (c *earConn) Write(b []byte) (int, error) {
@@ -67,9 +67,9 @@ func (c *earConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A caller that begins after an invalidation gets nothing from before it, also when the message is
-// late and what it waits for is a load from before: neither the value that is stored nor one that
-// is not.
+// If a caller begins after an invalidation, it gets no older value, also if the message is late and
+// the caller waits for a load from before the invalidation. This holds for values that are stored
+// and for values that are not.
 func TestWaiterOfALoadFromBeforeTheBump(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

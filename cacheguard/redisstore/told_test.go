@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Whoever reads the log only, or has an error only, is told which server it is about, and why: with
-// a dial that go-redis goes on trying the step itself knows no more than that its time is over.
+// The log alone, and an error alone, name the server and the cause. If go-redis repeats a dial, the
+// step itself knows only that its time is over.
 func TestTroubleIsTold(t *testing.T) {
 	t.Parallel()
 	nobody := func(t *testing.T) string {
@@ -27,8 +27,8 @@ func TestTroubleIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		options func(t *testing.T) redis.Options
 		cause   string
-		writes  bool // it is about writes only: no word about reads, and about messages
-		changes bool // an error of a change tells it, too
+		writes  bool // only writes fail: the log has no line about reads and messages
+		changes bool // an error of a change names the cause, too
 	}{
 		"wrong port": {
 			func(t *testing.T) redis.Options { return redis.Options{Addr: nobody(t)} },
@@ -36,7 +36,7 @@ func TestTroubleIsTold(t *testing.T) {
 		},
 		"unknown host": {
 			func(t *testing.T) redis.Options { return redis.Options{Addr: "redis.invalid:6379"} },
-			"can't be reached: DNS ", false, true, // without a name server it has no answer, with one it doesn't know the name
+			"can't be reached: DNS ", false, true, // without a name server there is no answer; a name server doesn't know the name
 		},
 		"no TLS there": {
 			func(t *testing.T) redis.Options {
@@ -68,7 +68,7 @@ func TestTroubleIsTold(t *testing.T) {
 			func(t *testing.T) redis.Options {
 				return redis.Options{Addr: redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction").Addr()}
 			},
-			"its memory is full (maxmemory)", true, false, // what removes is done all the same
+			"its memory is full (maxmemory)", true, false, // removals still work
 		},
 		"a replica": {
 			func(t *testing.T) redis.Options {
@@ -91,7 +91,7 @@ func TestTroubleIsTold(t *testing.T) {
 				})
 				const key = "a-secret-key"
 				o := newOrigin("v")
-				for i := range 5 { // until the breaker is open, and once more
+				for i := range 5 { // until the breaker is open, and one more call
 					r.get(t, fmt.Sprint(key, i), o.load).is(t, "v")
 				}
 				await(t, "the log says why", func() bool {

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	quietKeys    = 200                     // that never change, and are kept for longer than the test
-	changingKeys = 100                     // that change and are invalidated now and then
-	keptFor      = 2 * time.Second         // the hard TTL of those
-	originTakes  = 3 * time.Millisecond    // for a load
-	callEach     = 20 * time.Millisecond   // a caller
-	changeEach   = 25 * time.Millisecond   // a replica
-	leasedFor    = 6 * time.Second         // without messages a waiter would wait for so long
+	quietKeys    = 200                     // keys that never change, and whose values outlast the test
+	changingKeys = 100                     // keys that change and are invalidated from time to time
+	keptFor      = 2 * time.Second         // the hard TTL of changing keys
+	originTakes  = 3 * time.Millisecond    // the time of a load
+	callEach     = 20 * time.Millisecond   // the interval of a caller
+	changeEach   = 25 * time.Millisecond   // the interval of changes in a replica
+	leasedFor    = 6 * time.Second         // without messages a waiter would wait for this time
 	callLimit    = 2 * leasedFor           // the deadline of a call
-	callers      = 12                      // of each replica
-	slack        = 1500 * time.Millisecond // what a busy machine adds to a bound
+	callers      = 12                      // callers in each replica
+	slack        = 1500 * time.Millisecond // the time that a busy machine adds to a bound
 )
 
-// traffic is a fleet under load: callers of every replica ask for a few hundred keys, while some of
-// the keys change at the origin and are invalidated. It judges each answer as it comes.
+// traffic is a fleet under load. Callers of every replica read a few hundred keys, while some of
+// the keys change at the origin and are invalidated. traffic judges each answer as it comes.
 type traffic struct {
 	t     *testing.T
 	fleet []*replica
@@ -42,22 +42,22 @@ type traffic struct {
 	calls, degraded, loads, changes, unsure atomic.Int64
 	longest                                 atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	lossy   []window   // when an acknowledged invalidation may be lost
 	keys    map[string]*record
-	running map[string]int // loads by replica and key
-	most    int            // of them at a time
+	running map[string]int // the running loads by replica and key
+	most    int            // the largest number of loads of a key at a time
 	lost    map[string]bool
 	oldest  time.Duration // the longest time an invalidated value was still seen
 	wrong   []string
 }
 
-// record is what the origin knows of a key, and what may be expected of the fleet.
+// record is the origin's knowledge of a key, and the bounds for the fleet's answers.
 type record struct {
-	version int       // at the origin
-	acked   int       // of the last invalidation that was acknowledged
-	at      time.Time // when that was
-	by      int       // the replica that made it
+	version int       // the version at the origin
+	acked   int       // the version of the last acknowledged invalidation
+	at      time.Time // when it was acknowledged
+	by      int       // the replica that made the invalidation
 	loads   int
 }
 
@@ -79,7 +79,8 @@ func (g *grants) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// newTraffic makes a fleet of three, each with what site changes, and begins its load.
+// newTraffic makes a fleet of three replicas, changes the options of each with change, and begins
+// its load.
 func newTraffic(t *testing.T, change ...func(*site)) *traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -127,8 +128,8 @@ func (tr *traffic) call(ctx context.Context, i int) {
 	}
 }
 
-// pick chooses a key. The first half of the quiet ones is known from the beginning, the others turn
-// up one by one.
+// pick chooses a key. The first half of the quiet keys is known from the beginning, the others are
+// added one by one.
 func (tr *traffic) pick() string {
 	if hot := tr.hot.Load(); hot != nil && rand.N(4) == 0 {
 		return (*hot)[rand.N(len(*hot))]
@@ -140,7 +141,7 @@ func (tr *traffic) pick() string {
 	return fmt.Sprintf("quiet-%d", rand.N(known))
 }
 
-// one is one call, and what there is to say against its answer.
+// one makes one call and judges its answer.
 func (tr *traffic) one(i int, key string) {
 	tr.mu.Lock()
 	before := *tr.record(key)
@@ -179,7 +180,7 @@ func (tr *traffic) one(i int, key string) {
 			tr.lost[fmt.Sprint(key, "@", before.acked)] = true
 			tr.oldest = max(tr.oldest, age)
 		case i != before.by && began.Sub(before.at) < slack:
-			// It joined a call that began before, for the message hadn't arrived.
+			// The call joined an older call, because the message hadn't arrived.
 		default:
 			tr.accuse("%s gave version %d in replica %d, status %v, %v after version %d was invalidated by replica %d",
 				key, version, i, res.Status, age, before.acked, before.by)
@@ -187,12 +188,13 @@ func (tr *traffic) one(i int, key string) {
 	}
 }
 
-// accuse needs mu.
+// accuse records a wrong answer. The caller holds mu.
 func (tr *traffic) accuse(format string, args ...any) {
 	tr.wrong = append(tr.wrong, fmt.Sprintf("%v: ", time.Since(tr.from).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// mayBeLost needs mu.
+// mayBeLost reports whether an invalidation that was acknowledged then may be lost. The caller
+// holds mu.
 func (tr *traffic) mayBeLost(acked time.Time) bool {
 	for _, w := range tr.lossy {
 		if !acked.Before(w.from) && (w.to.IsZero() || !acked.After(w.to)) {
@@ -202,7 +204,7 @@ func (tr *traffic) mayBeLost(acked time.Time) bool {
 	return false
 }
 
-// record needs mu.
+// record returns the record of a key. The caller holds mu.
 func (tr *traffic) record(key string) *record {
 	r := tr.keys[key]
 	if r == nil {
@@ -242,7 +244,7 @@ func (tr *traffic) load(ctx context.Context, i int, key string) (cacheguard.Entr
 	}
 }
 
-// change changes keys at the origin and invalidates them in one replica.
+// change changes keys at the origin and invalidates them in one replica, again and again.
 func (tr *traffic) change(ctx context.Context, i int) {
 	tick := time.NewTicker(changeEach)
 	defer tick.Stop()
@@ -256,7 +258,7 @@ func (tr *traffic) change(ctx context.Context, i int) {
 		if hot := tr.pick(); strings.HasPrefix(hot, "changing") {
 			keys[0] = hot
 		}
-		if rand.N(4) == 0 { // several at a time go another way
+		if rand.N(4) == 0 { // several keys at a time use other commands
 			keys = append(keys, fmt.Sprintf("changing-%d", rand.N(changingKeys)), fmt.Sprintf("changing-%d", rand.N(changingKeys)))
 		}
 		versions := make([]int, len(keys))
@@ -281,7 +283,7 @@ func (tr *traffic) change(ctx context.Context, i int) {
 	}
 }
 
-// runs lets the load go on for a while.
+// runs lets the traffic go on for a while.
 func (tr *traffic) runs(d time.Duration) {
 	tr.t.Helper()
 	timer := time.NewTimer(d)
@@ -289,8 +291,8 @@ func (tr *traffic) runs(d time.Duration) {
 	<-timer.C
 }
 
-// mayLose begins a time in which the server that acknowledged an invalidation may lose it. It began
-// before, as replicas are told a moment later.
+// mayLose begins a time in which the server that acknowledged an invalidation may lose it. The time
+// begins a little earlier, because replicas get the data a moment later.
 func (tr *traffic) mayLose() (end func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -315,8 +317,8 @@ func (tr *traffic) usable(key string, since time.Time) time.Duration {
 	return time.Since(since)
 }
 
-// serves checks that the fleet is in order by itself: a new key is loaded once, and waiters are
-// woken by message.
+// serves checks that the fleet works without help: a new key is loaded once, and waiting processes
+// are woken by message.
 func (tr *traffic) serves() {
 	tr.t.Helper()
 	for i, waiter := range tr.fleet {
@@ -327,7 +329,7 @@ func (tr *traffic) serves() {
 	}
 }
 
-// mark is how far the counters are.
+// mark has the values of the counters at one moment.
 type mark struct{ calls, degraded, loads, changes, unsure int64 }
 
 func (tr *traffic) mark() mark {
@@ -335,8 +337,8 @@ func (tr *traffic) mark() mark {
 	return mark{tr.calls.Load(), tr.degraded.Load(), tr.loads.Load(), tr.changes.Load(), tr.unsure.Load()}
 }
 
-// report logs what happened since a mark, and how long the servers, and then the fleet, took for
-// it.
+// report logs the counts since a mark, and how long the servers, and then the fleet, needed to
+// recover.
 func (tr *traffic) report(fault string, since mark, servers, fleet time.Duration) {
 	tr.t.Helper()
 	longest := time.Duration(tr.longest.Load())
@@ -351,8 +353,8 @@ func (tr *traffic) report(fault string, since mark, servers, fleet time.Duration
 		len(tr.lost), tr.oldest.Round(time.Millisecond), len(tr.wrong))
 }
 
-// end ends the load and checks what can be said of all of it; leases is how often a key that never
-// changes may have been granted one.
+// end ends the traffic and checks the results. leases is the largest number of leases that a key
+// that never changes may have got.
 func (tr *traffic) end(leases int) {
 	tr.t.Helper()
 	tr.stop()
@@ -366,7 +368,7 @@ func (tr *traffic) end(leases int) {
 		}
 		tr.t.Error(w)
 	}
-	if tr.most > 2 { // one whose lease was lost, and the one of those who came after that
+	if tr.most > 2 { // a load whose lease was lost, and the load of later callers
 		tr.t.Errorf("%d loads of one key ran at a time in one replica; want at most 2", tr.most)
 	}
 	twice := 0

@@ -15,9 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A Redis that answers, but with an error, is like none: callers are served by loads, coalesced,
-// and nothing is stored. One line of the log tells of the beginning, whatever the number of calls,
-// and one of the end.
+// A Redis that answers with errors is treated like no Redis: callers get the results of coalesced
+// loads, and nothing is stored. The log has one line about the beginning, whatever the number of
+// calls, and one line about the end.
 func TestRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]struct {
@@ -103,8 +103,8 @@ func TestRedisInTrouble(t *testing.T) {
 	}
 }
 
-// failToSave has the last save to disk fail, as a full disk does: where the file should be there is
-// a folder.
+// failToSave makes Redis fail to save to disk, as with a full disk, by putting a folder in place of
+// the file.
 func failToSave(ctx context.Context, admin *redis.Client) error {
 	where, err := admin.ConfigGet(ctx, "dir").Result()
 	if err != nil {
@@ -132,12 +132,14 @@ func failToSave(ctx context.Context, admin *redis.Client) error {
 	return err
 }
 
-// A Redis that is busy with somebody's endless script answers nobody, and then everybody BUSY.
-// Callers are served by loads all the time, and when the script has been killed all is as before.
+// A Redis that is busy with an endless script first answers nobody, and then answers BUSY to
+// everybody. Callers get results of loads all the time. When the script has been killed, all is as
+// before.
 func TestRedisIsBusy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--busy-reply-threshold", "100")
-	r := newReplica(t, server.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = 0 }) // as users have it
+	// Zero means the default.
+	r := newReplica(t, server.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = 0 })
 	r.listens(t)
 	must(t, r.cache.Set(t.Context(), "before", "v"))
 	rude := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1, MaxRetries: -1})
@@ -173,8 +175,8 @@ func TestRedisIsBusy(t *testing.T) {
 	r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 }
 
-// In a memory that is full nobody can leave a note that he waits, so no message will tell him. He
-// asks again, long before the lease would be over.
+// If the memory is full, a waiting process can't be added to the list of waiters, so it gets no
+// message. It asks again, long before the lease would be over.
 func TestFullMemoryHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Start(t), newPrefix()

@@ -15,19 +15,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// nextVersion is a program of the next frame version, as the package documentation has it: its
-// values have a name of their own, leases and messages are the same.
+// nextVersion is a program of the next frame version, as the package documentation describes it.
+// Its values have names of their own; leases and messages are the same.
 type nextVersion struct {
 	t   *testing.T
 	rdb *redis.Client
-	r   *replica // of this version, in the same fleet
+	r   *replica // a replica of this version, in the same fleet
 }
 
 func (n nextVersion) valueName() string { return n.r.valueName("k") + ":v2" }
 
 func (n nextVersion) key() cacheguard.Key { return cacheguard.Key{Cache: "test", Key: "k"} }
 
-// lease asks for the lease and returns the answer's first two words.
+// lease asks for the lease and returns the first two parts of the answer.
 func (n nextVersion) lease(token cacheguard.ID) (state, detail string) {
 	n.t.Helper()
 	reply, err := n.rdb.Eval(n.t.Context(), redisstore.LeaseScript, []string{n.valueName(), n.r.leaseName("k")},
@@ -40,7 +40,7 @@ func (n nextVersion) lease(token cacheguard.ID) (state, detail string) {
 	return state, detail
 }
 
-// fill stores a frame of its version under its lease.
+// fill stores a frame of the next version under its lease.
 func (n nextVersion) fill(token cacheguard.ID, number string) (stored []byte) {
 	n.t.Helper()
 	stored = append([]byte{2, 0}, token[:]...)
@@ -54,7 +54,7 @@ func (n nextVersion) fill(token cacheguard.ID, number string) (stored []byte) {
 	return stored
 }
 
-// value is what stands under its name.
+// value returns the entry under the next version's name.
 func (n nextVersion) value() []byte {
 	n.t.Helper()
 	b, err := n.rdb.Get(n.t.Context(), n.valueName()).Bytes()
@@ -64,8 +64,8 @@ func (n nextVersion) value() []byte {
 	return b
 }
 
-// Programs of two versions load a key once each, keep to one lease, leave each other's values alone
-// as long as nothing changes, and remove both when something does.
+// Programs of two versions load a key once each and share one lease. They don't touch each other's
+// values as long as nothing changes. A change by either removes both values.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -75,7 +75,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	next := nextVersion{t, newClient(t, server.Addr()), r}
 	token := cacheguard.ID{2}
 
-	// The next version loads. This one waits for it, can't read what comes, and loads.
+	// The next version loads. This version waits for it, can't read the result, and loads.
 	state, number := next.lease(token)
 	if state != "granted" {
 		t.Fatalf("the next version's lease is %s", state)
@@ -93,7 +93,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 		t.Errorf("the callers of this version were answered after %v: not by message", normal)
 	}
 
-	// Each reads its own, and nobody loads.
+	// Each version reads its own value, and nobody loads.
 	ours, err := next.rdb.Get(ctx, r.valueName("k")).Bytes()
 	must(t, err)
 	for range 50 {
@@ -107,7 +107,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	}
 	o.loaded(t, 1)
 
-	// A change by either removes both.
+	// A change by either version removes both values.
 	must(t, r.cache.Invalidate(ctx, "k"))
 	if v := next.value(); v != nil {
 		t.Errorf("after this version's Invalidate the next one has %q", v)
@@ -140,7 +140,8 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	figures(t, "old and new version side by side", o.loads.Load(), normal, c.answers...)
 }
 
-// What a later version leaves in place of a lease, and this one doesn't know, holds up nobody.
+// If a later version leaves a record that this version doesn't know in place of a lease, it blocks
+// nobody.
 func TestOutcomeOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())

@@ -11,8 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Thousands who wait for a few loads of another process cost this one a goroutine for each key, and
-// one subscription for all; Redis hears of each key once. All get the result by message.
+// Thousands of callers wait for a few loads of another process. This costs their process one
+// goroutine for each key, and one subscription for all. Redis gets one request for each key. All
+// callers get the result by message.
 func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts goroutines
 	const keys, each = 5, 1000
 	server := redistest.Start(t)
@@ -44,7 +45,7 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 				n++
 			}
 		}
-		return n == 2*keys // one for each load, and one for each that waits for it
+		return n == 2*keys // one for each load, and one for each flight that waits for it
 	})
 
 	// A caller that waits is a goroutine of the test's. What the library has beside those is one
@@ -74,7 +75,8 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	}
 	stats, err := redistest.CommandStats(t.Context(), admin)
 	must(t, err)
-	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys { // and a second time where a message may have been missed
+	// A key needs a second request if a message may have been missed.
+	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys {
 		t.Errorf("the waiters' process asked for leases %d times; want once for each of %d keys", n, keys)
 	}
 

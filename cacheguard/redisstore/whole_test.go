@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The generation of a whole cache stands by itself, too, for values without tags. Whatever becomes
-// of it, or of the set it is also in, values stay, and invalidations hold: those from before the
-// harm and those that come later.
+// The generation of a whole cache is also stored by itself, for values without tags. If this key,
+// or the set that also has the generation, is damaged, values stay valid. Invalidations still take
+// effect, those from before the damage and later ones.
 func TestWholeGenerationIsHarmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -54,7 +54,7 @@ func TestWholeGenerationIsHarmed(t *testing.T) {
 	}
 }
 
-// A number that can't be true keeps no cache empty: what is loaded after it counts.
+// An impossible number doesn't keep a cache empty: values that are loaded after it are valid.
 func TestWholeGenerationInTheFuture(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -75,7 +75,8 @@ func TestWholeGenerationInTheFuture(t *testing.T) {
 	}
 }
 
-// A value without tags costs a read one command, also after it was invalidated and loaded again.
+// A read of a value without tags costs one command, also after the value was invalidated and loaded
+// again.
 func TestHitIsOneCommand(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -89,7 +90,7 @@ func TestHitIsOneCommand(t *testing.T) {
 			r.getEntry(t, "plain", notTagged(t)).hit(t, v)
 		}
 		after := proxy.Counts()
-		delete(after, "PING") // of the subscription
+		delete(after, "PING") // PING belongs to the subscription
 		for name, n := range after {
 			if more, want := n-before[name], map[string]int64{"MGET": 10}[name]; more != want {
 				t.Errorf("10 hits sent %d %s; want %d", more, name, want)

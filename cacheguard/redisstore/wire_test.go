@@ -9,16 +9,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// wired is a fleet of three replicas, the first of which speaks to Redis through a proxy.
+// wired is a fleet of three replicas. The first one is connected to Redis through a proxy.
 type wired struct {
 	proxy                *redistest.Proxy
-	then                 redistest.Then // what becomes of a connection that loses something
+	then                 redistest.Then // what happens to a connection that loses a reply
 	first, second, third *replica
-	messages             *inbox // what the second replica is told
+	messages             *inbox // the messages that the second replica gets
 }
 
-// onBothWires runs a test with a connection that falls silent when it loses something, and with one
-// that breaks. Both run on one server, beside each other.
+// onBothWires runs a test with a connection that falls silent when it loses a reply, and with a
+// connection that breaks. Both use one server and run in parallel.
 func onBothWires(t *testing.T, test func(t *testing.T, f *wired), change ...func(*site)) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -56,13 +56,13 @@ func newProxy(t *testing.T, target string) *redistest.Proxy {
 	return p
 }
 
-// loseReply has the first replica lose the reply to one call of a script.
+// loseReply makes the first replica lose the reply to one call of a script.
 func (f *wired) loseReply(script string) *redistest.Fault {
 	return f.proxy.DropReply(redistest.IsEval(script), f.then)
 }
 
-// othersAsk has callers in the other replicas ask for a key, and returns when they wait for the
-// load of the first one.
+// othersAsk starts callers of a key in the other replicas, and returns when they wait for the load
+// of the first replica.
 func (f *wired) othersAsk(t *testing.T, key string, load cacheguard.LoadFunc[string]) crowds {
 	t.Helper()
 	all := crowds{f.second.ask(t, 3, key, load), f.third.ask(t, 3, key, load)}
@@ -118,8 +118,8 @@ func (in *inbox) forget() {
 	in.all = nil
 }
 
-// awaits is of when there is at least one: what a message brings may be seen before its listener is
-// told of it.
+// awaits returns the messages of one kind about one key when there is at least one. The effect of a
+// message may be visible before its listener is called.
 func (in *inbox) awaits(t *testing.T, kind cacheguard.MessageKind, key string) []cacheguard.Message {
 	t.Helper()
 	await(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })

@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// broken is one process' view of a store with some of its steps replaced.
+// broken is one process's view of a store with some of its steps replaced.
 type broken struct {
 	cacheguard.Store
 	*memory
@@ -38,9 +38,9 @@ type broken struct {
 	listen func(cache string, tell func(cacheguard.Message)) func()
 }
 
-// memory is what the mutants of one fleet remember.
+// memory is the data that the mutants of one fleet remember.
 type memory struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	grants  map[cacheguard.Key]cacheguard.Grant
 	revived map[cacheguard.Grant]cacheguard.Grant
 	ended   map[cacheguard.Key]ending
@@ -71,7 +71,7 @@ func (m *memory) locked(do func()) {
 	do()
 }
 
-// last is the grant that the key's lease was given last.
+// last returns the last grant of the key's lease.
 func (m *memory) last(k cacheguard.Key) (g cacheguard.Grant) {
 	m.locked(func() { g = m.grants[k] })
 	return g
@@ -95,13 +95,13 @@ func (m *memory) tellAll(msg cacheguard.Message) {
 	})
 }
 
-// alive reports whether the last grant still is the lease, which it leaves with a long time.
+// alive reports whether the last grant still has the lease. It then sets a long time for the lease.
 func (b *broken) alive(k cacheguard.Key) bool {
 	h, err := b.Store.Renew(context.Background(), k, b.last(k), time.Hour)
 	return err == nil && h == cacheguard.HoldingMine
 }
 
-// revive puts the lease back that a step took away, although it was there before.
+// If the lease was there before a step and the step has removed it, revive puts the lease back.
 func (b *broken) revive(k cacheguard.Key, before bool) {
 	if !before {
 		return

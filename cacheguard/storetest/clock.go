@@ -13,12 +13,12 @@ var clockCases = []spec{
 	{"clock comes between the grants before and after it", tokened, clockDivides},
 }
 
-// clockBound is the largest difference between two estimates of the store's clock. It is large
-// because an estimate is only as good as the quickest reply it was made from, and on a busy machine
-// no reply may be quick.
+// clockBound is the largest accepted difference between two estimates of the store's clock. It is
+// large, because an estimate is only as good as the quickest reply from which it was made. On a
+// busy machine no reply may be quick.
 const clockBound = time.Second
 
-// estimate makes sure that both stores know the clock.
+// estimate makes both stores measure the clock.
 func (e *env) estimate() {
 	e.Helper()
 	for _, s := range []cacheguard.Store{e.a, e.b} {
@@ -70,8 +70,8 @@ func clockGoesOn(e *env) {
 	}
 }
 
-// clockDivides tests that the time that a store returns separates earlier grants from later ones,
-// whichever process asks.
+// clockDivides tests that the time that a store returns is later than all earlier grants and
+// earlier than all later grants, whichever process asks.
 func clockDivides(e *env) {
 	stores := []cacheguard.Store{e.a, e.b}
 	for i := range 20 {

@@ -11,12 +11,12 @@ import (
 
 const (
 	long  = time.Minute           // longer than any case runs
-	short = 50 * time.Millisecond // short enough to wait for
-	slack = 15 * time.Millisecond // how much a store may round up a duration
-	limit = 10 * time.Second      // time limit for what must happen soon
+	short = 50 * time.Millisecond // short enough for a case to wait for it
+	slack = 15 * time.Millisecond // the amount by which a store may round up a duration
+	limit = 10 * time.Second      // the time limit for events that must happen soon
 )
 
-// env is what a case works with: two processes, and a cache that no other case uses.
+// env is the environment of a case: two processes, and a cache that no other case uses.
 type env struct {
 	TB
 	fleet   Fleet
@@ -36,13 +36,13 @@ func newEnv(t TB, f Fleet, promise string) *env {
 	}
 }
 
-// Errorf adds the promise to the failure.
+// Errorf reports a failure, with the promise that is broken.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
 	e.TB.Errorf(format+"\n\tprotects "+e.promise, args...)
 }
 
-// Fatalf adds the promise to the failure.
+// Fatalf reports a failure, with the promise that is broken, and ends the case.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	e.TB.Fatalf(format+"\n\tprotects "+e.promise, args...)
@@ -65,13 +65,13 @@ func (e *env) token() (id cacheguard.ID) {
 	return id
 }
 
-// frame returns what a load with this token would store.
+// frame returns the frame that a load with this token would store.
 func (e *env) frame(load cacheguard.ID, body string) []byte {
 	h := frame.Header{ID: load, Created: e.a.Now(), Soft: long}
 	return frame.New(h, []byte(body))
 }
 
-// other returns a number that isn't the number of this grant.
+// other returns the grant with another number.
 func other(g cacheguard.Grant) cacheguard.Grant {
 	g.Number++
 	return g
@@ -98,8 +98,8 @@ func (e *env) eventually(what string, ok func() bool) {
 	}
 }
 
-// within calls try, which must find something that is true only for d. If try fails although it
-// took less than d, the case fails; if the machine was too slow to tell, try is called again.
+// within calls try, which must find a state that lasts only for d. If try fails although it took
+// less than d, the case fails. If the machine was too slow to tell, within calls try again.
 func (e *env) within(d time.Duration, try func(k cacheguard.Key) error) {
 	e.Helper()
 	for range 10 {

@@ -171,7 +171,7 @@ func fillRepeated(e *env) {
 }
 
 // fillRepeatedLater repeats a fill after its value has become stale and while another load
-// refreshes it.
+// refreshes the value.
 func fillRepeatedLater(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)

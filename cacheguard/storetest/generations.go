@@ -63,8 +63,8 @@ func (e *env) invalidateTagsOf(s cacheguard.Store, cache string, tags ...string)
 	return g
 }
 
-// known checks that both processes return these generations: the process that invalidated last at
-// once, the other one when it has been told.
+// known checks that both processes return these generations. The process that invalidated last must
+// return them at once, the other process when its message has arrived.
 func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...string) {
 	e.Helper()
 	if got := e.generations(by, tags...); !sameInEffect(got, want) {
@@ -78,15 +78,15 @@ func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...st
 	}
 }
 
-// sameInEffect reports whether the same values are valid by both: the generation of a tag that is
-// not later than that of the whole cache may be forgotten, so one process may know it while another
-// doesn't.
+// sameInEffect reports whether the same values are valid by both generations. If the generation of
+// a tag is not later than that of the whole cache, it may be forgotten. So one process may know it
+// while another doesn't.
 func sameInEffect(a, b cacheguard.Generations) bool {
 	return slices.EqualFunc(a, b, func(x, y int64) bool { return max(x, a[0]) == max(y, b[0]) })
 }
 
-// bothWays calls do while neither process listens, and again while both do, because what they may
-// keep differs.
+// bothWays calls do while neither process listens, and again while both listen, because a process
+// may keep more while it listens.
 func (e *env) bothWays(do func()) {
 	e.Helper()
 	do()
@@ -105,7 +105,7 @@ func generationsBefore(e *env) {
 	if first[0] <= 0 || first[1] != 0 || first[2] != 0 {
 		e.Errorf("generations of a cache that is new are %v; want a time, and 0 for its tags", first)
 	}
-	e.known(e.b, first, tags...) // asking changes nothing
+	e.known(e.b, first, tags...) // a read changes nothing
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		if g := e.leader(s, e.key(e.token().String())); g.Stamp <= first[0] {
 			e.Errorf("a grant of a new cache has stamp %d and would not count: the cache's generation is %d", g.Stamp, first[0])
@@ -113,7 +113,7 @@ func generationsBefore(e *env) {
 	}
 	e.known(e.a, first, tags...)
 
-	e.cache += "-granted before it was asked for" // now in the other order
+	e.cache += "-granted before it was asked for" // now the two steps in the other order
 	g := e.leader(e.a, e.key("k"))
 	first = e.generations(e.b, tags...)
 	if first[0] <= 0 || first[0] >= g.Stamp || first[1] != 0 || first[2] != 0 {
@@ -159,8 +159,9 @@ func generationsInOrder(e *env) {
 	}
 }
 
-// generationsWithValue reads generations along with a value, also with a value that is returned
-// instead of a lease. A store may return none: then they are asked for. It must not return others.
+// generationsWithValue reads generations together with a value, also with a value that is returned
+// instead of a lease. A store may return no generations. Then the case reads them in a step of
+// their own. The store must not return wrong generations.
 func generationsWithValue(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -208,7 +209,8 @@ func generationsWithValue(e *env) {
 	}
 }
 
-// anyTags returns as many tags as a value can have, of any bytes and of lengths up to the limit.
+// anyTags returns as many tags as a value can have. The tags have any bytes, and lengths up to the
+// limit.
 func anyTags() []string {
 	tags := trickyTags()
 	return slices.Concat(tags[:frame.MaxTags-16], tags[len(tags)-16:])
@@ -224,7 +226,7 @@ func trickyTags() []string {
 
 func generationsOfAnyTags(e *env) {
 	last := map[string]int64{}
-	for _, tag := range trickyTags() { // none is mistaken for an earlier one
+	for _, tag := range trickyTags() { // no tag is mistaken for an earlier one
 		last[tag] = e.invalidateTags(e.a, tag)
 	}
 	for tags := range slices.Chunk(trickyTags(), frame.MaxTags) {
@@ -269,8 +271,8 @@ func generationsOfOthers(e *env) {
 	}
 }
 
-// generationOfAll allows the store to forget the generations of tags, because that of the whole
-// cache is later.
+// generationOfAll allows the store to forget the generations of tags, because the generation of the
+// whole cache is later.
 func generationOfAll(e *env) {
 	e.invalidateTags(e.a, "t")
 	last := e.generations(e.a, "t", "u")
@@ -293,8 +295,8 @@ func generationOfAll(e *env) {
 	}
 }
 
-// generationsUnheard tests a process that has asked before and doesn't listen for messages: it must
-// ask again, or begin to listen.
+// generationsUnheard tests a process that has read generations before and doesn't listen for
+// messages. The process must read them again, or begin to listen.
 func generationsUnheard(e *env) {
 	want := e.generations(e.a, "t", "u")
 	for range 3 {
@@ -309,8 +311,8 @@ func generationsUnheard(e *env) {
 	}
 }
 
-// generationsOfMany invalidates more tags than a store may want to in one step. Afterwards each tag
-// has a generation of the time of the call.
+// generationsOfMany invalidates more tags than a store may want to invalidate in one step.
+// Afterwards each tag has a generation from the time of the call.
 func generationsOfMany(e *env) {
 	for _, n := range []int{257, 1000} {
 		var tags []string
@@ -487,9 +489,9 @@ func toldOthersTags(e *env) {
 	}
 }
 
-// listenSince has a listener that was there before messages arrived, one that came later, and one
-// that may have missed some. What a process keeps may be taken to be valid only if all later
-// invalidations are heard of.
+// listenSince has three listeners: one from before messages arrived, one that came later, and one
+// that may have missed messages. A process may take its data for valid only if it gets messages
+// about all later invalidations.
 func listenSince(e *env) {
 	since := func(in *inbox, after int) (generation int64) {
 		e.eventually("the listener is told that messages arrive", func() bool {

@@ -72,7 +72,7 @@ func renewOther(e *env) {
 		e.Errorf("the former leader was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
 	}
 	e.pass(short)
-	e.holds(k, g) // and its lease still lasts as long as before
+	e.holds(k, g) // the lease still lasts as long as before
 }
 
 func renewWrongNumber(e *env) {
@@ -155,8 +155,8 @@ func releaseRepeated(e *env) {
 	e.value(k, f)
 }
 
-// releaseAfterOutcome must leave the outcome: it is not a lease, and it keeps other loads from
-// starting.
+// releaseAfterOutcome tests that a release leaves an outcome in place. An outcome is not a lease,
+// and it keeps other loads from starting.
 func releaseAfterOutcome(e *env) {
 	k := e.key("k")
 	load, o := e.fails(k, long, long)

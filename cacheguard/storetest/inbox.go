@@ -8,18 +8,18 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// inbox is a listener that keeps the messages it is told.
+// inbox is a listener that keeps its messages.
 type inbox struct {
 	e *env
 
 	mu   sync.Mutex // guards the fields below
 	all  []cacheguard.Message
 	busy bool
-	both bool // two calls at the same time were seen
+	both bool // the listener was called twice at the same time
 }
 
-// listen makes an inbox for a cache of this process, and waits until its messages arrive: messages
-// of other caches may arrive earlier.
+// listen makes an inbox for a cache of this process, and waits until messages of this cache arrive.
+// Messages of other caches may arrive earlier.
 func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.Helper()
 	in := &inbox{e: e}
@@ -69,7 +69,7 @@ func (in *inbox) about(k cacheguard.Key) []cacheguard.Message {
 	})
 }
 
-// changes counts the messages that say that the key changed.
+// changes counts the messages about changes of the key.
 func (in *inbox) changes(k cacheguard.Key) (n int) {
 	for _, m := range in.about(k) {
 		if m.Kind == cacheguard.MessageChanged {
@@ -92,8 +92,8 @@ func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cac
 	return found
 }
 
-// until invalidates the key and returns the messages about it that came before the message about
-// that invalidation. So it shows which messages did not come.
+// until invalidates the key. It returns the messages about the key that came before the message
+// about this invalidation. So it shows which messages did not come.
 func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Message {
 	in.e.Helper()
 	before := in.changes(k)

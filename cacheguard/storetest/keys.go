@@ -13,9 +13,9 @@ var keyCases = []spec{
 	{"keys of several caches", apart, keysOfCaches},
 }
 
-// trickyKeys are keys that a store may fail to give different names: keys with the braces that a
-// cluster looks for, with the endings and separators that stores build names with, and with the
-// common escapes of other keys in this list.
+// trickyKeys are keys to which a store may give the same name by mistake. They have the braces that
+// a cluster looks for, the endings and separators with which stores build names, and common escapes
+// of other keys in this list.
 func trickyKeys() []string {
 	keys := []string{
 		"", " ", "a", "A", "a ", " a", "ä", "a\u0308", "日本語",
@@ -57,7 +57,7 @@ func keysOfOneByte(e *env) {
 }
 
 // keysOfCaches uses pairs of a cache's name and a key that give the same text if they are joined in
-// one way or another. The names of caches have no braces; cacheguard.New refuses these.
+// one way or another. The names of caches have no braces, because cacheguard.New refuses braces.
 func keysOfCaches(e *env) {
 	var keys []cacheguard.Key
 	for _, cache := range []string{"", ":", "a", ":a", "a:", "a:a", ":lease", "a:lease", "/a", "a/a", "\x00", "a\x00"} {
@@ -68,8 +68,8 @@ func keysOfCaches(e *env) {
 	e.differ(keys)
 }
 
-// differ runs a load for each key, all at the same time, and checks that none of them meets another
-// key's data.
+// differ runs a load for each key, all at the same time, and checks that no load finds the data of
+// another key.
 func (e *env) differ(keys []cacheguard.Key) {
 	e.Helper()
 	grants := make([]cacheguard.Grant, len(keys))
@@ -89,7 +89,7 @@ func (e *env) differ(keys []cacheguard.Key) {
 	for i, k := range keys {
 		e.value(k, frames[i])
 	}
-	// They are removed one after another; each removal must affect only its own key.
+	// The keys are removed one after another. Each removal must affect only its own key.
 	for i, k := range keys {
 		e.value(k, frames[i])
 		e.invalidate(e.a, k)

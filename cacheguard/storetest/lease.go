@@ -70,8 +70,8 @@ func leaseOwnToken(e *env) {
 	e.stored(e.a, used, first, e.frame(token, "fresh"))
 }
 
-// leaseNumbers grants the same token several times, after each of the ways in which a lease can
-// end.
+// leaseNumbers grants the same token several times. Before each further grant the lease ends in
+// another way.
 func leaseNumbers(e *env) {
 	k := e.key("k")
 	token := e.token()
@@ -118,7 +118,7 @@ func leaseFindsValue(e *env) {
 	g := e.leader(e.a, k)
 	f := e.frame(g.Token, "v")
 	e.stored(e.a, k, g, f)
-	for range 2 { // the answer leaves no lease that the second one would find
+	for range 2 { // the answer leaves no lease that the second request would find
 		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Wait: true})
 		if answer.State != cacheguard.LeaseValue {
 			e.Fatalf("lease: %s; want the value that is there", describe(answer))
@@ -143,16 +143,16 @@ func leaseSeen(e *env) {
 		}
 	}
 	g := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
-	e.value(k, f) // until it is replaced, others may serve it
+	e.value(k, f) // until the value is replaced, other processes may serve it
 	f = e.frame(g.Token, "new")
 	e.stored(e.b, k, g, f)
 	e.value(k, f)
 	e.lead(e.a, e.key("nothing there"), cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// leaseStands tests what the grant says about the value that the load's process has seen: whether
-// it is still stored, if it was not invalidated before the grant. The grant may include the
-// generations of that moment.
+// leaseStands tests the grant's answer about the value that the load's process has seen. If the
+// value was not invalidated before the grant, the answer is whether it is still stored. The grant
+// may include the generations of that moment.
 func leaseStands(e *env) {
 	k, tags := e.key("k"), []string{"t"}
 	f := e.frame(e.token(), "can't be used")
@@ -162,7 +162,7 @@ func leaseStands(e *env) {
 		e.known(last, want, tags...)
 		for _, s := range []cacheguard.Store{e.a, e.b} {
 			token := e.token()
-			for range 2 { // the first answer may be lost
+			for range 2 { // twice, because the first answer may be lost
 				answer := e.ask(s, k, cacheguard.LeaseAsk{Token: token, Seen: id(f), Tags: tags})
 				if answer.State != cacheguard.LeaseGranted || answer.Stands != stands {
 					e.Errorf("lease: %s, the seen value stands: %v; want it granted, %v", describe(answer), answer.Stands, stands)

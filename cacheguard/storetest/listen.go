@@ -16,7 +16,7 @@ var listenCases = []spec{
 	{"listener is told that messages arrive", localTruth, listenBegins},
 }
 
-// listenOther uses caches with names that look alike.
+// listenOther uses caches with similar names.
 func listenOther(e *env) {
 	k := e.key("k")
 	names := []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":k", e.cache + ":", e.cache + "\x00", "*"}
@@ -58,7 +58,7 @@ func listenTwice(e *env) {
 	}
 }
 
-// listenStop stops one listener of a cache; the others must not be affected.
+// listenStop stops one listener of a cache. The other listeners must not be affected.
 func listenStop(e *env) {
 	k := e.key("k")
 	stays := e.listen(e.b, e.cache)
@@ -131,8 +131,8 @@ func listenRestored(e *env) {
 	in.until(e.a, k)
 }
 
-// listenBegins has one listener that was there before messages arrived and one that came later.
-// What a process keeps may be used only once it is certain to hear of changes.
+// listenBegins has one listener from before messages arrived and one that came later. A process may
+// use its data only once it is certain to get messages about changes.
 func listenBegins(e *env) {
 	k := e.key("k")
 	for range 2 {

@@ -35,7 +35,7 @@ func (e *env) keys(n int, what string) (keys []cacheguard.Key) {
 	return keys
 }
 
-// asks returns the requests of n loads.
+// asks returns the requests for the leases of n loads.
 func (e *env) asks(n int) (asks []cacheguard.LeaseAsk) {
 	for range n {
 		asks = append(asks, cacheguard.LeaseAsk{Token: e.token(), TTL: long})
@@ -43,7 +43,7 @@ func (e *env) asks(n int) (asks []cacheguard.LeaseAsk) {
 	return asks
 }
 
-// answers returns the answers in the replies, and ends the case if one has an error.
+// answers returns the answers in the replies. If one of them has an error, it ends the case.
 func answers[T any](e *env, step string, n int, replies []cacheguard.Reply[T]) (all []T) {
 	e.Helper()
 	if len(replies) != n {
@@ -82,7 +82,7 @@ func (e *env) renewMany(s cacheguard.Store, keys []cacheguard.Key, grants []cach
 	return answers(e, "RenewMany", len(keys), s.RenewMany(e.ctx, keys, grants, ttl))
 }
 
-// reads checks what both processes read, with all keys at once and one by one.
+// reads checks the values that both processes read, with all keys at once and one by one.
 func (e *env) reads(keys []cacheguard.Key, want [][]byte) {
 	e.Helper()
 	for p, s := range []cacheguard.Store{e.a, e.b} {
@@ -156,7 +156,8 @@ func manyReadsWithTags(e *env) {
 	}
 }
 
-// manyLeases asks for keys in every state, in an order that makes mix-ups visible.
+// manyLeases asks for the leases of keys in every state, in an order in which mistaken keys are
+// noticed.
 func manyLeases(e *env) {
 	for range 2 {
 		round := e.token().String()
@@ -301,8 +302,8 @@ func manyFills(e *env) {
 			f := e.frame(a.Grant.Token, strings.Repeat(fmt.Sprint(i), 1+i<<14))
 			fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: f, TTL: long})
 		}
-		e.invalidate(e.b, keys[1])                // removed
-		claim := e.claim(e.b, keys[2], e.token()) // held by another load
+		e.invalidate(e.b, keys[1])                // this lease is removed
+		claim := e.claim(e.b, keys[2], e.token()) // this lease is held by another load
 		e.stored(e.b, keys[3], fills[3].Grant, fills[3].Frame)
 		fills[4].Grant = other(fills[4].Grant)
 		all := e.fillMany(s, fills)
@@ -384,7 +385,8 @@ func manyRenewalsTime(e *env) {
 	}
 	e.renewMany(e.a, keys[:2], grants[:2], short)
 	e.renewMany(e.a, keys[1:2], grants[1:2], long)
-	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine { // otherwise this machine is too slow
+	// If the answer is another one, this machine is too slow.
+	if h := e.renew(e.a, keys[1], grants[1], long); h == cacheguard.HoldingMine {
 		defer e.holds(keys[1], grants[1])
 	}
 	e.pass(short)
@@ -455,7 +457,8 @@ func manyThousand(e *env) {
 	}
 }
 
-// manyBroken has something among the keys that no store wrote. The other keys must not be affected.
+// manyBroken stores an entry that no store wrote under one of the keys. The other keys must not be
+// affected.
 func manyBroken(e *env) {
 	if e.fleet.WrongType == nil || e.fleet.SpoilLease == nil {
 		e.Skipf("the fleet can't do such harm")
@@ -485,7 +488,7 @@ func manyBroken(e *env) {
 		grants = append(grants, a.Grant)
 		fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "filled"), TTL: long})
 	}
-	e.fleet.SpoilLease(keys[2]) // and again while the load runs
+	e.fleet.SpoilLease(keys[2]) // the lease is damaged again while the load runs
 	held := e.renewMany(e.b, keys[2:4], grants[2:4], long)
 	if held[0] == cacheguard.HoldingMine || held[1] != cacheguard.HoldingMine {
 		e.Errorf("beside a holder of a spoiled lease, told %s, another one was told %s", holding(held[0]), holding(held[1]))

@@ -33,7 +33,7 @@ func (e *env) mark(s cacheguard.Store, at int, mark []byte, keys ...cacheguard.K
 	}
 }
 
-// markStale marks keys at the place where caches do.
+// markStale marks keys at the position at which caches mark them.
 func (e *env) markStale(s cacheguard.Store, keys ...cacheguard.Key) {
 	e.Helper()
 	e.mark(s, frame.MarkStart, frame.Mark(time.UnixMicro(1)), keys...)
@@ -77,7 +77,7 @@ func markAnywhere(e *env) {
 	}
 }
 
-// markStays tests that a marked value keeps its first mark. Anything but zeros is a mark.
+// markStays tests that a marked value keeps its first mark. Every text except zeros is a mark.
 func markStays(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -98,7 +98,7 @@ func markStays(e *env) {
 	}
 }
 
-// markNoRoom uses values that end before the end of the mark. None of them may grow.
+// markNoRoom uses values that end before the end of the mark. No value may grow.
 func markNoRoom(e *env) {
 	mark := []byte("the mark")
 	for size := range 20 + len(mark) {
@@ -185,7 +185,8 @@ func markEndsLease(e *env) {
 	e.noValue(claimed)
 	e.noValue(cold)
 
-	next := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)}) // it still is the value that was seen
+	// The stored value still is the value that was seen.
+	next := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 	e.refused(e.a, k, refresh, cacheguard.FillOther)
 	f = e.frame(next.Token, "fresh")
 	e.stored(e.b, k, next, f)

@@ -86,8 +86,8 @@ func toldFill(e *env) {
 	}
 }
 
-// toldFillLater has the leader ask once more, as after a lost reply, and renew its lease. The
-// waiters must not be forgotten.
+// toldFillLater lets the leader ask once more, as after a lost reply, and renew its lease. The
+// store must not forget the waiters.
 func toldFillLater(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)
@@ -95,7 +95,8 @@ func toldFillLater(e *env) {
 	e.waiter(e.b, k, g)
 	e.lead(e.a, k, cacheguard.LeaseAsk{Token: g.Token})
 	e.holds(k, g)
-	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}) // an asker that doesn't wait changes nothing either
+	// A process that asks without waiting changes nothing either.
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()})
 	if answer.State != cacheguard.LeaseHeld {
 		e.Errorf("lease: %s; want it held", describe(answer))
 	}
@@ -139,7 +140,7 @@ func toldOutcome(e *env) {
 	}
 }
 
-// endedWith checks what waiters are told of a load that ends without a value.
+// endedWith checks the message that waiters get about a load that ends without a value.
 func (e *env) endedWith(in *inbox, k cacheguard.Key, load cacheguard.ID, o cacheguard.Outcome) {
 	e.Helper()
 	m := in.await(k, cacheguard.MessageOutcome)
@@ -176,7 +177,7 @@ func toldClaimsFill(e *env) {
 	old := e.leader(e.b, k)
 	e.waiter(e.b, k, old)
 	g := e.claim(e.a, k, e.token())
-	in.await(k, cacheguard.MessageChanged) // then the waiter looks again
+	in.await(k, cacheguard.MessageChanged) // after this message the waiter looks again
 	e.waiter(e.b, k, g)
 	e.stored(e.a, k, g, e.frame(g.Token, "written"))
 	if m := in.await(k, cacheguard.MessageFilled); m.Load != g.Token {
@@ -217,8 +218,8 @@ func notToldOthersRelease(e *env) {
 	in.none(e.a, k, cacheguard.MessageReleased)
 }
 
-// toldInOrder changes and fills one key in turn. If a fill were told before an earlier change, its
-// value would be forgotten, or taken to be older than it is.
+// toldInOrder changes and fills one key in turn. If the message of a fill came before that of an
+// earlier change, its value would be forgotten, or taken to be older than it is.
 func toldInOrder(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)

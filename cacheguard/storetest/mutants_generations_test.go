@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/storetest"
 )
 
-// tagging has a mutant do something else with the cache and the tags, wherever they are handed in.
+// tagging makes a mutant that changes the cache and the tags in every step that takes them.
 func tagging(change func(cache string, tags []string) (string, []string)) func(*broken) {
 	return func(b *broken) {
 		b.generations = func(cache string, tags []string) (cacheguard.Generations, error) {
@@ -41,14 +41,15 @@ func eachTag(change func(tag string) string) func(*broken) {
 	})
 }
 
-// onInvalidateTags does something else than to invalidate.
+// onInvalidateTags makes a mutant that calls change in place of an invalidation.
 func onInvalidateTags(change func(b *broken, cache string, tags []string) (int64, error)) func(*broken) {
 	return func(b *broken) {
 		b.invalidateTags = func(cache string, tags []string) (int64, error) { return change(b, cache, tags) }
 	}
 }
 
-// onGenerations changes what is said of generations, without and with a value.
+// onGenerations makes a mutant that changes the generations that are returned, without and with a
+// value.
 func onGenerations(change func(b *broken, cache string, tags []string, of cacheguard.Generations) cacheguard.Generations) func(*broken) {
 	return func(b *broken) {
 		b.generations = func(cache string, tags []string) (cacheguard.Generations, error) {
@@ -64,7 +65,7 @@ func onGenerations(change func(b *broken, cache string, tags []string, of cacheg
 	}
 }
 
-// onValue changes the generations that come with a value.
+// onValue makes a mutant that changes the generations that come with a value.
 func onValue(change func(b *broken, k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations) func(*broken) {
 	return func(b *broken) {
 		b.withValue = func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations {
@@ -73,7 +74,7 @@ func onValue(change func(b *broken, k cacheguard.Key, tags []string, of cachegua
 	}
 }
 
-// onGrant changes the stamp of each grant.
+// onGrant makes a mutant that changes the stamp of each grant.
 func onGrant(change func(b *broken, stamp int64) int64) func(*broken) {
 	return func(b *broken) {
 		onLease(func(b *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
@@ -98,7 +99,7 @@ func onClaim(change func(b *broken, stamp int64) int64) func(*broken) {
 	}
 }
 
-// tick is the time on the store's clock of generations.
+// tick returns the time on the store's clock of generations.
 func (b *broken) tick() int64 {
 	now, _ := b.Store.InvalidateTags(ctx, "of which nobody knows", nil)
 	return now

@@ -23,7 +23,7 @@ func mutants() []mutant {
 	return all
 }
 
-// onLease replaces the answer to each question for the lease.
+// onLease makes a mutant that changes the answer to each request for the lease.
 func onLease(change func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer)) func(*broken) {
 	return func(b *broken) {
 		b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
@@ -195,7 +195,7 @@ var leaseMutants = []mutant{
 	},
 }
 
-// ignoreNumber fills for any grant of the holder's token.
+// ignoreNumber makes a mutant that fills for any grant of the holder's token.
 func ignoreNumber(b *broken) func(cacheguard.Key, cacheguard.Grant, []byte, time.Duration) (cacheguard.FillAnswer, error) {
 	return func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 		token := g.Token
@@ -209,7 +209,7 @@ func ignoreNumber(b *broken) func(cacheguard.Key, cacheguard.Grant, []byte, time
 	}
 }
 
-// onFill does something else where a fill had this answer.
+// onFill makes a mutant that calls instead if a fill had this answer.
 func onFill(had cacheguard.FillAnswer, instead func(b *broken, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error)) func(*broken) {
 	return func(b *broken) {
 		b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {

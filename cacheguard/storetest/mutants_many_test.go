@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// onGetMany changes what many keys are said to have.
+// onGetMany makes a mutant that changes the values that are returned for many keys.
 func onGetMany(change func(keys []cacheguard.Key, replies []cacheguard.Reply[[]byte]) []cacheguard.Reply[[]byte]) func(*broken) {
 	return func(b *broken) {
 		b.getMany = func(keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
@@ -18,7 +18,7 @@ func onGetMany(change func(keys []cacheguard.Key, replies []cacheguard.Reply[[]b
 	}
 }
 
-// onGetManyTags changes the generations that come with many values.
+// onGetManyTags makes a mutant that changes the generations that come with many values.
 func onGetManyTags(change func(b *broken, cache string, tags []string, of cacheguard.Generations) cacheguard.Generations) func(*broken) {
 	return func(b *broken) {
 		b.getMany = func(keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
@@ -31,7 +31,7 @@ func onGetManyTags(change func(b *broken, cache string, tags []string, of cacheg
 	}
 }
 
-// asking changes the questions for many leases.
+// asking makes a mutant that changes the requests for many leases.
 func asking(change func(ask *cacheguard.LeaseAsk)) func(*broken) {
 	return func(b *broken) {
 		b.leaseMany = func(keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
@@ -44,7 +44,7 @@ func asking(change func(ask *cacheguard.LeaseAsk)) func(*broken) {
 	}
 }
 
-// onLeaseMany changes the answers to questions for many leases.
+// onLeaseMany makes a mutant that changes the answers to requests for many leases.
 func onLeaseMany(change func(b *broken, keys []cacheguard.Key, asks []cacheguard.LeaseAsk, replies []cacheguard.Reply[cacheguard.LeaseAnswer])) func(*broken) {
 	return func(b *broken) {
 		b.leaseMany = func(keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
@@ -57,7 +57,7 @@ func onLeaseMany(change func(b *broken, keys []cacheguard.Key, asks []cacheguard
 
 var errBeside = errors.New("another key has failed")
 
-// together fails all answers where one is bad.
+// failTogether fails all answers if one of them is bad.
 func failTogether[T any](replies []cacheguard.Reply[T], bad func(T) bool) []cacheguard.Reply[T] {
 	if slices.ContainsFunc(replies, func(r cacheguard.Reply[T]) bool { return bad(r.Answer) }) {
 		for i := range replies {
@@ -72,7 +72,7 @@ func reversed[T any](replies []cacheguard.Reply[T]) []cacheguard.Reply[T] {
 	return replies
 }
 
-// most leaves out what is beyond n.
+// most removes the replies beyond the first n.
 func most[T any](n int, replies []cacheguard.Reply[T]) []cacheguard.Reply[T] {
 	for i := n; i < len(replies); i++ {
 		replies[i] = cacheguard.Reply[T]{}

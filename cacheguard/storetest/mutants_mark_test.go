@@ -8,14 +8,14 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// onMark does something else than to mark.
+// onMark makes a mutant that calls change in place of a mark.
 func onMark(change func(b *broken, keys []cacheguard.Key, at int, mark []byte) error) func(*broken) {
 	return func(b *broken) {
 		b.markStale = func(keys []cacheguard.Key, at int, mark []byte) error { return change(b, keys, at, mark) }
 	}
 }
 
-// writing marks by reading a value and writing it again, for as long as ttl.
+// writing makes a mutant that marks by reading a value and writing it again, with the TTL ttl.
 func writing(ttl time.Duration, change func(f []byte, at int, mark []byte) []byte) func(*broken) {
 	return onMark(func(b *broken, keys []cacheguard.Key, at int, mark []byte) error {
 		for _, k := range keys {
@@ -255,7 +255,7 @@ var markMutants = []mutant{
 	},
 }
 
-// writeMark is how a mark is written.
+// writeMark returns the frame with the mark written into it.
 func writeMark(f []byte, at int, mark []byte) []byte {
 	if len(f) >= at+len(mark) && bytes.Equal(f[at:at+len(mark)], make([]byte, len(mark))) {
 		copy(f[at:], mark)

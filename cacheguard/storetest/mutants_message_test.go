@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/storetest"
 )
 
-// onTell changes each message, or keeps it back.
+// onTell makes a mutant that changes each message, or keeps it back.
 func onTell(change func(m *cacheguard.Message) bool) func(*broken) {
 	return func(b *broken) {
 		b.listen = func(cache string, tell func(cacheguard.Message)) func() {
@@ -20,7 +20,7 @@ func onTell(change func(m *cacheguard.Message) bool) func(*broken) {
 	}
 }
 
-// without keeps messages of one kind back.
+// without makes a mutant that keeps messages of one kind back.
 func without(kind cacheguard.MessageKind) func(*broken) {
 	return onTell(func(m *cacheguard.Message) bool { return m.Kind != kind })
 }

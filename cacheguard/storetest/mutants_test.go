@@ -15,10 +15,10 @@ type mutant struct {
 	name   string
 	caught []string
 	mutate func(b *broken)
-	harm   func(f *storetest.Fleet, bs []*broken) // what is done to the store from outside
+	harm   func(f *storetest.Fleet, bs []*broken) // damage to the store from outside
 }
 
-// fleet is a memstore in two processes, both broken in the same way.
+// fleet returns a memstore in two processes, both broken in the same way.
 func fleet(m mutant) (storetest.Fleet, func()) {
 	inner, shared := memstore.New(memstore.Options{}), newMemory()
 	f := storetest.Fleet{}
@@ -33,7 +33,7 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 	}
 	f.WrongType = func(k cacheguard.Key) { mustPut(inner, k, nil) }
 	f.LoseLease = func(k cacheguard.Key) { mustRelease(inner, k, shared.last(k).Token) }
-	f.SpoilLease = f.LoseLease // what is no lease is as good as none
+	f.SpoilLease = f.LoseLease // a damaged lease is treated like no lease
 	f.LoseMessages = func() {
 		now, _ := inner.InvalidateTags(ctx, "of which nobody knows", nil)
 		shared.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: now})
@@ -44,7 +44,7 @@ func fleet(m mutant) (storetest.Fleet, func()) {
 	return f, func() { inner.Close() }
 }
 
-// Caught is the mutant's name and the cases that must notice it.
+// Caught returns the mutant's name and the cases that must notice it.
 func (m mutant) Caught() (name string, cases []string) { return m.name, m.caught }
 
 func suite() suitetest.Suite[storetest.Fleet, mutant] {
@@ -70,7 +70,8 @@ func suite() suitetest.Suite[storetest.Fleet, mutant] {
 
 func TestSuitePassesAGoodStore(t *testing.T) { suite().Passes(t, mutant{}) }
 
-// A store may keep generations apart from values, and say them only to those who ask.
+// A store may keep generations separately from values, and return them only if a process reads
+// them.
 func TestSuitePassesAStoreThatMustBeAskedForGenerations(t *testing.T) {
 	suite().Passes(t, mutant{mutate: func(b *broken) {
 		onValue(func(*broken, cacheguard.Key, []string, cacheguard.Generations) cacheguard.Generations { return nil })(b)
@@ -80,7 +81,7 @@ func TestSuitePassesAStoreThatMustBeAskedForGenerations(t *testing.T) {
 
 func TestSuiteFailsBrokenStores(t *testing.T) { suite().FailsMutants(t) }
 
-// Each case is there because of a store that it turns away.
+// Each case fails for at least one broken store.
 func TestEachCaseCatchesAMutant(t *testing.T) { suite().EachCaseCatches(t) }
 
 func TestCasesAreNamed(t *testing.T) { suite().CasesAreNamed(t) }

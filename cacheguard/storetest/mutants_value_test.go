@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// onStore changes each frame, or its TTL, before it is stored.
+// onStore makes a mutant that changes each frame, or its TTL, before it is stored.
 func onStore(change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration)) func(*broken) {
 	return func(b *broken) {
 		b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
@@ -18,7 +18,7 @@ func onStore(change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duratio
 	}
 }
 
-// onGet changes each frame that is read.
+// onGet makes a mutant that changes each frame that is read.
 func onGet(change func(f []byte) []byte) func(*broken) {
 	return func(b *broken) {
 		b.get = func(k cacheguard.Key) ([]byte, error) {
@@ -31,7 +31,7 @@ func onGet(change func(f []byte) []byte) func(*broken) {
 	}
 }
 
-// renamed is a store that calls keys by other names.
+// renamed is a store that uses other names for keys.
 type renamed struct {
 	cacheguard.Store
 	rename func(k cacheguard.Key) cacheguard.Key
@@ -62,7 +62,7 @@ func (r renamed) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return nil
 }
 
-// naming breaks the names of keys.
+// naming makes a mutant that breaks the names of keys.
 func naming(rename func(k cacheguard.Key) cacheguard.Key) func(*broken) {
 	return func(b *broken) { b.Store = renamed{b.Store, rename} }
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ofOthers does something for the other versions of a key, as the mutants of steps that should.
+// ofOthers calls do for the other versions of a key. Mutants of steps that should do this use it.
 func ofOthers(k cacheguard.Key, do func(k cacheguard.Key)) {
 	own := k.Version
 	for k.Version = range uint8(cacheguard.Versions) {
@@ -16,7 +16,7 @@ func ofOthers(k cacheguard.Key, do func(k cacheguard.Key)) {
 	}
 }
 
-// stands is the values that stand there of other versions.
+// stands returns the stored values of the other versions.
 func (b *broken) stands(k cacheguard.Key) map[cacheguard.Key][]byte {
 	all := make(map[cacheguard.Key][]byte)
 	ofOthers(k, func(other cacheguard.Key) {
@@ -27,7 +27,7 @@ func (b *broken) stands(k cacheguard.Key) map[cacheguard.Key][]byte {
 	return all
 }
 
-// putBack has them stand there again.
+// putBack stores these values again.
 func (b *broken) putBack(all map[cacheguard.Key][]byte) {
 	for k, f := range all {
 		ans, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: cacheguard.ID{0xee, k.Version}, TTL: time.Minute})
@@ -70,7 +70,8 @@ var versionMutants = []mutant{
 						return err
 					}
 					for other := range all {
-						if err := b.Store.Invalidate(ctx, []cacheguard.Key{other}); err != nil { // what is marked can't be unmarked
+						// A mark can't be removed.
+						if err := b.Store.Invalidate(ctx, []cacheguard.Key{other}); err != nil {
 							return err
 						}
 					}

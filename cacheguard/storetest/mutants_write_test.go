@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// put has a value stand there, whatever stood there before.
+// put stores a value, whatever was stored there before.
 func put(s cacheguard.Store, k cacheguard.Key, f []byte, ttl time.Duration) error {
 	var token cacheguard.ID
 	rand.Read(token[:])
@@ -33,7 +33,7 @@ func mustRelease(s *memstore.Store, k cacheguard.Key, token cacheguard.ID) {
 	}
 }
 
-// onRenew says something else where a renewal had this answer.
+// onRenew makes a mutant that answers instead if a renewal had the answer had.
 func onRenew(had, instead cacheguard.Holding) func(*broken) {
 	return func(b *broken) {
 		b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
@@ -170,8 +170,8 @@ func (b *broken) restore(k cacheguard.Key) {
 	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
 }
 
-// onLeft has a claim leave something else, or say something else of it; for so long, or for as long
-// as the claim.
+// onLeft makes a mutant whose claim leaves another remnant, or returns another one. The remnant
+// lasts for keep, or for as long as the claim.
 func onLeft(left func(string) string, say func(*cacheguard.Grant), keep time.Duration) func(*broken) {
 	return func(b *broken) {
 		b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {

@@ -39,8 +39,8 @@ var outcomeCases = []spec{
 	{"outcome after the fill", repeatable, outcomeAfterFill},
 }
 
-// outcome asks for the lease with this token, as a waiter for the awaited load if there is one, and
-// must get the outcome.
+// outcome asks for the lease with this token and must get the outcome. If there is an awaited load,
+// it asks as a waiter for this load.
 func (e *env) outcome(s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, want cacheguard.Outcome, token cacheguard.ID, awaited ...cacheguard.ID) time.Duration {
 	e.Helper()
 	ask := cacheguard.LeaseAsk{Token: token, Wait: true}
@@ -180,7 +180,7 @@ func outcomeKinds(e *env) {
 	}
 }
 
-// noted are outcomes with notes, which lead from the waiters to what is known of the load.
+// noted are outcomes with notes. A note leads from the waiters to the data about the load.
 func noted() []cacheguard.Outcome {
 	return []cacheguard.Outcome{
 		{Kind: cacheguard.OutcomeFailed, Note: []byte("where to look")},
@@ -191,7 +191,8 @@ func noted() []cacheguard.Outcome {
 	}
 }
 
-// outcomeNote reads the record as well as the message, in case only one of them has the note.
+// outcomeNote reads the record as well as the message, because only one of them might have the
+// note.
 func outcomeNote(e *env) {
 	in := e.listen(e.b, e.cache)
 	for i, o := range noted() {
@@ -205,7 +206,8 @@ func outcomeNote(e *env) {
 	}
 }
 
-// outcomeOfRefresh keeps the stale value, and keeps callers that have seen it from loading.
+// outcomeOfRefresh tests that a failed refresh keeps the stale value, and that callers that have
+// seen this value don't load.
 func outcomeOfRefresh(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "stale")
@@ -307,8 +309,8 @@ func outcomeAfterFill(e *env) {
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }
 
-// outcomeDrops has a load find out that the stored value is no longer true, without having anything
-// to store instead.
+// outcomeDrops has a load that finds out that the stored value is no longer true, and that has no
+// value to store instead.
 func outcomeDrops(e *env) {
 	k, kept := e.key("k"), e.key("kept")
 	f := e.frame(e.token(), "stale")
@@ -360,8 +362,8 @@ func outcomeFailures(e *env) {
 	}
 }
 
-// valueBesideLease has a caller ask that found nothing, or an older value, while a newer value is
-// being refreshed: the caller gets the newer value and need not wait.
+// valueBesideLease tests a caller that found nothing, or an older value, while a newer value is
+// being refreshed. The caller gets the newer value and need not wait.
 func valueBesideLease(e *env) {
 	k := e.key("k")
 	f := e.frame(e.token(), "v")
@@ -386,7 +388,7 @@ func valueBesideOutcome(e *env) {
 	e.givesValue(k, f)
 }
 
-// givesValue checks that callers that have seen nothing, or something else, get the value.
+// givesValue checks that callers that have seen nothing, or another value, get the value.
 func (e *env) givesValue(k cacheguard.Key, f []byte) {
 	e.Helper()
 	other := e.token()

@@ -24,7 +24,7 @@ func (e *env) ask(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk)
 	return answer
 }
 
-// lead asks for the lease, which must be granted.
+// lead asks for the lease, which must be granted, and returns the grant.
 func (e *env) lead(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.Grant {
 	e.Helper()
 	answer := e.ask(s, k, ask)
@@ -37,13 +37,13 @@ func (e *env) lead(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk
 	return answer.Grant
 }
 
-// leader is granted the lease with a new token.
+// leader asks for the lease with a new token. The lease must be granted.
 func (e *env) leader(s cacheguard.Store, k cacheguard.Key) cacheguard.Grant {
 	e.Helper()
 	return e.lead(s, k, cacheguard.LeaseAsk{Token: e.token()})
 }
 
-// waiter asks for the lease, is told who holds it, and waits.
+// waiter asks for the lease as a process that waits. The store must name the holder.
 func (e *env) waiter(s cacheguard.Store, k cacheguard.Key, holder cacheguard.Grant) {
 	e.Helper()
 	answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token(), Wait: true})
@@ -80,7 +80,7 @@ func (e *env) fill(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f [
 	return answer
 }
 
-// stored fills, and the store must answer that the frame was stored.
+// stored fills the key. The store must answer that the frame was stored.
 func (e *env) stored(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f []byte) {
 	e.Helper()
 	if answer := e.fill(s, k, g, f); answer != cacheguard.FillStored {
@@ -88,7 +88,7 @@ func (e *env) stored(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f
 	}
 }
 
-// refused fills, and the store must answer this.
+// refused fills the key. The store must refuse with this answer.
 func (e *env) refused(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, want cacheguard.FillAnswer) {
 	e.Helper()
 	if answer := e.fill(s, k, g, e.frame(g.Token, "late")); answer != want {

@@ -10,7 +10,7 @@ import (
 
 // Fleet is a store as the processes of a fleet see it. Only Stores is required.
 type Fleet struct {
-	// Stores are at least two stores that share their state like two processes: each has its own
+	// Stores are at least two stores that share their state like two processes. Each has its own
 	// connections.
 	Stores []cacheguard.Store
 
@@ -18,15 +18,15 @@ type Fleet struct {
 	// the suite waits.
 	Advance func(d time.Duration)
 
-	// WrongType replaces a key's value by something that is not a string of bytes.
+	// WrongType replaces a key's value by an entry that is not a string of bytes.
 	WrongType func(k cacheguard.Key)
 
-	// LoseLease removes what is stored under the name of a key's lease, as an eviction or a
-	// failover would.
+	// LoseLease removes the entry under the name of a key's lease, as an eviction or a failover
+	// would.
 	LoseLease func(k cacheguard.Key)
 
-	// SpoilLease stores something that is not a lease, and never expires, under the name of a key's
-	// lease.
+	// SpoilLease stores an entry under the name of a key's lease that is not a lease and never
+	// expires.
 	SpoilLease func(k cacheguard.Key)
 
 	// LoseMessages interrupts the connection on which Stores[1] receives messages, so that some may
@@ -34,8 +34,7 @@ type Fleet struct {
 	LoseMessages func()
 }
 
-// TB is the part of [testing.TB] that cases use. Fatalf and Skipf end the goroutine that calls
-// them.
+// TB is the part of [testing.TB] that cases use. Fatalf and Skipf end the calling goroutine.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -47,7 +46,7 @@ type TB interface {
 // Case is one test of a store. Run may be called many times.
 type Case struct {
 	Name    string
-	Promise string // what a store that fails the case breaks
+	Promise string // the promise that a store breaks if it fails the case
 	Run     func(t TB, f Fleet)
 }
 

@@ -110,8 +110,8 @@ func togetherClaim(e *env) {
 	}
 }
 
-// togetherInvalidate runs loads of an origin that changes. After an invalidation has returned,
-// nobody may read a value from before it.
+// togetherInvalidate runs loads of an origin that changes. After an invalidation has returned, no
+// process may read a value from before it.
 func togetherInvalidate(e *env) {
 	const (
 		changes = 200
@@ -136,9 +136,8 @@ func togetherInvalidate(e *env) {
 	}
 }
 
-// togetherGenerations has a process ask for the generation of a tag while the tag is invalidated.
-// Whatever the process was answered, and may have kept: after the invalidation it must return the
-// new generation.
+// togetherGenerations reads the generation of a tag in a process while the tag is invalidated. The
+// process may keep any answer. But after the invalidation it must return the new generation.
 func togetherGenerations(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		e.listening(s)
@@ -163,7 +162,7 @@ func togetherGenerations(e *env) {
 	}
 }
 
-// origin is what loads read: the number of its version.
+// origin is the source that loads read. Its value is the number of its version.
 type origin struct {
 	*env
 	k           cacheguard.Key
@@ -189,13 +188,13 @@ func (o *origin) change(s cacheguard.Store, n int) error {
 	return nil
 }
 
-// pace says how long a load runs.
+// pace is the time for which a load runs.
 type pace int
 
 const (
 	quick            pace = iota
-	untilChanged          // until what it has read is out of date
-	untilInvalidated      // and until everybody was told of that
+	untilChanged          // until the version that it has read is out of date
+	untilInvalidated      // and until all processes were told of the change
 )
 
 func (o *origin) goesOn(p pace, version uint64) bool {
@@ -208,7 +207,7 @@ func (o *origin) goesOn(p pace, version uint64) bool {
 	return false
 }
 
-// load runs a load as caches do.
+// load runs a load in the same way as a cache.
 func (o *origin) load(s cacheguard.Store, p pace) error {
 	f, _, err := s.Get(o.ctx, o.k, nil)
 	if err != nil {

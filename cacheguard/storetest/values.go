@@ -52,7 +52,7 @@ func valueSizes(e *env) {
 	}
 }
 
-// valueBytes uses values that look like what a store might store for its own purposes.
+// valueBytes uses values that look like entries that a store might make for its own purposes.
 func valueBytes(e *env) {
 	token := e.token()
 	values := []string{
@@ -66,7 +66,7 @@ func valueBytes(e *env) {
 		e.set(e.a, k, []byte(v))
 		e.value(k, []byte(v))
 
-		// None of the values is taken for a lease.
+		// The store must not take any of the values for a lease.
 		g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: token, Seen: id([]byte(v))})
 		e.release(e.a, k, g.Token)
 		e.value(k, []byte(v))
@@ -79,8 +79,8 @@ func valueBytes(e *env) {
 	}
 }
 
-// valueIsCopy changes the caller's buffer after each step that takes one, because callers reuse
-// their buffers.
+// valueIsCopy changes the caller's buffer after each step that takes a buffer, because callers
+// reuse their buffers.
 func valueIsCopy(e *env) {
 	set, filled, concluded := e.key("set"), e.key("filled"), e.key("concluded")
 	spoil := func(b []byte) { clear(b) }
@@ -106,8 +106,8 @@ func valueIsCopy(e *env) {
 	e.outcome(e.b, concluded, g.Token, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
 }
 
-// valueIsTheReaders changes the frame that was read, for each step that returns one. A reader may
-// make it a part of its value, which may be changed.
+// valueIsTheReaders changes the frame that was read, for each step that returns a frame. A reader
+// may make the frame a part of its value, which may be changed.
 func valueIsTheReaders(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)
@@ -168,14 +168,14 @@ func valueLives(e *env) {
 		if err := e.setFor(e.a, k, f, ttl); err != nil {
 			e.Fatalf("Set for %v: %v", ttl, err)
 		}
-		if ttl > limit { // long enough for any machine to see it
+		if ttl > limit { // long enough for any machine to read it
 			e.value(k, f)
 		}
 	}
 }
 
 // valueTooShort uses values that end before or within the place of the id. The store compares the
-// bytes that are there.
+// bytes that exist.
 func valueTooShort(e *env) {
 	whole := e.frame(e.token(), "v")
 	for size := range frame.IDEnd + 1 {
@@ -183,7 +183,8 @@ func valueTooShort(e *env) {
 		v := whole[:size]
 		e.set(e.a, k, v)
 		g := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(v)})
-		e.refused(e.a, k, other(g), cacheguard.FillOther) // nothing here is mistaken for the fill's own value
+		// The store must not take these bytes for the fill's own value.
+		e.refused(e.a, k, other(g), cacheguard.FillOther)
 		e.value(k, v)
 		f := e.frame(g.Token, "new")
 		e.stored(e.b, k, g, f)

@@ -39,8 +39,8 @@ func claimRemovesValue(e *env) {
 	e.free(k)
 }
 
-// claimLeavesTags has writers claim one value after the other: each of them is told the value's
-// tags, and so is a reader before a writer has stored its value.
+// claimLeavesTags lets several writers claim one value one after the other. Each claim must return
+// the value's tags. A reader must get the tags, too, before a writer has stored its value.
 func claimLeavesTags(e *env) {
 	k := e.key("k")
 	for name, f := range e.tagged() {
@@ -100,8 +100,8 @@ func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard
 	return g
 }
 
-// claimLeavesTagsForAsLong tests that the remnant ends when the value would have, neither with the
-// claim nor later.
+// claimLeavesTagsForAsLong tests that the remnant ends when the value would have ended: not with
+// the claim, and not later.
 func claimLeavesTagsForAsLong(e *env) {
 	f := e.tagged()["one tag"]
 	ends, stays := e.key("ends"), e.key("stays")
@@ -142,7 +142,7 @@ func claimRemovesOutcome(e *env) {
 	e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load})
 }
 
-// claimRepeated repeats a claim on another connection: the existing grant must stay.
+// claimRepeated repeats a claim on another connection. The existing grant must stay.
 func claimRepeated(e *env) {
 	k := e.key("k")
 	token := e.token()

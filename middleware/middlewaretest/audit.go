@@ -15,16 +15,16 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Poisoned Kind = "poisoned" // what any client can send decides about what others get
-	Leaked   Kind = "leaked"   // what was made for a user goes to others
+	Poisoned Kind = "poisoned" // any client can change the response that other clients get
+	Leaked   Kind = "leaked"   // a response that was made for one user goes to other clients
 )
 
 // Finding is a response that depends on another client's request.
 type Finding struct {
 	Kind   Kind
-	Varied string // what was varied
-	Differ string // what of the response differs from what Second gets when it comes first
-	Advice string // what to do
+	Varied string // the part of the request that was varied
+	Differ string // the difference from the response that Second gets when it comes first
+	Advice string // a way to mend the handler
 
 	First, Second *http.Request // sent in this order to a handler with an empty cache
 }
@@ -115,7 +115,7 @@ func Run(c Config, samples ...*http.Request) (found []Finding) {
 
 func (c Config) audit(sample *http.Request) (found []Finding) {
 	c.Ignore = append(slices.Clone(changedByCaches), c.Ignore...)
-	known := map[string]*alone{} // by what is sent
+	known := map[string]*alone{} // by the text of the request
 	aloneOf := func(change func(*http.Request)) *alone {
 		id := line(request(sample, change))
 		if known[id] == nil {
@@ -131,7 +131,8 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 		}
 		victim, other := aloneOf(v.victim), aloneOf(v.change)
 		f := Finding{Kind: v.kind, Varied: v.what, Advice: v.advice}
-		// The other order would show the same problem from the other side: one finding is enough.
+		// If the first order shows a problem, the other order would show the same problem again.
+		// One finding is enough.
 		if f.Differ = c.try(sample, v.change, v.victim, victim); f.Differ != "" {
 			f.First, f.Second = request(sample, v.change), request(sample, v.victim)
 		} else if !v.oneWay {
@@ -146,10 +147,10 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 	return found
 }
 
-// try sends two requests to an empty cache. It says how the response to the second differs from the
-// response that the second gets alone. A difference may only come from the time that has passed. So
-// try repeats the comparison, and asks again before and after it which parts of the response change
-// by themselves.
+// try sends two requests to an empty cache. It returns the difference between the response to the
+// second request and the response that the second request gets alone. Sometimes only the time that
+// has passed causes a difference. So try repeats the comparison, and before and after it tests
+// again which parts of the response change by themselves.
 func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
 	both := func() response {
 		h := c.Build()
@@ -159,7 +160,7 @@ func (c Config) try(sample *http.Request, first, second func(*http.Request), wan
 	if want.differs(both(), c.Ignore) == "" {
 		return ""
 	}
-	want.all = want.all[:perAsk] // what was seen for other pairs would only cost time
+	want.all = want.all[:perAsk] // responses from other pairs would only cost time
 	c.ask(want, sample, second)
 	got := both()
 	c.ask(want, sample, second)

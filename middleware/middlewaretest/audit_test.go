@@ -19,8 +19,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware/middlewaretest"
 )
 
-// naive is a cache as people write it: it keeps the first response for all whose requests have one
-// key.
+// naive is a simple cache, as people write it. It keeps the first response for all requests that
+// have the same key.
 func naive(key func(*http.Request) string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var mu sync.Mutex
@@ -40,7 +40,8 @@ func naive(key func(*http.Request) string) func(http.Handler) http.Handler {
 	}
 }
 
-// full is a key with all that the flaws below are about, but for what is left out.
+// full returns a function for keys that contain all parts of a request that the flaws below are
+// about, without the part that is left out.
 func full(without string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		parts := map[string]string{
@@ -58,7 +59,7 @@ func full(without string) func(*http.Request) string {
 	}
 }
 
-// removing is a proxy in front of a handler, which removes what Connection names.
+// removing is a proxy in front of a handler. It removes the fields that Connection names.
 func removing(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Header = r.Header.Clone()
@@ -69,7 +70,7 @@ func removing(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// own is the project's cache.
+// own returns the project's cache.
 func own(t *testing.T, opts middleware.Options) func(http.Handler) http.Handler {
 	store := memstore.New(memstore.Options{})
 	pages, err := middleware.New(store, opts)
@@ -91,7 +92,7 @@ func sample() *http.Request {
 	return r
 }
 
-// Each flaw is found, by what it is about and as what it is.
+// Each flaw is found, and its finding has the right kind and names the right part of the request.
 func TestFlawsAreFound(t *testing.T) {
 	t.Parallel()
 	says := func(what func(*http.Request) string) http.HandlerFunc {
@@ -112,7 +113,7 @@ func TestFlawsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		build func(*testing.T) http.Handler
 		kind  middlewaretest.Kind
-		want  string // in what was varied
+		want  string // a text in the name of the varied part
 	}{
 		"link from X-Forwarded-Host": {inOwn(field("X-Forwarded-Host")), middlewaretest.Poisoned, "X-Forwarded-Host"},
 		"field of the response": {inOwn(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +187,8 @@ func TestFlawsAreFound(t *testing.T) {
 			return r.TLS.ServerName
 		})), middlewaretest.Poisoned, "another server's name in the TLS handshake"},
 		"host where the server's name counts": {in(naive(func(r *http.Request) string {
-			if r.TLS != nil && r.TLS.ServerName != "" { // it stands for the host
+			// The name in the handshake replaces the host.
+			if r.TLS != nil && r.TLS.ServerName != "" {
 				return r.TLS.ServerName + r.URL.String() + fmt.Sprint(r.Header)
 			}
 			return full("")(r)
@@ -218,7 +220,8 @@ func TestFlawsAreFound(t *testing.T) {
 
 var runs atomic.Int64
 
-// What has no flaw has no finding, whatever it reads, and whatever changes in it by itself.
+// A handler without a flaw has no finding, whatever parts of the request it reads, and whatever
+// parts of its response change by themselves.
 func TestNoFalseAlarms(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]http.HandlerFunc{
@@ -287,7 +290,7 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// A handler that knows its users gets users that it knows.
+// If a handler knows its users, Config.Users makes requests of users that it knows.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{"k7": "Alice", "m2": "Bob"}
@@ -319,7 +322,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// recorded is a testing.TB that keeps what is reported.
+// recorded is a testing.TB that keeps its reports.
 type recorded struct {
 	testing.TB
 	said []string

@@ -1,12 +1,12 @@
 // Package middlewaretest audits handlers behind a shared HTTP cache such as package middleware: can
 // one client's request change the response that another client gets?
 //
-// The cache compares what it knows of a request: the URL, the host, and the fields that a response
-// names in Vary. Only the handler knows what else it reads. If the handler builds a link from
-// X-Forwarded-Host, greets the owner of a cookie or picks a language, and doesn't say so in its
-// response, all clients get the first client's response (web cache poisoning, or another user's
-// page). Tests that request each page once don't find this. [Audit] finds it, by varying everything
-// that a client controls for each page:
+// The cache compares the parts of a request that it knows: the URL, the host, and the fields that a
+// response names in Vary. Only the handler knows which other parts it reads. If the handler builds
+// a link from X-Forwarded-Host, greets the owner of a cookie or picks a language, and doesn't say
+// so in its response, all clients get the first client's response (web cache poisoning, or another
+// user's page). Tests that request each page once don't find this. [Audit] finds it, by varying
+// everything that a client controls for each page:
 //
 //	func TestPages(t *testing.T) {
 //		middlewaretest.Audit(t, func() http.Handler {
@@ -21,14 +21,14 @@
 // For each sample and each variation Audit makes a handler with an empty cache and sends the
 // variation first, then the sample. It compares the response to the sample with the response that
 // the sample gets first from an empty cache. Then it does the same in the other order. Each
-// difference is a [Finding] with the two requests. Anything that differs between two equal requests
-// (times, counters, random tokens) is not compared. There only a variation's own marks in the
-// response to the other request are a difference.
+// difference is a [Finding] with the two requests. Parts of a response that differ between two
+// equal requests (times, counters, random tokens) are not compared. In these parts only a
+// variation's own marks in the response to the other request are a difference.
 //
 // # What it varies
 //
-// Each variation is one change of a sample. Only duplicates are compared with a request that has
-// both values in one line:
+// Each variation is one change of a sample. Duplicates are an exception: they are compared with a
+// request that has both values in one line.
 //
 //   - fields: those of Fields, which are what frameworks and handlers read (forwarded hosts,
 //     schemes, addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer,

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware/middlewaretest"
 )
 
-// A handler that reads everything, behind a cache that looks at nothing, has a finding of each
-// family. -v shows the report.
+// A handler that reads all parts of a request, behind a cache that compares none of them, has a
+// finding of each family. -v shows the report.
 func TestEverythingWrong(t *testing.T) {
 	t.Parallel()
 	build := func() http.Handler {

@@ -18,7 +18,7 @@ var changedByCaches = []string{
 }
 
 // mark is part of every value that a variation makes up, and occurs nowhere else. It has no digits,
-// because digits are not compared in responses where they change by themselves.
+// because the audit doesn't compare digits that change by themselves.
 const mark = "zqauditzq"
 
 // response is the response to a request.
@@ -51,10 +51,11 @@ func send(h http.Handler, r *http.Request) (got response) {
 type alone struct {
 	all      []response
 	unstable map[string]bool          // fields of the response
-	shape    func(body []byte) []byte // what of the body is always the same
+	shape    func(body []byte) []byte // returns the part of the body that is always the same
 }
 
-// changing matches what may differ each time a page is made: numbers, times, random ids.
+// changing matches parts of a page that may differ each time the page is made: numbers, times,
+// random ids.
 var changing = regexp.MustCompile(`[0-9a-fA-F]*[0-9][0-9a-fA-F]*`)
 
 func whole(body []byte) []byte          { return body }
@@ -63,8 +64,8 @@ func nothing([]byte) []byte             { return nil }
 
 const perAsk = 4
 
-// ask adds the responses of two handlers with an empty cache. It asks each handler twice, because
-// the second response shows what caching itself changes.
+// ask adds the responses of two handlers with an empty cache. It sends the request to each handler
+// twice, because the second response shows the changes that caching itself causes.
 func (c Config) ask(a *alone, sample *http.Request, change func(*http.Request)) {
 	for range perAsk / 2 {
 		h := c.Build()
@@ -82,7 +83,7 @@ func (c Config) ask(a *alone, sample *http.Request, change func(*http.Request)) 
 	}
 }
 
-// compare records what differs in two responses that should be the same.
+// compare records the differences between two responses that should be the same.
 func (a *alone) compare(one, other response) {
 	for name := range merged(one.header, other.header) {
 		if !slices.Equal(one.header[name], other.header[name]) {
@@ -96,7 +97,7 @@ func (a *alone) compare(one, other response) {
 	}
 }
 
-// differs says how a response differs from every response that would be right. It returns "" if it
+// differs returns the difference between a response and the right responses, or "" if the response
 // equals one of them.
 func (a *alone) differs(got response, ignore []string) (differ string) {
 	for _, want := range a.all {
@@ -138,7 +139,7 @@ func (a *alone) differsFrom(want, got response, ignore []string) string {
 	return ""
 }
 
-// strange reports whether the text is has a variation's mark and the text was doesn't have it.
+// strange reports whether the text "is" has a variation's mark and the text "was" doesn't have it.
 func strange(is, was string) bool {
 	return strings.Contains(strings.ToLower(is), mark) && !strings.Contains(strings.ToLower(was), mark)
 }

@@ -46,10 +46,10 @@ type variation struct {
 	advice string
 	victim func(*http.Request) // makes the request that must not be affected; nil: the sample itself
 	change func(*http.Request)
-	oneWay bool // a cache may answer the changed one by itself, in another way than the handler does
+	oneWay bool // a cache may answer the changed request by itself, differently from the handler
 }
 
-// forCaches are fields because of which a cache may answer in another way than the handler: with a
+// forCaches are request fields that allow a cache to answer in another way than the handler: with a
 // part, with 304, or not from its stored response.
 var forCaches = []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma"}
 
@@ -65,7 +65,7 @@ const (
 	adviseURL   = "leave what the handler reads of the URL in the cache's key"
 )
 
-// somebody is the client's address in a request whose sample has none.
+// somebody is the client's address in a request if its sample has no address.
 const somebody = "192.0.2.1:1234"
 
 // request returns a copy of the sample with a change, as a server would have read it. Each call
@@ -182,7 +182,8 @@ func (c Config) users(sample *http.Request) (all []variation) {
 	return all
 }
 
-// setCookie replaces a cookie in the one line that browsers send; an empty value removes it.
+// setCookie replaces a cookie in the one Cookie line that browsers send. An empty value removes the
+// cookie.
 func setCookie(r *http.Request, name, value string) {
 	var pairs []string
 	for _, c := range r.Cookies() {
@@ -248,7 +249,7 @@ func (c Config) named(sample *http.Request) (all []variation) {
 		all = append(all, variation{
 			kind: Poisoned, what: "the field " + name + ", which Connection names", advice: adviseNamed, victim: set(name, values[name]),
 			change: func(r *http.Request) { r.Header[name], r.Header["Connection"] = []string{values[name]}, []string{name} },
-			oneWay: true, // whoever hides a field may get what others get
+			oneWay: true, // a client that hides a field may get the response that others get
 		})
 	}
 	return all

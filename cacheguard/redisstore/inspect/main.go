@@ -1,5 +1,5 @@
-// Command inspect shows what is stored in Redis under a key of a cache, and what it means for
-// callers: who can get the value and why, when its tags were invalidated, which load is under way
+// Command inspect shows the entries in Redis under a key of a cache, and their meaning for callers:
+// which callers can get the value and why, when its tags were invalidated, which load is under way
 // or how the last load failed, and which processes wait.
 //
 //	go run github.com/cacheguard/cacheguard/cacheguard/redisstore/inspect@latest -redis localhost:6379 product 42
@@ -8,20 +8,20 @@
 //
 // The first argument is Options.Name of the cache, the second is the key as callers pass it. With
 // -value the command shows the value, too: JSON, MessagePack and text in readable form, also if
-// compresscodec has compressed them, and anything else in hexadecimal. With -scan it counts what is
-// stored of a whole cache: how many values there are, how large and how old they are, how long they
-// stay, and who can get them. With -find it counts the same and also lists the keys whose hash
-// begins with the digits that a log or the status page shows. With -json it prints one object,
-// described at redisstore.Inspection and redisstore.Scanned. The member body of this object is the
-// value: unchanged if it is JSON, converted to JSON if it is MessagePack, a string if it is text.
-// Any other value, and the beginning of a value that is longer than -bytes, is in base64 in the
-// member bytes.
+// compresscodec has compressed them, and anything else in hexadecimal. With -scan it counts the
+// entries of a whole cache: how many values there are, how large and how old they are, how long
+// they stay, and which callers can get them. With -find it counts the same and also lists the keys
+// whose hash begins with the digits that a log or the status page shows. With -json it prints one
+// object, described at redisstore.Inspection and redisstore.Scanned. The member body of this object
+// is the value: unchanged if it is JSON, converted to JSON if it is MessagePack, a string if it is
+// text. Any other value, and the beginning of a value that is longer than -bytes, is in base64 in
+// the member bytes.
 //
 // Without -diagnose the command only reads. Package redisstore's documentation, under "Inspecting",
-// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries each thing
-// that a store does, and says what works, what doesn't, why, and what that means for callers. To
-// test the service's own access, run it on the service's host and as the service's Redis user.
-// Store.Diagnose says what it writes.
+// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries each step
+// of a store. It reports which steps work, which fail and why, and what this means for callers. To
+// test the service's own access, run the command on the service's host and as the service's Redis
+// user. The documentation of Store.Diagnose says what the diagnosis writes.
 //
 // # Connecting
 //
@@ -86,7 +86,7 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
-	redis.SetLogger(silent{}) // the error says once what went wrong
+	redis.SetLogger(silent{}) // the command's error already says what went wrong
 	opts, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -189,7 +189,7 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		if err != nil && found.Values == 0 {
 			return err
 		}
-		return errors.Join(err, o.print(stdout, found, found.String())) // prints also what was counted before an interruption
+		return errors.Join(err, o.print(stdout, found, found.String())) // also prints the counts from before an interruption
 	}
 	found, err := store.InspectVersion(ctx, o.cache, o.wanted, o.version)
 	if err != nil {
@@ -209,8 +209,8 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 	}{found, value}, text+"\n"+value.text)
 }
 
-// nothingOf reports whether it is certain that nothing is stored of a cache. It gives up before a
-// person would lose patience.
+// nothingOf reports whether it is certain that Redis has no entry of a cache. It gives up after a
+// short time, because a person waits.
 func nothingOf(ctx context.Context, store *redisstore.Store, cache string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -229,7 +229,7 @@ func (o options) print(stdout io.Writer, v any, text string) error {
 	return out.Encode(v)
 }
 
-// silent drops what go-redis logs by itself.
+// silent drops the log of go-redis.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

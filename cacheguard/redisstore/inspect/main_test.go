@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// environment is one with these variables.
+// environment is a set of environment variables.
 type environment map[string]string
 
 // runs runs the command.
@@ -41,7 +41,7 @@ func (e environment) runs(t *testing.T, args ...string) (code int, stdout, stder
 	return code, out.String(), errs.String()
 }
 
-// prints runs it, and returns what it prints.
+// prints runs the command and returns its output.
 func (e environment) prints(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := e.runs(t, args...)
@@ -61,7 +61,7 @@ func has(t *testing.T, text string, words ...string) {
 	}
 }
 
-// stored has a cache store a value of a codec of its own.
+// stored stores a value through a cache with this codec.
 func stored[V any](t *testing.T, rdb redis.UniversalClient, prefix, name string, codec cacheguard.Codec[V], v V) {
 	t.Helper()
 	s, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix, OpTimeout: 10 * time.Second})
@@ -79,7 +79,8 @@ type product struct {
 	More  []string `json:"more,omitempty"`
 }
 
-// Each codec's name is known to Inspect, which finds only a fingerprint of it.
+// Inspect knows the name of each codec of this module. In Redis it finds only the fingerprint of
+// the name.
 func TestNamesOfCodecs(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
@@ -105,7 +106,7 @@ func TestNamesOfCodecs(t *testing.T) {
 	}
 }
 
-// The command says of each kind of value what it is, to people and to machines.
+// The command shows each kind of value correctly, as text and as JSON.
 func TestValues(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
@@ -166,7 +167,8 @@ func TestValues(t *testing.T) {
 	if text := e.prints(t, "-prefix", "shop:1", "json", "k"); strings.Contains(text, "lamp") {
 		t.Errorf("it shows a value without -value:\n%s", text)
 	}
-	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored") // with another prefix
+	// The command uses another prefix.
+	has(t, e.prints(t, "-value", "json", "k"), "nothing is stored")
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "json"), "values 1, of", "fresh 1 (100.0 %)")
 	has(t, e.prints(t, "-prefix", "shop:1", "-find", "0123456789", "json"), "hash no key that stands here now", "begins with 0123456789")
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "unknown"), "nothing is stored of a cache of this name")
@@ -196,7 +198,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What can't be shown is shown in hexadecimal, and says why.
+// A value that can't be shown otherwise is shown in hexadecimal, with the reason.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -206,7 +208,7 @@ func TestShow(t *testing.T) {
 		{"compress(json)", "\x07x", "can't be decompressed"},
 		{"compress(json)", "", "can't be decompressed"},
 		{"msgpack", "\xc1", "no MessagePack"},
-		{"msgpack", "\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", "can't be shown as JSON"}, // not a number
+		{"msgpack", "\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", "can't be shown as JSON"}, // NaN
 		{"json", "{", "1 bytes, text: {"},
 		{"", "7", "1 bytes, JSON: 7"},
 		{"raw", "7", "1 bytes, text: 7"},
@@ -226,7 +228,8 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// FuzzShow: whatever a value is, it is shown to people and to machines, and is no command to a terminal.
+// FuzzShow shows that any value can be printed as text and as JSON, and that the output has no
+// command for a terminal.
 func FuzzShow(f *testing.F) {
 	for _, codec := range []string{"", "json", "raw", "msgpack", "compress(json)", "compress", "http-response-2"} {
 		f.Add(codec, []byte(`{"a":"\u001b\u202e"}`), 10)
@@ -248,7 +251,7 @@ func FuzzShow(f *testing.F) {
 	})
 }
 
-// What can't be understood is said before anything is asked.
+// If an argument can't be understood, the command says so before it asks Redis.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -300,7 +303,7 @@ func TestBadArguments(t *testing.T) {
 	has(t, errs, "usage: inspect [flags] CACHE KEY", "-password-env string")
 }
 
-// How Redis can be had, and what is said when it can't.
+// The test covers the ways to connect to Redis, and the error for each way that fails.
 func TestServers(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "hidden", "--databases", "4")
 	fill := func(rdb redis.UniversalClient) {
@@ -354,7 +357,8 @@ func TestServers(t *testing.T) {
 	t.Error("no node says that it is one of a cluster")
 }
 
-// A key is found by the beginning of its hash, also one that is only being loaded, and one whose name is escaped.
+// A key is found by the beginning of its hash, also a key that is only being loaded, and a key
+// whose name is escaped.
 func TestFind(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
@@ -386,7 +390,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What of Redis a cache can use is said by the exit code, too.
+// The exit code also says whether a cache can use the Redis.
 func TestDiagnosis(t *testing.T) {
 	server := redistest.Start(t)
 	has(t, environment{}.prints(t, "-redis", server.Addr(), "-diagnose"), "has all rights works", "brings messages works")

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server says where Redis is and how to connect to it.
+// server has the address of Redis and the way to connect to it.
 type server struct {
 	address     string
 	cluster     bool
@@ -39,7 +39,7 @@ func (s *server) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.key, "key", "", "with -tls: file with the key of -cert")
 }
 
-// client makes a client, or returns what is wrong with the flags. It doesn't dial.
+// client makes a client. If the flags are wrong, it returns an error. It doesn't dial.
 func (s *server) client(env func(string) string, timeout time.Duration) (redis.UniversalClient, error) {
 	if s.address == "" {
 		s.address = env("REDIS_URL")
@@ -115,7 +115,7 @@ func (s *server) secure(opts *redis.UniversalOptions) error {
 	return nil
 }
 
-// explained adds to an error which flag may help.
+// explained adds to an error the flag that may help.
 func (s *server) explained(err error) error {
 	text := err.Error()
 	switch {

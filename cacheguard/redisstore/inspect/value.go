@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// shown is a value as it is shown to people and to machines.
+// shown is a value in the forms for people and for programs.
 type shown struct {
 	Body  any    `json:"body,omitempty"`
 	Bytes []byte `json:"bytes,omitempty"`
@@ -63,7 +63,8 @@ func show(v *redisstore.InspectedValue, most int) shown {
 	return inHex(body, strings.TrimSuffix(what, ", "), most)
 }
 
-// expand decompresses what compresscodec has compressed, up to compresscodec's default limit.
+// expand decompresses a body that compresscodec has compressed, up to compresscodec's default
+// limit.
 func expand(body []byte) ([]byte, error) {
 	codec, err := compresscodec.New(compresscodec.Options[[]byte]{})
 	if err != nil {
@@ -136,7 +137,7 @@ func inHex(body []byte, what string, most int) shown {
 
 func titled(what, text string) string { return what + ":\n" + text + "\n" }
 
-// cut returns a text that says how much of the value is not shown.
+// cut shortens a text and adds how much of the value is not shown.
 func cut(text string, most, all int) string {
 	if all > most {
 		text += fmt.Sprintf("\n... and %d bytes more", all-most)
