@@ -34,7 +34,7 @@ func numbered(what string, n int) []string {
 	return keys
 }
 
-// setOld stores old values, the second half of them with a tag.
+// setOld stores old values. The second half of them has a tag.
 func setOld(t *testing.T, r *replica, keys []string) {
 	t.Helper()
 	for i, key := range keys {
