@@ -54,7 +54,7 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	for name, outage := range outages {
 		for kind, client := range clientKinds {
 			if kind == "cluster" {
-				continue // messages of this kind of client don't pass through the proxy
+				continue // commands of a cluster client don't pass through the proxy
 			}
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()
