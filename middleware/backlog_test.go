@@ -122,7 +122,7 @@ func cached(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// bodyFor is a body of 1 MiB.
+// bodyFor returns a body of 1 MiB that begins with the path.
 func bodyFor(path string) string { return path + strings.Repeat("x", 1<<20-len(path)) }
 
 // All bodies that are kept for clients that don't read have a common bound, whatever the reason for

@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// Requests for pages in several languages, which arrive at once while the handler runs for one of
-// them.
+// The tests of this file send requests for a page in several languages, all at once, while the
+// handler runs for one of them.
 
 var languages = []string{"en", "de", "fr", "it", "ja"}
 

@@ -116,7 +116,8 @@ func serveUnread(h http.Handler, r *http.Request, w *unread) bool {
 	return w.n == len(kilobyte)
 }
 
-// What a hit costs a router beside the bare handler, without a network:
+// BenchmarkRouter measures the cost of a hit behind a router, and of the bare handler, without a
+// network:
 //
 //	go test -run '^$' -bench BenchmarkRouter -benchmem -count 6 ./middleware
 func BenchmarkRouter(b *testing.B) {
@@ -134,8 +135,8 @@ func BenchmarkRouter(b *testing.B) {
 	}
 }
 
-// A local hit of a variant, and how often it asks Redis, while the response by which its Vary is
-// found is fresh, and when it is stale:
+// BenchmarkLocalVariant measures a local hit of a variant, and how often it asks Redis. It does so
+// while the response that has the Vary is fresh, and when this response is stale:
 //
 //	go test -run '^$' -bench BenchmarkLocalVariant -benchmem -count 6 ./middleware
 func BenchmarkLocalVariant(b *testing.B) {

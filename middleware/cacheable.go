@@ -51,7 +51,7 @@ type verdict struct {
 	provoked bool
 
 	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or less: stale
-	age   time.Duration // how old it is (RFC 9111, section 4.2.3)
+	age   time.Duration // the age of the response (RFC 9111, section 4.2.3)
 
 	// The stale windows, counted from the end of freshness, 0: none.
 	revalidate, ifError time.Duration

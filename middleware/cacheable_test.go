@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 		h      http.Header
 		want   verdict
 	}{
-		// Nothing said.
+		// The response says nothing.
 		{"options/no freshness", plain, get, 200, http.Header{}, own("no freshness")},
 		{"options/nor stored with a validator", plain, get, 200, http.Header{"Etag": {tag}}, own("no freshness")},
 		{"options/DefaultTTL", ttl, get, 200, http.Header{}, guessed},

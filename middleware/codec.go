@@ -139,7 +139,7 @@ func (c codec) Decode(src []byte) (*response, error) {
 	d := decoder{src: src[4:]}
 	age := d.number64(math.MaxInt64)
 	key, selected := d.text(), d.text()
-	lengths := d.src // the lengths are read twice: first to measure, then from here to make the header
+	lengths := d.src // the lengths are read twice: first to measure, then to make the header
 	names := d.number(mostVary)
 	for range names {
 		d.text()

@@ -29,7 +29,7 @@ type show struct {
 //
 //	METHOD PATH | Field: value -> outcome status | what else
 //
-// where everything that is left out has a default: GET, /, and 200. The outcome is
+// Parts that are left out have defaults: GET, /, and 200. The outcome is
 //
 //	run    the handler ran, and its answer is the answer
 //	check  the handler ran, said that nothing has changed, and what was stored is the answer
@@ -38,11 +38,11 @@ type show struct {
 //	kept   the handler ran, failed, and what was stored is the answer
 //	any    of these or others
 //
-// or several, divided by "/". What else is expected is "Field: value", "Field!=value", "Field" (it
-// is there), "!Field" (it isn't), "Field>=1", "Field<=1", "Field*=part", "Field!*=part", "body
-// text", "body!=text", and for what the handler saw "saw Field: value", "saw !Field" and so on, and
-// "saw METHOD". "wait 1m" puts the clock forward. In a value {now}, {+1h}, {-1h:850} and
-// {+1h:asctime} are dates.
+// or several of these, separated by "/". Further expectations are "Field: value", "Field!=value",
+// "Field" (it is there), "!Field" (it isn't), "Field>=1", "Field<=1", "Field*=part",
+// "Field!*=part", "body text", "body!=text", and for the request that the handler saw "saw Field:
+// value", "saw !Field" and so on, and "saw METHOD". "wait 1m" moves the clock forward. In a value
+// {now}, {+1h}, {-1h:850} and {+1h:asctime} are dates.
 func script(name, replies string, ask ...string) show {
 	clock := slices.ContainsFunc(ask, func(line string) bool { return strings.HasPrefix(line, "wait ") })
 	return show{name: name, replies: parseReplies(replies), ask: ask, clock: clock}
@@ -260,7 +260,7 @@ func parseFields(parts []string) http.Header {
 	return h
 }
 
-// reply waits for the response.
+// reply is the response of one run of the handler.
 type reply struct {
 	status int
 	parts  []string // fields, dates not yet put in

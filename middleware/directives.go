@@ -20,7 +20,7 @@ const notSaid = time.Duration(-1) // the value of a directive that is absent
 // used (same section). But a directive that forbids something always applies, at any position:
 // private together with private="a field" is private.
 type directives struct {
-	present  bool // there is at least one directive
+	present  bool // the response has at least one directive
 	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
 
 	noStore, noCache, private       bool // these directives apply to the whole response

@@ -202,7 +202,7 @@ func checkDirectives(t *testing.T, d directives, h http.Header) {
 	}
 }
 
-// checkShared fails if a verdict shares what a directive forbids.
+// checkShared fails the test if a verdict shares a response that a directive forbids to share.
 func checkShared(t *testing.T, u *rules, d directives, h http.Header) {
 	t.Helper()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -240,13 +240,13 @@ func FuzzCacheControl(f *testing.F) {
 		checkDirectives(t, d, h)
 		checkShared(t, u, d, h)
 
-		// What forbids counts wherever it stands.
+		// A directive that forbids applies at any position.
 		for _, lines := range [][]string{{first, "no-store, private"}, {"no-store", first, "private"}} {
 			if d := readCacheControl(http.Header{"Cache-Control": lines}); !d.noStore || !d.private {
 				t.Errorf("%q: %+v", lines, d)
 			}
 		}
-		// Without strings, two lines are one.
+		// Without quoted strings, two lines mean the same as one line.
 		if strings.Count(first, `"`) == 0 {
 			one := readCacheControl(http.Header{"Cache-Control": {first + "," + second}})
 			if !reflect.DeepEqual(one, d) {

@@ -80,8 +80,8 @@ func ExampleOptions_token() {
 	// desk lamp
 }
 
-// Other programs purge by an endpoint. This program purges by URL and by prefix itself, and stops
-// when its requests have been answered.
+// Other programs purge through an endpoint. This program itself purges by URL and by prefix, and
+// stops when its requests have been answered.
 func ExampleCache_PurgeHandler() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

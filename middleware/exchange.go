@@ -36,9 +36,9 @@ type exchange struct {
 	answered  bool              // the handler has answered it
 	confirmed *response         // the stored response, which the handler has confirmed by 304
 	unstored  cacheguard.Reason // the reason why others don't get confirmed, or 0
-	others    *response         // a response for other requests that is being made: it has the fields by which it was selected
+	others    *response         // a response in the making, for requests with other fields
 
-	stale  *response // the response stored for it, which the request doesn't accept
+	stale  *response // the stored response, which the request doesn't accept
 	passed int       // the status of the response that the handler has sent to this client alone
 }
 

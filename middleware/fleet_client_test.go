@@ -193,7 +193,7 @@ func (f *fleet) open(i int, c call) *stream {
 	return f.opening(i, c)()
 }
 
-// opening sends a request; the function that it returns waits for the header of the response.
+// opening sends a request. The function that it returns waits for the header of the response.
 func (f *fleet) opening(i int, c call) (opened func() *stream) {
 	f.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -317,7 +317,7 @@ func TestFleetPurgeHandler(t *testing.T) {
 	f.wantRuns(2, "with the token one can")
 	f.do(1, call{method: "POST", path: "/purge", header: form, body: "url=relative"}).wantStatus(t, 400)
 
-	// Without a token there is none that is right, not even an empty one.
+	// If no token is set, no token is right, not even an empty one.
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/purge", strings.NewReader("prefix=/"))
 	r.Header.Set("Authorization", "Bearer ")
 	f.replicas[1].cache.PurgeHandler("").ServeHTTP(w, r)

@@ -186,7 +186,8 @@ func hijack(t *testing.T, w http.ResponseWriter, controller bool) {
 	}
 }
 
-// echo is a connection to a replica whose handler has taken it over.
+// echo returns a connection to a replica whose handler has taken over the connection and sends each
+// line back.
 func (f *fleet) echo(i int, request string) (conn net.Conn, in *bufio.Reader) {
 	f.tb.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(f.replicas[i].url, "http://"))

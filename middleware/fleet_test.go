@@ -56,8 +56,8 @@ type replica struct {
 	arrivals map[string]context.Context
 }
 
-// onEachStore runs a test with a fleet on a memstore and with one on a Redis, each replica with a
-// redisstore of its own.
+// onEachStore runs a test twice: with a fleet on a memstore, and with a fleet on a Redis, in which
+// each replica has a redisstore of its own.
 func onEachStore(t *testing.T, n int, opts middleware.Options, test func(*testing.T, *fleet)) {
 	t.Helper()
 	t.Run("memstore", func(t *testing.T) {

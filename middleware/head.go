@@ -17,7 +17,7 @@ import (
 func (x *exchange) head() {
 	before := canonical(x.w.Header().Clone())
 	sent := time.Now()
-	asked := *x.r // as it is before the handler may change it
+	asked := *x.r // a copy, because the handler may change the request
 	asked.Header = x.r.Header.Clone()
 	x.alone("method")
 	x.r = &asked

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// BenchmarkHeldForClients reports how much memory each of 200 clients costs that read nothing: each
-// asks for a page of its own, which is cold, or all ask for a stored one.
+// BenchmarkHeldForClients reports the memory for each of 200 clients that read nothing. Either each
+// client requests a cold page of its own, or all request one stored page.
 //
 //	go test -run - -bench HeldForClients -benchtime 1x ./middleware
 func BenchmarkHeldForClients(b *testing.B) {

@@ -255,7 +255,7 @@ func nearest(lines []string) *string {
 	return &last
 }
 
-// received is the part of a response that its client has got.
+// received reports whether Request.URL has the path and query of the request line.
 func received(r *http.Request, uri string) bool {
 	path, query, has := strings.Cut(uri, "?")
 	u := r.URL

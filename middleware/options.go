@@ -340,7 +340,7 @@ func (o Options) withDefaults() (Options, error) {
 		wrong("HitForMiss is %v, it can't be negative", o.HitForMiss)
 	}
 	duration("HitForMiss", &o.HitForMiss, defaultHitForMiss, time.Millisecond)
-	if !(o.Heuristic >= 0 && o.Heuristic <= 1) { // also not a number
+	if !(o.Heuristic >= 0 && o.Heuristic <= 1) { // NaN is invalid, too
 		wrong("Heuristic is %v, it must be from 0 to 1", o.Heuristic)
 	}
 	switch {

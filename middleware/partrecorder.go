@@ -32,7 +32,7 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 		next.ServeHTTP(w, r)
 		return
 	}
-	asked := *r // as it is before the handler may change it
+	asked := *r // a copy, because the handler may change the request
 	asked.Header = r.Header.Clone()
 	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: x.cache.sends()}
 	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
@@ -68,7 +68,7 @@ type partRecorder struct {
 	res     *response
 	verdict verdict
 	length  int         // the length of the part's body
-	head    http.Header // for the client, until it is sent
+	head    http.Header // the header for the client, until it is sent
 	gone    int         // how many bytes of the body were written to the client
 	flowing bool        // a goroutine writes to the client
 	broken  bool        // nothing more may be written

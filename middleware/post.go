@@ -24,7 +24,7 @@ type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
 	asGet  *http.Request // a GET with the same URL and fields
-	key    string        // as it is before the handler is called, like all of asGet
+	key    string        // the key before the handler is called; asGet is from before the call, too
 	target target
 	before http.Header
 	sent   time.Time
@@ -45,7 +45,7 @@ func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.
 		c.posts.Add(-1)
 		return nil
 	}
-	asked := *asGet // as it is before the handler may change it
+	asked := *asGet // a copy, because the handler may change the request
 	asked.Header = asGet.Header.Clone()
 	p := &postRecorder{ResponseWriter: w, cache: c, asGet: &asked, before: canonical(w.Header().Clone()), sent: time.Now()}
 	p.key = c.keys.key(&asked)

@@ -40,7 +40,7 @@ func parseRange(field string, size int) (spans []span, ok bool) {
 		if !found {
 			return nil, false
 		}
-		if first == "" { // the last bytes
+		if first == "" { // a range without a first position means the last bytes
 			n, ok := position(last)
 			if !ok {
 				return nil, false

@@ -104,7 +104,8 @@ func (rec *recorder) head(status int) {
 		}
 		if rec.to == toClient {
 			rec.release()
-			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) }) // the server logs that it is too late
+			// The server then logs that the call comes too late.
+			rec.heads = append(rec.heads, func() { rec.w.WriteHeader(status) })
 		}
 		return
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols:
@@ -245,11 +246,11 @@ func (rec *recorder) pass(s cacheStatus) {
 
 // firstHead is the header that is sent to the client before the body.
 type firstHead struct {
-	waits    bool // nothing of the response has to be sent yet
+	waits    bool // no part of the response has to be sent yet
 	status   int
 	header   http.Header
 	is       cacheStatus
-	line     string // for Cache-Status; set when it doesn't wait any more
+	line     string // the line for Cache-Status; set when the header needn't wait any more
 	notWhole bool   // the response is a 304; set together with line
 }
 

@@ -142,7 +142,7 @@ func (u *run) serve(next http.Handler) {
 		if whole {
 			return
 		}
-		v := recover() // nil is Goexit
+		v := recover() // v is nil after Goexit
 		err, ok := v.(error)
 		if ok {
 			err = fmt.Errorf("%w: %w", errPanicked, err)

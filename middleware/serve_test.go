@@ -36,7 +36,7 @@ func request(method string, header http.Header) *http.Request {
 	return r
 }
 
-// servedRequests take all ways through serve.
+// servedRequests use all branches of serve.
 var servedRequests = []*http.Request{
 	request("GET", nil), request("HEAD", nil), request("GET", http.Header{"If-None-Match": {"*"}}),
 	request("GET", http.Header{"Range": {"bytes=0-0"}}), request("GET", http.Header{"Range": {"bytes=0-0,-1"}}),

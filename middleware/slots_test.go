@@ -404,7 +404,7 @@ func TestSlotsGoBackOnce(t *testing.T) {
 	}
 }
 
-// locked is a writer for several goroutines.
+// locked is a writer that several goroutines can use.
 type locked struct {
 	w  *stalled
 	mu chan bool // a lock on which a bubble can see goroutines wait

@@ -47,9 +47,9 @@ func reportWaits(b *testing.B, waits []time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBehindSlowClients reports how long a request takes beyond the time of its handler, 10
-// ms, if as many clients as handlers may run don't read what theirs write: a request for the page
-// of one of them, and one for another page.
+// In BenchmarkBehindSlowClients, as many clients as handlers may run don't read their responses.
+// The benchmark reports how long a request takes in addition to the 10 ms of its handler. One
+// request is for the page of a slow client, and one is for another page.
 //
 //	go test -run - -bench BehindSlowClients -benchtime 10x ./middleware
 func BenchmarkBehindSlowClients(b *testing.B) {

@@ -20,13 +20,13 @@ type cacheStatus struct {
 	collapsed bool
 	key       string
 	detail    string
-	reason    cacheguard.Reason // why it is not stored, told as detail
+	reason    cacheguard.Reason // why the response is not stored; written as detail
 }
 
 // line returns the member of the Cache-Status field (RFC 9211, section 2) for the cache of this
 // name.
 func (s cacheStatus) line(name string) string {
-	b := make([]byte, 0, 96) // on the stack: a plain hit allocates its string and nothing else
+	b := make([]byte, 0, 96) // b is on the stack, so a plain hit allocates only its string
 	b = appendTokenOrString(b, name)
 	if s.hit {
 		b = append(b, "; hit"...)

@@ -31,7 +31,7 @@ type turns struct {
 const (
 	passShare   = 4           // how many slots of MaxLoads there are for one turn
 	queueShare  = 64          // how many runs may wait for each turn
-	beyondAfter = time.Second // see again
+	beyondAfter = time.Second // the wait after which a handler may go on without a turn: see again
 )
 
 func newTurns(o Options) *turns {

@@ -161,7 +161,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// selectedRows has values of which no two mean the same.
+// selectedRows has values that all have different meanings.
 var selectedRows = map[string][][]string{
 	"Foo": {{"1"}, {"1,2"}, {"2,1"}, {"1 2"}, {"1  2"}, {"a"}, {"A"}, nil, {""}, {","}, {`"1, 2"`}, {`"1,2"`}, {`"\", 1", 2`},
 		{`"\",1",2`}, {`5" , 6`}, {`5", 6`}},

@@ -86,7 +86,7 @@ func TestBombs(t *testing.T) {
 	for _, a := range algorithms {
 		codec := open(t, compresscodec.Options[[]byte]{Algorithm: a, MaxDecoded: most})
 		codecs = append(codecs, codec)
-		// Each of the decoders inside takes its tables when it is first used.
+		// Each of the decoders inside the codec allocates its tables at its first use.
 		for range runtime.GOMAXPROCS(0) {
 			if got, err := codec.Decode(append([]byte{zstd}, eightBlocks...)); err != nil || len(got) != most {
 				t.Fatalf("frames written by hand are not what they should be: %d bytes, %v", len(got), err)

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// Rendered pages, compressed from 4 KiB on.
+// The example stores rendered pages, which are compressed from 4 KiB on.
 func Example() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// silent drops what go-redis logs.
+// silent drops the log of go-redis.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// The values are in one Redis, the locks of their loads in another one.
+// The values are in one Redis, and the locks of their loads are in another Redis.
 func Example() {
 	values, locks := miniredis.NewMiniRedis(), miniredis.NewMiniRedis()
 	for _, server := range []*miniredis.Miniredis{values, locks} {

@@ -27,7 +27,7 @@ type locks struct {
 	caches map[string]func() // for each cache to which the process listens: the function that stops listening
 	closed bool
 
-	work sync.WaitGroup // added to with mu held and closed false
+	work sync.WaitGroup // added to only while mu is held and closed is false
 }
 
 // kept is a lock that is held for a load, or that is being acquired.

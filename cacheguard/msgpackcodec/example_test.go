@@ -14,7 +14,7 @@ type Product struct {
 	Name string `msgpack:"name"`
 }
 
-// Products, stored as MessagePack.
+// The example stores products as MessagePack.
 func Example() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

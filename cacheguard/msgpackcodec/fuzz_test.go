@@ -24,8 +24,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0x81, 0xa5, 'L', 'o', 'o', 's', 'e', 0xd7, 0xff, 0xdf, 0xff, 0xff, 0xff, 0xff, 0, 0, 0})
 	f.Add(bytes.Repeat([]byte{0x91}, 20_000))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		// A byte can be an element of everything.Many; the rest is for the fuzzer, which runs
-		// beside.
+		// A byte can be an element of everything.Many. The rest is for the fuzzer, which runs at
+		// the same time.
 		if costs := codectest.Allocated(func() { decodes[everything](t, src) }); costs > uint64(8<<20+4096*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}

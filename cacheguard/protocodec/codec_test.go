@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
 )
 
-// Compiles only if it is one.
+// This compiles only if Codec is a cacheguard.Codec.
 var _ cacheguard.Codec[*structpb.Struct] = protocodec.Codec[*structpb.Struct]{}
 
 func product(t testing.TB) *structpb.Struct {
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestUnknownFields are kept: an older program may store what a newer one made.
+// Unknown fields are kept, so that an older program may store a message that a newer program made.
 func TestUnknownFields(t *testing.T) {
 	newer, err := protocodec.Codec[*wrapperspb.StringValue]{}.Append(nil, wrapperspb.String("kept"))
 	if err != nil {
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var m *structpb.Struct
 		var err error
-		// The rest is for the fuzzer, which runs beside.
+		// The rest is for the fuzzer, which runs at the same time.
 		if costs := codectest.Allocated(func() { m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src) }); costs > uint64(8<<20+512*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}

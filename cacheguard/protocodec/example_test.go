@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
 )
 
-// Messages, stored in their wire format. StringValue stands for one of your own.
+// The example stores messages in their wire format. StringValue stands for a message of your own.
 func Example() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

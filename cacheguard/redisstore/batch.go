@@ -16,7 +16,7 @@ import (
 const (
 	batchReads  = 128 // most reads in one trip
 	mostSenders = 4   // most batches of a lane that are under way at a time, if they are full
-	mostBatches = 512 // most full batches that wait for their trip: many more reads than callers come at once, and a little memory
+	mostBatches = 512 // most full batches that wait: far more reads than come at once
 )
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.

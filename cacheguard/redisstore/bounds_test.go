@@ -60,9 +60,9 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				}
 				select {
 				case err := <-left:
-					// A read ends at its caller's deadline, and the context's timer may be late on
-					// a busy machine: a result that is there first wins. So does that of a read
-					// that is repeated, after half of OpTimeout.
+					// A read ends at its caller's deadline, but the context's timer may be late on
+					// a busy machine. Then a result that comes first is returned, also the result
+					// of a read that is repeated after half of OpTimeout.
 					if err == nil && (how == "deadline" || time.Since(began) > lossTime/4) {
 						break
 					}

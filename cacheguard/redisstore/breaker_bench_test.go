@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// What a call costs over its load while Redis doesn't answer, beside the load alone and beside a
-// hit from a Redis that does, in one run:
+// BenchmarkBreakerOpen measures, in one run, a call while Redis doesn't answer, its load alone, and
+// a hit from a Redis that answers:
 //
 //	go test -run '^$' -bench BenchmarkBreakerOpen -count 6 ./cacheguard/redisstore
 //

@@ -2,5 +2,5 @@
 
 package redisstore_test
 
-// burstKeys is fewer here: the race detector needs hundreds of kilobytes for a goroutine.
+// burstKeys is smaller with the race detector, which needs hundreds of kilobytes for a goroutine.
 const burstKeys = 2_000

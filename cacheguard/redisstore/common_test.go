@@ -13,13 +13,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The scripts of programs that know one channel for all messages, as they were last.
+// commonScripts are the last scripts of the programs that know only one channel for all messages.
 //
 //go:embed testdata/common/*.lua
 var commonScripts embed.FS
 
-// older is a program that knows one channel, the common one: it listens to that, publishes there,
-// and in a lease it leaves and looks for no more than the mark.
+// older is a program that knows only the common channel. It listens and publishes there. In a lease
+// it writes and reads no more than the mark.
 type older struct {
 	t      *testing.T
 	rdb    *redis.Client
@@ -228,7 +228,8 @@ func TestCachesComeAndGo(t *testing.T) {
 		hear(t, "the cache that was closed", 0, late)
 		late.told.forget()
 	}
-	// Closed and opened at once, it may be told before or after the server knows.
+	// If a cache is closed and opened at once, its listener may be told before or after the server
+	// knows.
 	for range 200 {
 		late.Listen("test", late.told.tell)()
 	}

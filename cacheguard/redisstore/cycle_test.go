@@ -45,7 +45,7 @@ func TestCircleOfProcesses(t *testing.T) {
 	here, there := newReplica(t, server.Addr(), prefix, brief), newReplica(t, server.Addr(), prefix, brief)
 	here.listens(t)
 	there.listens(t)
-	// What a request to another process carries along is a deadline at most.
+	// A request to another process carries at most a deadline.
 	var a, b cacheguard.LoadFunc[string]
 	a = func(context.Context) (string, error) { return there.cache.Get(context.Background(), "b", b) }
 	b = func(context.Context) (string, error) { return here.cache.Get(context.Background(), "a", a) }

@@ -34,7 +34,7 @@ func numbered(what string, n int) []string {
 	return keys
 }
 
-// setOld stores old values, the second half of them with a tag.
+// setOld stores old values. The second half of them has a tag.
 func setOld(t *testing.T, r *replica, keys []string) {
 	t.Helper()
 	for i, key := range keys {
@@ -54,7 +54,7 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 	for name, outage := range outages {
 		for kind, client := range clientKinds {
 			if kind == "cluster" {
-				continue // messages of this kind of client don't pass through the proxy
+				continue // commands of a cluster client don't pass through the proxy
 			}
 			t.Run(name+", "+kind, func(t *testing.T) {
 				t.Parallel()

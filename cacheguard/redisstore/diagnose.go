@@ -494,8 +494,7 @@ func fields(text string) map[string]string {
 	return said
 }
 
-// older is a program that knows only the common channel. It listens and publishes there. In a lease
-// it writes and reads no more than the mark.
+// older reports whether one version is before another. A text that isn't a version is not older.
 func older(version, than string) bool {
 	for {
 		a, restA, _ := strings.Cut(version, ".")

@@ -26,7 +26,7 @@ func diagnosed(t *testing.T, rdb redis.UniversalClient) redisstore.Diagnosis {
 	return d
 }
 
-// broken are the names of the parts that don't work.
+// broken returns the names of the parts that don't work.
 func broken(d redisstore.Diagnosis) (names []string) {
 	for _, p := range d.Parts {
 		if p.Err != nil {

@@ -37,7 +37,7 @@ var outages = map[string]struct {
 	},
 }
 
-// clientKinds are the clients that users have.
+// clientKinds are the kinds of clients that users have.
 var clientKinds = map[string]func(t *testing.T, addr string) redis.UniversalClient{
 	"careful": func(t *testing.T, addr string) redis.UniversalClient { return newClient(t, addr) },
 	"default": func(t *testing.T, addr string) redis.UniversalClient { return defaultClient(t, addr) },

@@ -2,7 +2,7 @@ package redisstore
 
 import "github.com/cacheguard/cacheguard/cacheguard"
 
-// The scripts' texts, for faults that strike one of them.
+// These are the texts of the scripts, for faults that concern one of them.
 var (
 	LeaseScript       = laterLua + leaseLua
 	FillScript        = wakeLua + fillLua

@@ -20,8 +20,8 @@ func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 1)
 	tr := newTraffic(t, func(s *site) {
-		// A node that is stopped keeps a client from learning who has its slots for up to twice its
-		// ReadTimeout.
+		// If a node is stopped, a client may need up to twice its ReadTimeout to learn which node
+		// has the slots.
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: time.Second})
 		t.Cleanup(func() { _ = rdb.Close() })
 		s.rdb = rdb
@@ -158,7 +158,7 @@ func TestSentinelUnderLoad(t *testing.T) {
 	tr.end(3)
 }
 
-// failoverClient is a client that asks the sentinels.
+// failoverClient is a client that asks the Sentinels for the master.
 func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.SentinelMaster, SentinelAddrs: s.Addrs(), ContextTimeoutEnabled: true,

@@ -256,7 +256,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await returns when ok does so.
+// await returns when ok returns true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -271,7 +271,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// arrives returns when the channel is closed or gets something.
+// arrives returns when the channel is closed or gets a value.
 func arrives[T any](t *testing.T, what string, c <-chan T) {
 	t.Helper()
 	select {

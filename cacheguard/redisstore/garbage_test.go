@@ -139,7 +139,7 @@ func TestGarbageValue(t *testing.T) {
 			short++
 		}
 	}
-	// Each was looked at twice.
+	// Each entry was read twice.
 	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got > want || got < want-short {
 		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want, short)
 	}

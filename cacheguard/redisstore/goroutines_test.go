@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ours returns the stacks of the goroutines that run the library's code: not those of tests,
+// ours returns the stacks of the goroutines that run the library's code, without those of tests,
 // proxies and clients.
 func ours() (stacks []string) {
 	all := make([]byte, 1<<20)

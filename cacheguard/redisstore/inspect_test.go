@@ -521,7 +521,7 @@ func TestInspectOnlyReads(t *testing.T) {
 		}
 	}
 
-	// What it needs it says, when it can't have it.
+	// If a right is missing, the error names the right.
 	for _, command := range []string{"get", "multi", "zmscore", "time"} {
 		must(t, admin.Do(ctx, "ACL", "SETUSER", "inspector", "-"+command).Err())
 		if _, err := s.Inspect(ctx, "test", "k"); err == nil || !strings.Contains(err.Error(), "lacks +"+command) {

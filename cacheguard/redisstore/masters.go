@@ -48,7 +48,8 @@ func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt boo
 	}
 	if doubt && time.Since(m.asked) >= mastersAsked {
 		m.asked = time.Now()
-		_ = c.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil }) // asks one node for the masters first
+		// ForEachMaster asks one node for the masters first.
+		_ = c.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
 	}
 	m.looked = time.Now()
 	if m.probes == nil {

@@ -27,7 +27,7 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	f.hits(t, "k", "v")
 	figures(t, "SCRIPT FLUSH during a load", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
 
-	// Every step that is a script finds its script gone.
+	// Every step that is a script finds that its script was flushed.
 	flush := func() { must(t, f.second.rdb.ScriptFlush(t.Context()).Err()) }
 	flush()
 	must(t, f.first.cache.Set(t.Context(), "set", "v"))

@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// leastRights is the ACL rule that the package documentation gives for the prefix "cg".
+// leastRights returns the ACL rule that the package documentation gives for the prefix "cg".
 func leastRights(t *testing.T) []any {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")

@@ -19,7 +19,7 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 		for name, outage := range outages {
 			for kind, client := range clientKinds {
 				if kind == "cluster" {
-					continue // messages of this kind of client don't pass through the proxy
+					continue // commands of a cluster client don't pass through the proxy
 				}
 				t.Run(how+", "+name+", "+kind, func(t *testing.T) {
 					t.Parallel()

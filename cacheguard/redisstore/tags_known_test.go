@@ -11,12 +11,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A client of a cluster, and one of a type that nobody knows, doesn't read generations with every
-// value. What it knows counts only while messages have arrived ever since it was read.
+// A client of a cluster, and a client of an unknown type, doesn't read generations with every
+// value. It uses the generations that it knows only if messages have arrived without a break since
+// it read them.
 
-// toldOfTags returns when the replica has acted on an invalidation that is begun by do. Messages of
-// these forged generations don't count: what two nodes of a cluster pass on may overtake one
-// another, so that an older message comes after do's.
+// toldOfTags calls do, which invalidates, and returns when the replica has acted on this
+// invalidation. It ignores messages with these forged generations. The messages of two nodes of a
+// cluster may overtake one another, so that an older message may come after that of do.
 func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	t.Helper()
 	told := make(chan struct{}, 100)

@@ -177,8 +177,9 @@ func TestLostReplyOfInvalidateTags(t *testing.T) {
 	}
 }
 
-// An invalidation frees memory later. So a Redis that accepts no writes because its memory is full
-// still executes invalidations.
+// The script of an invalidation begins with a removal. After a removal Redis accepts the script's
+// further writes, also when its memory is full. So a Redis that accepts no other writes still
+// executes invalidations.
 func TestInvalidateTagsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for how, bump := range bumps {

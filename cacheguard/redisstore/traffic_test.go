@@ -214,7 +214,7 @@ func (tr *traffic) record(key string) *record {
 	return r
 }
 
-// load is the origin's answer to a replica.
+// load is the load of a replica: the origin's answer.
 func (tr *traffic) load(ctx context.Context, i int, key string) (cacheguard.Entry[string], error) {
 	where := fmt.Sprint(i, key)
 	tr.loads.Add(1)
@@ -305,7 +305,8 @@ func (tr *traffic) mayLose() (end func()) {
 	}
 }
 
-// usable returns how long after a moment every replica could use the store again for a key.
+// usable returns the time from the given moment until every replica could use the store again for a
+// key.
 func (tr *traffic) usable(key string, since time.Time) time.Duration {
 	tr.t.Helper()
 	for _, r := range tr.fleet {

@@ -48,8 +48,8 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 		return n == 2*keys // one for each load, and one for each flight that waits for it
 	})
 
-	// A caller that waits is a goroutine of the test's. What the library has beside those is one
-	// for each key.
+	// A caller that waits is a goroutine of the test. In addition the library has one goroutine for
+	// each key.
 	callers := 0
 	var more []string
 	for _, stack := range ours() {

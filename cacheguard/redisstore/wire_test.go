@@ -92,7 +92,7 @@ func (cs crowds) got(t *testing.T, want string) {
 	}
 }
 
-// hits checks that every replica has the value from the store.
+// hits checks that every replica gets the value from the store.
 func (f *wired) hits(t *testing.T, key, want string) {
 	t.Helper()
 	for _, r := range []*replica{f.first, f.second, f.third} {

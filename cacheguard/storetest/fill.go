@@ -104,7 +104,8 @@ func fillAfterInvalidateAndLoad(e *env) {
 	k := e.key("k")
 	old := e.leader(e.a, k)
 	e.invalidate(e.a, k)
-	g := e.leader(e.a, k) // by the same process, because the token belongs to the load and not to the process
+	// The same process asks, because the token belongs to the load and not to the process.
+	g := e.leader(e.a, k)
 	e.refused(e.a, k, old, cacheguard.FillOther)
 	e.noValue(k)
 	e.holds(k, g)

@@ -30,7 +30,7 @@ func tagging(change func(cache string, tags []string) (string, []string)) func(*
 func first(cache string, _ []string) string   { return cache }
 func second(_ string, tags []string) []string { return tags }
 
-// eachTag changes tags one by one.
+// eachTag makes a mutant that changes tags one by one.
 func eachTag(change func(tag string) string) func(*broken) {
 	return tagging(func(cache string, tags []string) (string, []string) {
 		var changed []string

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/suitetest"
 )
 
-// mutant is a way to break a store, and the cases that must notice.
+// mutant is a way to break a store, with the cases that must notice it.
 type mutant struct {
 	name   string
 	caught []string
