@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -27,19 +28,23 @@ func Example_oldKeys() {
 	m, _ := miniredis.Run() // a Redis for this example
 	defer m.Close()
 	_ = m.Set("product:42", `{"ID":"42","Name":"lamp"}`)
+	m.SetTTL("product:42", 10*time.Second)
 	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	products := newProducts()
 	defer products.Close()
 
-	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) {
+	res, err := products.GetEntry(ctx, "42", func(ctx context.Context, _ cacheguard.Result[Product]) (cacheguard.Entry[Product], error) {
 		var old Product
 		b, err := rdb.Get(ctx, "product:42").Bytes() // where the former cache has it
 		if err == nil && json.Unmarshal(b, &old) == nil {
-			return old, nil
+			if left, err := rdb.PTTL(ctx, "product:42").Result(); err == nil && left > 0 {
+				return cacheguard.Entry[Product]{Value: old, TTL: left}, nil
+			}
 		}
-		return db.Product(ctx, "42")
+		p, err := db.Product(ctx, "42")
+		return cacheguard.Entry[Product]{Value: p}, err
 	})
-	fmt.Println(p.Name, err)
-	// Output: lamp <nil>
+	fmt.Println(res.Value.Name, res.FreshFor > 9*time.Second, res.FreshFor <= 10*time.Second, err)
+	// Output: lamp true true <nil>
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,40 @@ func onlyWithToken(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// A page in two languages. The handler names the field, and Shape reduces it to what the handler
+// tells apart.
+func Example_languages() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	language := func(r *http.Request) string {
+		if strings.HasPrefix(r.Header.Get("Accept-Language"), "de") {
+			return "de"
+		}
+		return "en"
+	}
+	pages, err := guard.New(store, guard.Options{
+		DefaultTTL: time.Minute,
+
+		Shape: func(r *http.Request) { r.Header.Set("Accept-Language", language(r)) }, // "de" or "en"
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer pages.Close()
+	page := pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept-Language")
+		fmt.Fprint(w, "welcome in ", language(r))
+	}))
+	for _, accepts := range []string{"de-AT,de;q=0.9", "de", "en-GB", "fr"} {
+		see(page, "/", "Accept-Language", accepts)
+	}
+	// Output:
+	// welcome in de | cacheguard; fwd=uri-miss; stored
+	// welcome in de | cacheguard; hit
+	// welcome in en | cacheguard; fwd=vary-miss; stored
+	// welcome in en | cacheguard; hit
 }
 
 // If tenants have hosts of their own, nothing is needed, because the host is in the key. If a
