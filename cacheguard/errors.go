@@ -86,7 +86,11 @@ type KeyErrors map[string]error
 
 func (e KeyErrors) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cacheguard: %d keys failed", len(e))
+	what := "keys"
+	if len(e) == 1 {
+		what = "key"
+	}
+	fmt.Fprintf(&b, "cacheguard: %d %s failed", len(e), what)
 	for i, k := range e.keys() {
 		if i == 5 {
 			b.WriteString("; ...")

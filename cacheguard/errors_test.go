@@ -66,7 +66,7 @@ func TestKeyErrors(t *testing.T) {
 	if !errors.Is(failed, want[11]) || errors.Is(failed, errOrigin) {
 		t.Error("errors.Is doesn't look at all keys, or at more")
 	}
-	if text := (cacheguard.KeyErrors{"a\n": errOrigin}).Error(); text != `cacheguard: 1 keys failed; "a\n": the origin is down` {
+	if text := (cacheguard.KeyErrors{"a\n": errOrigin}).Error(); text != `cacheguard: 1 key failed; "a\n": the origin is down` {
 		t.Errorf("the text for one is %s", text)
 	}
 	if text := (cacheguard.KeyErrors{}).Error(); text == "" || len(cacheguard.KeyErrors(nil).Unwrap()) != 0 {
