@@ -93,7 +93,7 @@ func handovers(b *testing.B, servers []*redistest.Server, processes int, deaf bo
 		lockers = append(lockers, benchLocker(b, servers, deaf))
 	}
 	var (
-		mu       sync.Mutex // guards what follows
+		mu       sync.Mutex // guards the fields below
 		left     = b.N
 		last     = -1
 		unlocked time.Time
