@@ -13,7 +13,7 @@ import (
 type spy struct {
 	open func() (driver.Conn, error)
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	seen   []seen
 	before func(s seen) error // instead of the statement, if it returns an error
 	after  func(s seen) error // instead of the statement's result, likewise

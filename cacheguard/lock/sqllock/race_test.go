@@ -103,7 +103,7 @@ func TestSimpleProtocol(t *testing.T) {
 func TestNoTwoHoldAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		var (
-			mu     sync.Mutex // guards what follows
+			mu     sync.Mutex // guards the fields below
 			inside int
 			last   int64
 			work   sync.WaitGroup
