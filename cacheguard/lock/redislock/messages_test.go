@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// separate is a client whose messages come over another wire.
+// separate returns a client whose messages come over another connection.
 type separate struct {
 	redis.UniversalClient
 	messages *redis.Client
@@ -93,7 +93,8 @@ func TestMessagesBreak(t *testing.T) {
 	}
 }
 
-// A message that is lost while its connection stands costs a third of the lease.
+// If a message is lost although its connection is intact, the hand-over takes a third of the lease
+// longer.
 func TestMessageIsLost(t *testing.T) {
 	const prefix, name, lease = "lost", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -114,7 +115,7 @@ func TestMessageIsLost(t *testing.T) {
 	}
 }
 
-// Without the right to subscribe, or to any channel, locks are had all the same.
+// Locks also work without the right to subscribe, and without the right to any channel.
 func TestWithoutTheRightToSubscribe(t *testing.T) {
 	const prefix, name = "rights", "n"
 	server := redistest.Start(t)
@@ -133,7 +134,8 @@ func TestWithoutTheRightToSubscribe(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// If its context ends first, Warm says what it has waited for, and why that can't be had.
+// If the context ends first, the error of Warm names the step for which Warm waited, and the reason
+// why this step isn't possible.
 func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	for name, is := range map[string]struct {
 		silent func(redistest.Command) bool
@@ -171,7 +173,7 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	}
 }
 
-// told is called with each line.
+// told is a logger that calls the function with each line.
 type told func(line string)
 
 func (f told) Write(line []byte) (int, error) {
@@ -204,7 +206,8 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
-// So they are in a cluster, with that to ask where what is.
+// The rights are also enough in a cluster, together with the right to ask which node has which
+// slots.
 func TestLeastRightsCluster(t *testing.T) {
 	const prefix, name = "least", "n"
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -232,7 +235,7 @@ func TestLeastRightsCluster(t *testing.T) {
 const leastRights = "~least:* &least:* +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin +zrange +hset +hget +hdel " +
 	"+publish +subscribe +ping +evalsha +eval +script|load"
 
-// grant makes a user who may do that and nothing else.
+// grant creates a user with these rights and no others.
 func grant(t *testing.T, admin *redis.Client, rules []string) {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", "u", "on", "nopass", "resetkeys", "resetchannels", "-@all"}
