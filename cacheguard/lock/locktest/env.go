@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// patience is the time limit the time limit for events that must happen.
+// patience is the time limit for events that must happen.
 var patience = 20 * time.Second
 
 // env is the environment of a case: three lockers, and names that nobody else uses.
