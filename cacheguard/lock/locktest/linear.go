@@ -50,7 +50,7 @@ type lockOp struct {
 const (
 	opAcquire = "acquire"
 	opEnd     = "end"    // the end of a hold, by Unlock or by a loss
-	opRefuse  = "refuse" // a TryLock
+	opRefuse  = "refuse" // a refused TryLock
 )
 
 // lockState is the current hold and the last token.
@@ -209,9 +209,9 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 	last.ret, last.ended = unknown, at.ended.Add(lease)
 }
 
-// excused reports whether a TryLock that was refused overlapped another call that was about to get
-// the lock or to give it back. Then TryLock may return ErrHeld although nobody is known to hold the
-// lock. For example, two callers that ask at once may each get half of the votes.
+// excused reports whether a refused TryLock overlapped another call that was about to get the lock
+// or to give it back. Then TryLock may return ErrHeld although nobody is known to hold the lock.
+// For example, two callers that ask at once may each get half of the votes.
 func (h *history) excused(at interval) bool {
 	for _, other := range h.attempts {
 		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {
