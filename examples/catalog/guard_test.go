@@ -177,7 +177,7 @@ type deaf struct {
 	http.ResponseWriter
 	blocked chan struct{} // closed when a write waits
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	wake  chan struct{}
 	by    time.Time
 	first bool

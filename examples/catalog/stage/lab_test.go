@@ -31,7 +31,7 @@ type lab struct {
 	key   string
 	rdb   *redis.Client // to look at what is there
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	version int        // of what the origin says
 	loads   int
 	seen    []seen
