@@ -90,8 +90,7 @@ type All struct {
 
 var _ Lock = (*All)(nil)
 
-// Locks returns the individual locks, sorted by their names. Each lock has a fencing token of its
-// own.
+// Locks returns the individual locks, sorted by their names. Each lock has its own fencing token.
 func (a *All) Locks() []Lock { return slices.Clone(a.held) }
 
 // Name returns the quoted names of all locks, separated by commas.

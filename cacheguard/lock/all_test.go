@@ -18,7 +18,7 @@ import (
 type shelf struct {
 	keeper *tenure.Keeper
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	taken  map[string]chan struct{}
 	held   map[string]lock.Lock
 	did    []string

@@ -15,7 +15,7 @@ import (
 
 // ledger is a resource that a lock protects. It refuses a holder that comes late.
 type ledger struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	largest int64
 	entries []string
 }

@@ -25,7 +25,7 @@ type referee struct {
 	lease time.Duration
 	ask   func(process int, hold, question int64)
 
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex // guards the fields below
 	tally     lockTally
 	names     map[string]*judged
 	holds     map[holdOf]*holding

@@ -30,7 +30,7 @@ type child struct {
 	more    chan struct{} // closed when there are more reports
 }
 
-// start starts a process with a locker of its own.
+// start starts a process that opens its own locker.
 func (e *env) start() *child {
 	e.Helper()
 	switch {

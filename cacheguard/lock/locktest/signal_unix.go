@@ -10,9 +10,9 @@ import (
 
 const canSignal = true
 
-// setGroup puts a child into a process group of its own. If the test process dies, its children
-// read the end of their input and end, too. A stopped child can't read. But then its process group
-// is orphaned, and the kernel ends it with SIGHUP.
+// setGroup puts a child into its own process group. If the test process dies, its children read the
+// end of their input and end, too. A stopped child can't read. But then its process group is
+// orphaned, and the kernel ends it with SIGHUP.
 func setGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // stop stops a process, after a short time, as if its machine were stopped. resume lets the process

@@ -34,7 +34,7 @@ func (s *seat) pass(d time.Duration) {
 
 // shared is the state that the mutants of one fleet share.
 type shared struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	count int
 	names map[string]int
 	holds map[string]*tenure.Hold

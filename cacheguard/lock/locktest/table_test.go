@@ -34,7 +34,7 @@ type Answer struct {
 
 // table is a system in memory.
 type table struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	names map[string]*entry
 }
 
@@ -152,7 +152,7 @@ func (t *table) steal(name string) {
 type line struct {
 	system
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	cut   chan struct{}
 	loses bool
 }

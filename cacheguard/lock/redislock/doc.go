@@ -24,7 +24,7 @@
 //     the cases in which there can be two holders.
 //   - A holder learns when it loses the lock. Lost is closed when the lock could not be renewed in
 //     time, was taken away, or was held for longer than MaxHold.
-//   - Only the owner gives a lock back. Each call of Lock is an owner of its own. If the reply to a
+//   - Only the owner gives a lock back. Each call of Lock is a different owner. If the reply to a
 //     call is lost, the call sends its request again and recognises its lock. If a call gives up,
 //     it releases the lock, because Redis may have granted it in the meantime. If Redis doesn't
 //     reply to that release, or to Unlock, the locker repeats the release until Redis replies, for

@@ -44,8 +44,8 @@ func (l *lines) with(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// While messages don't arrive, those who wait ask from time to time; that they don't is logged
-// once, and a connection that is only silent is noticed.
+// While messages don't arrive, waiting calls poll. The log has one line about the lost messages,
+// and a connection that is only silent is noticed.
 func TestMessagesBreak(t *testing.T) {
 	for name, breaks := range map[string]func(t *testing.T, p *redistest.Proxy) (heal func()){
 		"cut": func(t *testing.T, p *redistest.Proxy) func() {
@@ -75,7 +75,7 @@ func TestMessagesBreak(t *testing.T) {
 			heal := breaks(t, wire)
 			await(t, "it is noticed", func() bool { return log.with("messages don't arrive") == 1 })
 			unlock(t, held)
-			held = waits.lock(t) // it has asked by itself: the lease is an hour
+			held = waits.lock(t) // the call has polled, because the lease is an hour
 			heal()
 			await(t, "it is said that they arrive again", func() bool { return log.with("messages arrive again") == 1 })
 			waits = calls(t.Context(), a, name)
@@ -85,7 +85,7 @@ func TestMessagesBreak(t *testing.T) {
 			waits = calls(t.Context(), b, name)
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
-			unlock(t, waits.lock(t)) // woken over the new connection
+			unlock(t, waits.lock(t)) // a message on the new connection has woken the call
 			if n := log.with("messages don't arrive"); n != 1 {
 				t.Errorf("it was logged %d times", n)
 			}
@@ -103,7 +103,7 @@ func TestMessageIsLost(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
-	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // nobody is told
+	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // no waiting call is told
 	began := time.Now()
 	next := waits.lock(t)
 	if took := time.Since(began); took < lease/10 {

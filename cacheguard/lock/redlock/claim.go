@@ -10,11 +10,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// claim is one try to get a lock, with a token of its own. It exists from the request until nothing
-// of it is left on any master. A token is not used again after its release, not even by a Lock that
-// goes on trying, because a late copy of the release would remove a vote that the next try needs.
+// claim is one try to get a lock. Each claim has its own token. It exists from the request until
+// nothing of it is left on any master. A token is not used again after its release, not even by a
+// Lock that goes on trying, because a late copy of the release would remove a vote that the next
+// try needs.
 //
-// Each master gets a token of its own, so that a server with two names has one vote. The server
+// Each master gets a different token, so that a server with two names has one vote. The server
 // votes for the token of the name that asked first, and tells the other name that another holder
 // has the lock. This also works for renewals and releases, while one of the names doesn't respond,
 // and when a name moves to another server. In these cases a check whether two names lead to one

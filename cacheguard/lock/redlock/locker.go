@@ -103,8 +103,8 @@ type attempt struct {
 	given <-chan answer // the masters' replies to the release
 }
 
-// attempt sends one request to all masters. If it doesn't get the lock, it gives back in the
-// background what it got.
+// attempt sends one request to all masters. If it doesn't get the lock, it gives its votes back in
+// the background.
 func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	began := time.Now()
 	c := l.claim(name)

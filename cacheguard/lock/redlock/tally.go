@@ -52,8 +52,8 @@ func (t *tally) pending() int { return t.masters - len(t.answers) }
 // won reports whether a majority says mine.
 func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
 
-// refused reports whether so many masters say that the lock isn't ours that no majority can say
-// mine.
+// refused reports whether a majority with the reply mine is impossible, because too many masters
+// say that the lock isn't ours.
 func (t *tally) refused() bool { return t.not > t.masters-quorum(t.masters) }
 
 // stuck reports whether no majority is possible before somebody removes locks that have no end.

@@ -217,8 +217,8 @@ func (a *astray) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// While a name leads to another master's server, it adds no vote. When it leads to a server of its
-// own again, it does.
+// While a name leads to another master's server, it adds no vote. When it leads to its own server
+// again, it adds a vote.
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -95,7 +95,7 @@ type waiting struct {
 // rest is the time to wait before the next request.
 type rest struct {
 	most  time.Duration // if no message arrives
-	woken time.Duration // after a message says that a majority may be free
+	woken time.Duration // after a message that a majority may be free
 }
 
 // rest returns the time to wait after a failed attempt. calls means that messages will report when

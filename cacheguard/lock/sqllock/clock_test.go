@@ -11,7 +11,7 @@ import (
 )
 
 // In a bubble of synctest the year is 2000, so the clock of this process is 26 years late, and it
-// stands still. The process gets locks like any other process, because only the database's clock
+// doesn't advance. The process gets locks like any other process, because only the database's clock
 // matters.
 func TestClockOfTheClientDoesNotMatter(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {

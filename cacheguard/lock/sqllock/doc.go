@@ -1,6 +1,6 @@
 // Package sqllock implements distributed locks in a table of a database that a program already
 // uses: PostgreSQL, or SQLite for the processes of one machine. It uses only database/sql, so you
-// choose the driver. The package is a module of its own:
+// choose the driver. The package is a separate module:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/lock/sqllock
 //

@@ -79,7 +79,7 @@ func (l *Locker) passing(err error) bool {
 	return false
 }
 
-// exists reports whether an error says that a table, or a part of it, exists already.
+// exists reports whether an error means that a table, or a part of it, exists already.
 func exists(err error) bool {
 	switch state(err) {
 	case "23505", "42P07", "42710":
