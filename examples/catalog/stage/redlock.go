@@ -55,8 +55,8 @@ type ofLocker struct {
 	trouble time.Time // the time since which no majority has answered in time; zero: a majority has answered
 }
 
-// If no majority answers, try tries again after a pause, as the description of Redlock says, but
-// not for ever.
+// try asks for the lock. If no majority answers, it tries again after a pause, as the description
+// of Redlock says, but not for ever.
 func (l *ofLocker) try(ctx context.Context) (bool, error) {
 	held, err := l.locker.TryLock(ctx, l.name)
 	switch {
