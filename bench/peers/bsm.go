@@ -15,22 +15,23 @@ import (
 
 const bsmTTL = 10 * time.Second
 
-// linear is the strategy of its examples.
+// linear is the strategy in the library's examples.
 func linear() redislock.RetryStrategy { return redislock.LinearBackoff(100 * time.Millisecond) }
 
-// exponential begins with the least that its documentation recommends.
+// exponential begins with the shortest wait that the library's documentation recommends.
 func exponential() redislock.RetryStrategy {
 	return redislock.ExponentialBackoff(16*time.Millisecond, 256*time.Millisecond)
 }
 
-// bsm is bsm/redislock for handover.
+// bsm returns the Open of bsm/redislock for handover.
 func bsm(strategy func() redislock.RetryStrategy) func(context.Context, *redis.Client) (program.LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 		return bsmLock(rdb, bsmTTL, strategy), func() {}, rdb.Ping(ctx).Err()
 	}
 }
 
-// bsmLock waits until ctx ends. A strategy counts for one lock, so each has its own.
+// bsmLock returns a lock function that waits until ctx ends. A strategy has the state of one lock,
+// so each lock has its own strategy.
 func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.RetryStrategy) program.LockFunc {
 	client := redislock.New(rdb)
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -41,9 +42,9 @@ func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.Ret
 				return held.Release, nil
 			case ctx.Err() == nil && (errors.Is(err, redislock.ErrNotObtained) ||
 				errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
-				// It waits for one TTL at most when ctx has no deadline, and that may end in the
-				// middle of a command, which is an i/o timeout then: whoever still wants the lock
-				// calls again.
+				// If ctx has no deadline, the library waits for one TTL at most. This time may end
+				// in the middle of a command, and then the error is an i/o timeout. A caller that
+				// still wants the lock calls again.
 			default:
 				return nil, err
 			}

@@ -51,5 +51,6 @@ func (g *gozero) Get(ctx context.Context, key string) (value string, found bool,
 
 func (g *gozero) Invalidate(ctx context.Context, key string) error { return g.cache.DelCtx(ctx, key) }
 
-// Close leaves its client open: the library keeps one for each address, and ends none.
+// Close leaves the client open, because the library keeps one client for each address and never
+// closes it.
 func (g *gozero) Close() error { return nil }

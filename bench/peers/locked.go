@@ -10,11 +10,12 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/program"
 )
 
-// lockFunc waits for a lock. held is the context in which it is held, where the library has such a
-// thing; otherwise ctx.
+// lockFunc waits for a lock. If the library has a context for a held lock, held is this context.
+// Otherwise held is ctx.
 type lockFunc func(ctx context.Context, name string) (held context.Context, unlock func(), err error)
 
-// plainLock is a lock without a context. One that has ended makes no value wrong.
+// plainLock returns the lockFunc of a lock without a context. If the lock has ended, no value
+// becomes wrong.
 func plainLock(lock program.LockFunc) lockFunc {
 	return func(ctx context.Context, name string) (context.Context, func(), error) {
 		unlock, err := lock(ctx, name)
@@ -22,7 +23,8 @@ func plainLock(lock program.LockFunc) lockFunc {
 	}
 }
 
-// locked is what people write with a lock of others: look, lock, look again, load, set, unlock.
+// locked is the pattern that people write with a library's lock: look, lock, look again, load, set,
+// unlock.
 type locked struct {
 	plain contender.ReadThrough
 	lock  lockFunc
@@ -54,6 +56,6 @@ func (l *locked) Close() error {
 	return nil
 }
 
-// recipe is said of all that use a lock of others.
+// recipe is the note for all contenders that use a library's lock.
 const recipe = "hand-rolled: GET, lock, GET, load, SET, unlock; each caller takes the lock, none are put together in the process; " +
 	"nothing stops a SET after a change"

@@ -1,12 +1,13 @@
-// Command peers is the benchmark with libraries of others besides:
+// Command peers is the benchmark with other libraries in addition:
 //
 //	go run -C bench/peers .
 //	go run -C bench/peers . cold -contenders cacheguard,rockscache
 //	go run -C bench/peers . handover
 //
-// It has all commands and options of bench. It is a module of its own, so that what it compares
-// with is no dependency of cacheguard. Each library has a file here that registers it, used as its
-// own documentation shows; below the tables stands what is to be known of each, with its version.
+// It has all commands and options of bench. It is a separate module, so that the other libraries
+// are no dependencies of cacheguard. For each library a file in this folder registers it, and uses
+// it as the library's own documentation shows. Notes about each library, with its version, are
+// printed below the tables.
 package main
 
 import (
@@ -30,6 +31,6 @@ var peers = program.Peers{
 }
 
 func main() {
-	logx.Disable() // go-zero tells of the process every minute, on the standard output that a replica answers on
+	logx.Disable() // go-zero logs process statistics every minute to the standard output, which a replica needs for its answers
 	program.Main(peers)
 }

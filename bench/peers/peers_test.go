@@ -16,18 +16,19 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(m))
 }
 
-// Each library is used so that it does what is asked of all, but for what it does differently by
-// design.
+// Each library passes the checks of all contenders, except where it deliberately behaves
+// differently.
 func TestEachPeer(t *testing.T) {
 	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders, map[string]contendertest.Exception{
-		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a goroutine of its own
+		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a separate goroutine
 		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
 
 		"rueidis-cache": {HearsLater: true}, // see rueidisCache
 	})
 }
 
-// What is printed of a peer begins with the version that was built in, and says what it does better.
+// The note of a peer begins with its version in this program, and the note names the peer's
+// advantages.
 func TestNotes(t *testing.T) {
 	for _, c := range peers.Contenders {
 		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 || !strings.HasPrefix(words[1], "v") || c.Better == "" {

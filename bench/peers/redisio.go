@@ -24,7 +24,7 @@ var redisioContender = contender.Contender{
 
 type cookbook struct{ contender.Rig }
 
-// The fields of a value's hash.
+// These are the fields of a value's hash.
 const (
 	valueField   = "value"
 	missingField = "missing"
@@ -65,7 +65,8 @@ func (c *cookbook) Get(ctx context.Context, key string) (string, bool, error) {
 	return value, found, err
 }
 
-// wait polls for the value that another caller loads, as long as a lock lasts, and then loads.
+// wait polls for the value that another caller loads. If it hasn't come when the time of a lock is
+// over, wait loads the value itself.
 func (c *cookbook) wait(ctx context.Context, key string) (string, bool, error) {
 	for end := time.Now().Add(c.LockTTL); time.Now().Before(end); {
 		select {

@@ -14,13 +14,13 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/program"
 )
 
-// openRedsync is redsync on one server for handover, with its defaults: 32 tries, 50 to 250 ms
-// apart at random.
+// openRedsync opens redsync on one server for handover, with its defaults: 32 tries, at random
+// intervals of 50 to 250 ms.
 func openRedsync(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 	return redsyncLock(rdb), func() {}, rdb.Ping(ctx).Err()
 }
 
-// redsyncLock waits until ctx ends.
+// redsyncLock returns a lock function that waits until ctx ends.
 func redsyncLock(rdb *redis.Client, o ...redsync.Option) program.LockFunc {
 	rs := redsync.New(goredis.NewPool(rdb))
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -35,7 +35,7 @@ func redsyncLock(rdb *redis.Client, o ...redsync.Option) program.LockFunc {
 					return err
 				}, nil
 			case ctx.Err() == nil && (errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed)):
-				// Its tries are used up: whoever still wants the lock calls again.
+				// The library's tries are used up. A caller that still wants the lock calls again.
 			default:
 				return nil, err
 			}
@@ -48,8 +48,8 @@ var redsyncContender = contender.Contender{
 	Note:   of("github.com/go-redsync/redsync/v4") + " on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
 	Better: "It works with redigo and rueidis as well as with go-redis, and locks anything, on several servers, too.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
-		// Its own spread, 50 to 250 ms, made for any -poll: a fixed delay keeps all who begin at
-		// the same moment in step.
+		// This is the library's own spread, 50 to 250 ms, scaled to -poll. With a fixed delay all
+		// callers that begin at the same moment would stay in step.
 		delay := func(int) time.Duration { return r.PollTime/2 + rand.N(2*r.PollTime) }
 		lock := redsyncLock(r.Redis, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelayFunc(delay))
 		return lockedOn(r, plainLock(lock), func() {}), r.Redis.Ping(ctx).Err()

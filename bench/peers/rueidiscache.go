@@ -35,9 +35,9 @@ var rueidisCacheContender = contender.Contender{
 	},
 }
 
-// rueidisCache has what was read before in the memory of the process, until Redis says that it has
-// changed. Redis says so to who changed it, too, but after the reply, and mostly on another
-// connection.
+// rueidisCache keeps values in the memory of the process until Redis reports that they have
+// changed. Redis reports a change also to the client that made it, but after the reply, and mostly
+// on another connection.
 type rueidisCache struct {
 	contender.Rig
 	client rueidis.Client

@@ -31,11 +31,11 @@ var rueidislockContender = contender.Contender{
 	},
 }
 
-// rueidisPatience is after what a call of handover that waits is ended and made anew: some are
-// never woken, which is said in the contender's note.
+// rueidisPatience is the time after which a waiting call of handover is ended and repeated, because
+// some calls are never woken. The contender's note says so.
 const rueidisPatience = time.Second
 
-// openRueidislock is rueidislock for handover, with the validity that others have there.
+// openRueidislock opens rueidislock for handover, with the same validity as the other lockers.
 func openRueidislock(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 	locker, err := openRueidisLocker(rdb, bsmTTL)
 	if err != nil {
@@ -43,12 +43,12 @@ func openRueidislock(ctx context.Context, rdb *redis.Client) (program.LockFunc, 
 	}
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
-			within, cancel := context.WithCancel(ctx) // no deadline: the lock would end with it
+			within, cancel := context.WithCancel(ctx) // without a deadline, because the lock would end with it
 			patience := time.AfterFunc(rueidisPatience, cancel)
 			_, unlock, err := locker.WithContext(within, name)
 			switch inTime := patience.Stop(); {
 			case err == nil && inTime:
-				return func(context.Context) error { unlock(); cancel(); return nil }, nil // it doesn't say whether that went well
+				return func(context.Context) error { unlock(); cancel(); return nil }, nil // it doesn't report whether the release succeeded
 			case err == nil:
 				unlock()
 			case inTime || ctx.Err() != nil:

@@ -48,10 +48,11 @@ func (s *sturdy) Invalidate(ctx context.Context, key string) error {
 	return err
 }
 
-// Close leaves what looks for expired entries: the library ends it nowhere.
+// Close doesn't stop the goroutine that looks for expired entries, because the library can't stop
+// it.
 func (s *sturdy) Close() error { return nil }
 
-// sturdycStorage is Redis as the library wants it: what fails is a miss.
+// sturdycStorage is Redis with the library's interface. An error is treated as a miss.
 type sturdycStorage struct {
 	rdb *redis.Client
 	ttl time.Duration
@@ -66,7 +67,7 @@ func (s sturdycStorage) Set(ctx context.Context, key string, value []byte) {
 	_ = s.rdb.Set(ctx, key, value, s.ttl).Err()
 }
 
-// GetBatch and SetBatch are for its batch functions, which nobody calls here.
+// GetBatch and SetBatch are for the library's batch functions. The benchmark doesn't call them.
 func (s sturdycStorage) GetBatch(ctx context.Context, keys []string) map[string][]byte {
 	records := map[string][]byte{}
 	for _, key := range keys {

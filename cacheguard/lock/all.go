@@ -20,8 +20,8 @@ import (
 // While LockAll waits for the lock of one name, it holds the locks that it has acquired before. If
 // one of these locks is lost in the meantime, LockAll returns at once with an error that wraps
 // [ErrLost]. ctx limits the whole call, as for [Locker.Lock]: when ctx ends, the locks acquired
-// until then are given back in the background. Otherwise the errors are those of Locker.Lock. A
-// call without any name returns an error.
+// until then are given back in the background. All other errors are those of Locker.Lock. A call
+// without any name returns an error.
 //
 // Give the locks back with [All.Unlock], not one by one, because All keeps a goroutine for each
 // lock until All.Unlock is called.
@@ -45,7 +45,7 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	a := &All{over: make(chan struct{}), lost: make(chan struct{}), waiting: cancel}
 	given := false
 	defer func() {
-		if !given { // an error, or a panic of the locker
+		if !given { // an error, or the locker panicked
 			_ = a.Unlock(ctx)
 		}
 	}()
@@ -74,9 +74,9 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	return a, nil
 }
 
-// All is a group of locks of several names that are held together. The group counts as held only
-// while each of its locks is held. All implements [Lock], so [Context] works with it. It is safe
-// for concurrent use.
+// All is a group of locks of several names that are held together. The group is held only while
+// each of its locks is held. All implements [Lock], so [Context] works with it. It is safe for
+// concurrent use.
 type All struct {
 	held    []Lock // in the order of their names
 	waiting context.CancelCauseFunc
@@ -90,8 +90,7 @@ type All struct {
 
 var _ Lock = (*All)(nil)
 
-// Locks returns the individual locks, sorted by their names. Each lock has a fencing token of its
-// own.
+// Locks returns the individual locks, sorted by their names. Each lock has its own fencing token.
 func (a *All) Locks() []Lock { return slices.Clone(a.held) }
 
 // Name returns the quoted names of all locks, separated by commas.
@@ -103,13 +102,13 @@ func (a *All) Name() string {
 	return strings.Join(names, ", ")
 }
 
-// Token is 0, because the group has no token. Each of the [All.Locks] has its own.
+// Token returns 0, because the group has no token. Each of the [All.Locks] has a token.
 func (a *All) Token() int64 { return 0 }
 
-// Lost is closed when one of the locks is lost.
+// Lost returns a channel that is closed when one of the locks is lost.
 func (a *All) Lost() <-chan struct{} { return a.lost }
 
-// Until is when the first of the locks expires if nothing renews it.
+// Until returns the time at which the first of the locks expires if nothing renews it.
 func (a *All) Until() time.Time {
 	var first time.Time
 	for _, held := range a.held {
@@ -120,8 +119,8 @@ func (a *All) Until() time.Time {
 	return first
 }
 
-// Err is nil while all locks are held, [ErrLost] when one of them was lost, and [ErrNotHeld] after
-// Unlock.
+// Err returns nil while all locks are held, [ErrLost] after one of them was lost, and [ErrNotHeld]
+// after Unlock.
 func (a *All) Err() error {
 	var worst error
 	for _, held := range a.held {
@@ -135,9 +134,9 @@ func (a *All) Err() error {
 	return worst
 }
 
-// mostUnlocks is how many locks are given back at the same time. If thousands of locks were given
-// back at once, they would wait for each other's connections until the timeout of a single step is
-// over.
+// mostUnlocks is the number of locks that are given back at the same time. If thousands of locks
+// were given back at once, they would wait for each other's connections until the timeout of a
+// single step is over.
 const mostUnlocks = 16
 
 // Unlock gives all locks back, a limited number of them at the same time. If the system doesn't
@@ -164,7 +163,7 @@ func (a *All) Unlock(ctx context.Context) error {
 				}
 				select {
 				case <-turns:
-				default: // this Unlock began without a turn
+				default: // this Unlock began without waiting for a free place
 				}
 			}()
 			errs[i] = held.Unlock(ctx)
@@ -187,7 +186,7 @@ func (a *All) Carry(ctx context.Context) context.Context {
 	return ctx
 }
 
-// watch closes a.lost, and ends a LockAll that still waits, when one of the locks is lost.
+// watch waits until this lock is lost. Then it closes a.lost and ends a LockAll that still waits.
 func (a *All) watch(held Lock) {
 	select {
 	case <-held.Lost():

@@ -14,15 +14,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// shelf is a locker that excludes, in one process, and notes the order of what it did.
+// shelf is a locker within one process. It records its actions in order.
 type shelf struct {
 	keeper *tenure.Keeper
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	taken  map[string]chan struct{}
 	held   map[string]lock.Lock
 	did    []string
-	broken string // the name whose lock ends in an error
+	broken string // the name whose lock returns an error
 }
 
 func newShelf() *shelf {
@@ -114,7 +114,7 @@ func TestLockAll(t *testing.T) {
 	})
 }
 
-// All or nothing: what was taken before an error is given back.
+// All or nothing: if LockAll returns an error, the locks that it has acquired are given back.
 func TestLockAllOrNothing(t *testing.T) {
 	s := newShelf()
 	s.broken = "c"
@@ -127,13 +127,13 @@ func TestLockAllOrNothing(t *testing.T) {
 	_, err = lock.LockAll(ctx, s, "b2", "a")
 	wantErr(t, "LockAll whose context ends", err, context.Canceled)
 	wantErr(t, "Unlock", held.Unlock(t.Context()), nil)
-	s.keeper.Close() // waits for what is given back in the background
+	s.keeper.Close() // waits until the locks are given back in the background
 	if len(s.taken) > 0 {
 		t.Errorf("%v are still held", s.taken)
 	}
 }
 
-// Those who want the same in other orders never wait for each other in a circle.
+// Callers that want the same locks in different orders never wait for each other in a circle.
 func TestLockAllWithoutDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where a deadlock fails the test
 		s := newShelf()
@@ -151,7 +151,7 @@ func TestLockAllWithoutDeadlock(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					time.Sleep(time.Millisecond) // on the bubble's clock, so that all others want them meanwhile
+					time.Sleep(time.Millisecond) // on the bubble's clock, so that all other callers want the locks meanwhile
 					wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
 				}
 			})
@@ -160,7 +160,7 @@ func TestLockAllWithoutDeadlock(t *testing.T) {
 	})
 }
 
-// One of them lost is all of them lost.
+// If one lock of the group is lost, the group is lost.
 func TestLockAllLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := lock.LockAll(t.Context(), newShelf(), "a", "b", "c")
@@ -178,7 +178,8 @@ func TestLockAllLost(t *testing.T) {
 	})
 }
 
-// What is lost while others are waited for ends the wait: all of them can't be had any more.
+// If a lock is lost while LockAll waits for other locks, LockAll returns at once, because it can't
+// have all of them any more.
 func TestLockAllLosesOneMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
@@ -203,7 +204,7 @@ func TestLockAllLosesOneMeanwhile(t *testing.T) {
 	})
 }
 
-// asked counts how often its locks are asked whether they are held.
+// asked counts the calls of Err of its locks.
 type asked struct {
 	lock.Locker
 	times int
@@ -224,7 +225,7 @@ func (l askedLock) Err() error {
 	return l.Lock.Err()
 }
 
-// Each lock is asked for its state once: thousands of names don't cost millions of questions.
+// LockAll calls Err of each lock once, so thousands of names don't cost millions of calls.
 func TestLockAllAsksEachOnce(t *testing.T) {
 	const n = 100
 	var names []string
@@ -240,8 +241,8 @@ func TestLockAllAsksEachOnce(t *testing.T) {
 	wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
 }
 
-// A lock that ended while its timer stood still is found by asking, before all of them count as
-// held.
+// If a lock has ended while its timer was stopped, Err reports that before LockAll returns the
+// group.
 func TestLockAllFindsWhatHasEnded(t *testing.T) {
 	s := newShelf()
 	_, err := lock.LockAll(t.Context(), ended{s}, "a", "b")
@@ -251,7 +252,7 @@ func TestLockAllFindsWhatHasEnded(t *testing.T) {
 	}
 }
 
-// ended has the first lock have ended, of which nothing but Err says so.
+// ended is a locker whose first lock has ended. Only Err reports that.
 type ended struct{ *shelf }
 
 type endedLock struct{ lock.Lock }
@@ -266,10 +267,10 @@ func (e ended) Lock(ctx context.Context, name string) (lock.Lock, error) {
 
 func (endedLock) Err() error { return lock.ErrLost }
 
-// slowly has Unlock return when its context ends, or panic.
+// slowly is a locker whose Unlock returns when its context ends, or panics.
 type slowly struct {
 	*shelf
-	panics string // the name whose Unlock does
+	panics string // the name whose Unlock panics
 }
 
 type slowLock struct {
@@ -290,7 +291,7 @@ func (l slowLock) Unlock(ctx context.Context) error {
 	return errors.Join(ctx.Err(), l.Lock.Unlock(context.WithoutCancel(ctx)))
 }
 
-// ctx bounds what is given back after an error, too: all of it, not each.
+// ctx also limits the release after an error: the release of all locks together, not of each lock.
 func TestLockAllEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowly{shelf: newShelf()}
@@ -306,7 +307,7 @@ func TestLockAllEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A panic leaves no other lock behind.
+// If one Unlock panics, the other locks are given back all the same.
 func TestUnlockOfAllPanics(t *testing.T) {
 	s := &slowly{shelf: newShelf(), panics: "b"}
 	a, err := lock.LockAll(t.Context(), s, "a", "b", "c")
@@ -341,7 +342,7 @@ func ExampleLockAll() {
 		return ctx.Err()
 	}
 	_ = transfer("42", "7")
-	_ = transfer("7", "42") // the other way round at the same time is no deadlock
+	_ = transfer("7", "42") // a transfer in the other direction at the same time causes no deadlock
 	// Output:
 	// 42 to 7 under "account/42", "account/7"
 	// 7 to 42 under "account/42", "account/7"

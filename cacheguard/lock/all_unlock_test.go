@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// manyLocks are all locks of so many names.
+// manyLocks returns the locks of n names.
 func manyLocks(t *testing.T, f *fake, n int) *lock.All {
 	t.Helper()
 	var names []string
@@ -25,8 +25,8 @@ func manyLocks(t *testing.T, f *fake, n int) *lock.All {
 	return all
 }
 
-// Thousands of locks are given back some at a time, so that they don't wait for each other's
-// connections.
+// Of thousands of locks only a few are given back at the same time, so that they don't wait for
+// each other's connections.
 func TestUnlockOfManySideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, most = 5000, 16
@@ -53,7 +53,8 @@ func TestUnlockOfManySideBySide(t *testing.T) {
 	})
 }
 
-// When the system doesn't answer to one, the others don't wait for its time as well.
+// If the system doesn't reply for one lock, the release of the other locks doesn't wait for this
+// reply.
 func TestUnlockOfManyInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000

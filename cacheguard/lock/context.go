@@ -7,10 +7,10 @@ import (
 
 // Context returns a context for the work that is done under a lock. The context ends with the cause
 // [ErrLost] when the lock is lost. It also carries the lock: if Lock or TryLock of the same Locker
-// and name is called with this context, the call succeeds at once (reentrancy). The result is one
-// more hold of the same lock. It has the same token, and the lock is given back when all its holds
+// and name is called with this context, the call succeeds at once (reentrancy). The call returns
+// one more hold of the same lock, with the same token. The lock is given back when all its holds
 // are unlocked. If the lock was lost, Lock and TryLock with this context return ErrLost, because
-// the work that they belong to has been interrupted. After the last Unlock the context no longer
+// they are calls of work that has lost its lock. After the last Unlock the context no longer
 // carries the lock.
 //
 // The lockers of this module are reentrant in this way. To make the locks of another Locker

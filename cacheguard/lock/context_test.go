@@ -39,7 +39,7 @@ func TestContextOfALostLock(t *testing.T) {
 	wantErr(t, "the cause", context.Cause(under), lock.ErrLost)
 }
 
-// TestContextOutlivesUnlock: what was done is done, and the caller says when it is over.
+// TestContextOutlivesUnlock: a Context doesn't end with Unlock. The caller ends it.
 func TestContextOutlivesUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := mustLock(t, newFake())

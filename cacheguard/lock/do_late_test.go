@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// slow is a locker that takes a second to give a lock back, with this answer.
+// slow is a locker whose Unlock takes a second and then returns a given error.
 type slow struct {
 	keeper *tenure.Keeper
 	answer error
@@ -26,8 +26,8 @@ func (s slow) Lock(_ context.Context, name string) (lock.Lock, error) {
 
 func (s slow) TryLock(ctx context.Context, name string) (lock.Lock, error) { return s.Lock(ctx, name) }
 
-// Do waits for the answer of Unlock also when its context has ended: what it returns is about the
-// work and the lock.
+// Do waits for the result of Unlock even if its context has ended, because Do returns the errors of
+// the work and of the lock.
 func TestDoAfterItsContext(t *testing.T) {
 	for _, want := range []error{nil, lock.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestDoAfterItsContext(t *testing.T) {
 			if !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("work was done, the lock's answer is %v, and Do returned %v", want, err)
 			}
-			time.Sleep(time.Minute) // whatever Do has left behind ends
+			time.Sleep(time.Minute) // time for everything that Do has left behind to end
 		})
 	}
 }

@@ -87,8 +87,8 @@ func TestDoUnlocksHoweverTheWorkEnds(t *testing.T) {
 	}
 }
 
-// TestDoWithAContextThatEnds: whether the work was alone is known only when the system has
-// answered.
+// TestDoWithAContextThatEnds: only the system's reply shows whether the work ran without another
+// holder.
 func TestDoWithAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -10,17 +10,16 @@
 // # Efficiency or correctness
 //
 // A lock that expires when its holder dies can also expire while its holder lives, because the
-// holder was stopped or cut off from the server. A lock like this is for efficiency: work is rarely
-// done twice. For correctness, what the lock protects must check the holder's fencing token and
+// holder was stopped or cut off from the server. Such a lock is good for efficiency: work is rarely
+// done twice. For correctness, the protected resource must check the holder's fencing token and
 // refuse a token that is smaller than the largest it has seen. The tokens must come from a system
 // that never loses data (Kleppmann: How to do distributed locking, 2016). [Lock.Lost] and
 // [Lock.Err] tell a holder early that its lock is lost, usually before another holder has the lock.
-// They can't help a holder that is stopped between checking them and acting.
+// They can't help if the holder is stopped after it has checked them and before it acts.
 //
 // # The lockers of this module
 //
-// They differ in where the lock is stored, and therefore in what has to fail before two holders
-// have it:
+// They store the lock in different systems. So different failures can give one lock to two holders:
 //
 //	           where                   two holders when                                   token    who waits is
 //	redislock  one Redis               a failover, a restart or an eviction loses it (2)  (1)      woken in order (3)
@@ -38,19 +37,19 @@
 //
 // # A process that stands still
 //
-// A process can stand still for longer than a lease: because of SIGSTOP, a long garbage collection,
-// or a virtual machine that is moved. Replies and messages that it reads afterwards are old. The
-// lockers of this module don't trust anything older than their own last request. The lease in a
-// reply is counted from before the request was sent. A message only wakes a waiting call, unless
-// the message is newer than the last reply. So when a call returns a [Lock], the lock is held at
-// that moment, and a holder that stood still for too long sees ErrLost from [Lock.Err] before it
-// does anything else. Package locktest checks this for each locker with processes that are stopped
-// while they wait, acquire, hold and unlock. The command go run ./bench locks checks it with random
-// stops.
+// A process can be stopped for longer than a lease: by SIGSTOP, by a long garbage collection, or
+// while its virtual machine is moved. Replies and messages that the process reads afterwards are
+// old. The lockers of this module don't trust anything older than their own last request. The lease
+// in a reply is counted from before the request was sent. A message only wakes a waiting call,
+// unless the message is newer than the last reply. So when a call returns a [Lock], the lock is
+// held at that moment, and a holder that was stopped for too long gets ErrLost from [Lock.Err]
+// before it does anything else. Package locktest checks this for each locker with processes that
+// are stopped while they wait, acquire, hold and unlock. The command go run ./bench locks checks it
+// with random stops.
 //
 // # Coming from another library
 //
-// These replace the functions of other libraries:
+// These functions replace functions of other libraries:
 //
 //	redsync        Extend                       renewal, as long as the lock is held; Options.MaxHold bounds it
 //	               Until                        Lock.Until
@@ -89,9 +88,9 @@
 //
 // # Five properties
 //
-// These are the five properties that distributed locks are usually expected to have, and which
-// scheme has which. The stages are those of the example in examples/catalog, in the order in which
-// the literature improves them:
+// Distributed locks are usually expected to have five properties. This table shows which scheme has
+// which of them. The stages are those of the example in examples/catalog, in the order in which the
+// literature improves them:
 //
 //	                             mutual      release on  re-       performance and        release by
 //	                             exclusion   timeout     entrancy  availability           the owner only

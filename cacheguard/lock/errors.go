@@ -6,16 +6,16 @@ import "github.com/cacheguard/cacheguard/internal/tenure"
 const MaxName = tenure.MaxName
 
 var (
-	// ErrHeld says that another holder has the lock. TryLock returns it.
+	// ErrHeld is the error of TryLock if another holder has the lock.
 	ErrHeld = tenure.ErrHeld
 
-	// ErrLost says that a lock ended before it was unlocked. It is also the cause of a [Context]
-	// that ended because its lock was lost.
+	// ErrLost is the error for a lock that ended before it was unlocked. It is also the cause of a
+	// [Context] that ended because its lock was lost.
 	ErrLost = tenure.ErrLost
 
-	// ErrNotHeld is what [Lock.Err] returns after Unlock.
+	// ErrNotHeld is the error that [Lock.Err] returns after Unlock.
 	ErrNotHeld = tenure.ErrNotHeld
 
-	// ErrClosed says that the Locker was closed. A Locker returns it after its Close.
+	// ErrClosed is the error that a Locker returns after its Close.
 	ErrClosed = tenure.ErrClosed
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
-// newLocker is a locker on a Redis in this process.
+// newLocker returns a locker on a Redis in this process.
 func newLocker() (locker *redislock.Locker, end func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -31,7 +31,7 @@ func newLocker() (locker *redislock.Locker, end func()) {
 	}
 }
 
-// A transfer needs both accounts. LockAll can't deadlock with a transfer the other way round.
+// A transfer needs both accounts. LockAll can't deadlock with a transfer in the other direction.
 func ExampleAll() {
 	locker, end := newLocker()
 	defer end()
@@ -63,8 +63,8 @@ func ExampleAll() {
 	// <nil> <nil>
 }
 
-// A long job looks between two steps if it still holds its lock. With the token in its hands,
-// another process can go on with the job.
+// Between two steps a long job checks whether it still holds its lock. Another process that has the
+// token can continue the job.
 func ExampleContinuer() {
 	locker, end := newLocker()
 	defer end()
@@ -75,7 +75,7 @@ func ExampleContinuer() {
 	}
 	select {
 	case <-first.Lost():
-		return // somebody else goes on
+		return // another process continues the job
 	default:
 		fmt.Println("held:", first.Err() == nil, time.Until(first.Until()) > 0)
 	}
@@ -123,8 +123,8 @@ func ExampleSeizer() {
 	// true
 }
 
-// A name is part of a key, so a name that users choose is checked. A skipped turn is no failure:
-// whoever holds the lock does the work, and a locker is closed when the program stops.
+// A name is part of a key, so check a name that users choose. A skipped turn is no failure, because
+// the holder of the lock does the work. Close the locker when the program stops.
 func ExampleLocker() {
 	locker, end := newLocker()
 	ctx := context.Background()

@@ -13,9 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
-// ledger is what a lock protects. It refuses who comes late.
+// ledger is a resource that a lock protects. It refuses a holder that comes late.
 type ledger struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	largest int64
 	entries []string
 }
@@ -33,7 +33,7 @@ func (l *ledger) write(token int64, entry string) error {
 	return nil
 }
 
-// Any Locker will do; this one is of redislock, on a Redis in this process.
+// Any Locker can be used. This example uses redislock on a Redis in this process.
 func Example() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -51,13 +51,13 @@ func Example() {
 	var book ledger
 	ctx := context.Background()
 	err = lock.Do(ctx, locker, "ledger", func(ctx context.Context, held lock.Lock) error {
-		// ctx ends if the lock is lost; held.Token() is for what can't be undone.
+		// ctx ends if the lock is lost. Use held.Token() for changes that can't be undone.
 		return book.write(held.Token(), "first")
 	})
 	fmt.Println(err)
 
-	// A holder stands still, its lock ends, and another one has it. When the first goes on, it has
-	// not heard of that: it is the ledger that must refuse it.
+	// A holder is stopped, its lock ends, and another holder gets the lock. When the first holder
+	// goes on, it doesn't know of its loss. So the ledger must refuse it.
 	late, err := locker.Lock(ctx, "ledger")
 	if err != nil {
 		panic(err)

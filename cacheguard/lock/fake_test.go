@@ -16,12 +16,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errSystem = errors.New("the system is in trouble")
 
-// fake is a locker that has every lock, and counts.
+// fake is a locker that grants every lock, and counts the releases.
 type fake struct {
 	keeper   *tenure.Keeper
 	fails    error        // of Lock
 	released atomic.Int64 // locks
-	release  func() error // the answer, if not nil
+	release  func() error // gives the result of Unlock, if not nil
 }
 
 func newFake() *fake { return &fake{keeper: tenure.NewKeeper()} }
@@ -44,10 +44,10 @@ func (f *fake) Lock(ctx context.Context, name string) (lock.Lock, error) {
 
 func (f *fake) TryLock(ctx context.Context, name string) (lock.Lock, error) { return f.Lock(ctx, name) }
 
-// lose has a lock be lost.
+// lose makes a lock lost.
 func lose(held lock.Lock) { held.(*tenure.Hold).Lose() }
 
-// foreign is a lock of somebody else's, which says nothing of contexts.
+// foreign is a lock of another package that has no Carry.
 type foreign struct{ lock.Lock }
 
 func mustLock(t *testing.T, l lock.Locker) lock.Lock {

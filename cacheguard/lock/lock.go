@@ -22,25 +22,25 @@ type Locker interface {
 	TryLock(ctx context.Context, name string) (Lock, error)
 }
 
-// Continuer is a [Locker] whose locks can be handed over to another process: a process that has the
-// fencing token of a lock can take the lock over. The lockers of redislock and sqllock are
+// Continuer is a [Locker] whose locks can be handed over to another process: a process that knows
+// the fencing token of a lock can take the lock over. The lockers of redislock and sqllock are
 // Continuers.
 type Continuer interface {
 	Locker
 
-	// Continue takes over the lock of a name from the holder with this fencing token, for a job
-	// that goes on in another process. The lock is never free in between. The caller gets a larger
-	// token, so what the lock protects can refuse anything that the previous holder still sends.
-	// Lost of the previous holder's lock is closed at its next renewal, at most a third of a lease
-	// later. The previous holder needn't do anything, and its Unlock returns [ErrLost]. To release
-	// a lock on behalf of a process that has ended, continue the lock and unlock it. (If that
-	// process is still alive, another process can have the lock before the previous holder learns
-	// of its loss.)
+	// Continue takes over the lock of a name from the holder with this fencing token, for example
+	// when a job continues in another process. The lock is never free in between. The caller gets a
+	// larger token, so the protected resource can refuse anything that the previous holder still
+	// sends. The Lost channel of the previous holder is closed at its next renewal, at most a third
+	// of a lease later. The previous holder needn't do anything, and its Unlock returns [ErrLost].
+	// To release a lock on behalf of a process that has ended, continue the lock and unlock it. (If
+	// that process is still alive, another process can have the lock before the previous holder
+	// learns of its loss.)
 	//
 	// Continue doesn't wait. If the holder with this token no longer has the lock, the error wraps
-	// [ErrLost]. Otherwise the errors are those of TryLock. ctx has the same meaning as for
-	// TryLock. After an error other than ErrLost the previous holder may still have lost the lock.
-	// Then nobody has the lock until a lease has expired.
+	// [ErrLost]. All other errors are those of TryLock. ctx has the same meaning as for TryLock.
+	// After an error other than ErrLost the previous holder may still have lost the lock. Then
+	// nobody has the lock until a lease has expired.
 	Continue(ctx context.Context, name string, token int64) (Lock, error)
 }
 
@@ -51,7 +51,7 @@ type Seizer interface {
 	// SeizeUnsafely takes the lock of a name even if another holder has it. It is for operators who
 	// know that the holder hangs and can't be ended. It breaks the promise of a Locker: until its
 	// next renewal, at most a third of a lease later, the previous holder believes that it still
-	// has the lock, so both holders may do what only one of them should do. What the lock protects
+	// has the lock, so both holders may do what only one of them should do. The protected resource
 	// can still tell the two holders apart if it checks their fencing tokens. Calls that wait for
 	// the lock go on waiting. The errors are those of TryLock without [ErrHeld]. After an error the
 	// previous holder may still have lost the lock, as with Continue. ctx has the same meaning as
@@ -61,37 +61,40 @@ type Seizer interface {
 
 // Lock is a lock that was acquired. A Lock is safe for concurrent use.
 type Lock interface {
-	// Name is the name that the lock was acquired for.
+	// Name returns the name for which the lock was acquired.
 	Name() string
 
-	// Token is the fencing token. It is larger than the token of every previous holder of this
-	// name. Pass the token to what the lock protects, and let that refuse a token smaller than the
-	// largest it has seen. Only this check makes a holder harmless that was stopped, lost the lock
-	// and goes on without noticing. Token is 0 if the system can't provide fencing tokens.
+	// Token returns the fencing token. It is larger than the token of every previous holder of this
+	// name. Pass the token to the protected resource, and let the resource refuse a token that is
+	// smaller than the largest it has seen. A holder that was stopped may lose the lock and go on
+	// without noticing. Only this check makes it harmless. Token returns 0 if the system can't
+	// provide fencing tokens.
 	Token() int64
 
-	// Lost is closed when the lock may no longer be held: the lock could not be renewed in time,
-	// the system says that the lock is gone, the lock was held for longer than its limit, or the
-	// locker was closed. Unlock doesn't close Lost.
+	// Lost returns a channel that is closed when the lock may no longer be held: the lock could not
+	// be renewed in time, the system says that the lock is gone, the lock was held for longer than
+	// its limit, or the locker was closed. Unlock doesn't close the channel.
 	Lost() <-chan struct{}
 
-	// Until is when the lock expires if nothing renews it. It is counted from before the last
-	// successful request was sent, so the system keeps the lock at least until then. Each renewal
-	// moves Until. Lost is closed when Until has passed. Until is a time of this process' monotonic
-	// clock: compare it with time.Now, and don't send it to another process. The zero time means
-	// that the lock doesn't expire by itself. After the lock has ended, Until doesn't change any
-	// more and has no meaning.
+	// Until returns the time at which the lock expires if nothing renews it. The lease is counted
+	// from before the last successful request was sent, so the system keeps the lock at least until
+	// then. Each renewal moves Until to a later time. Lost is closed when Until has passed. Until
+	// is a time of this process' monotonic clock: compare it with time.Now, and don't send it to
+	// another process. The zero time means that the lock doesn't expire by itself. After the lock
+	// has ended, Until doesn't change any more and has no meaning.
 	Until() time.Time
 
-	// Err is nil while the lock is held, [ErrLost] when the lock was lost, and [ErrNotHeld] after
-	// Unlock. Err compares Until with the clock, so it can return ErrLost before Lost is closed.
+	// Err returns nil while the lock is held, [ErrLost] after the lock was lost, and [ErrNotHeld]
+	// after Unlock. Err compares Until with the clock, so it can return ErrLost before Lost is
+	// closed.
 	Err() error
 
-	// Unlock gives the lock back. It returns nil if the lock was held until now. It returns
-	// [ErrLost] if the lock had been lost; then another holder may have had the lock in the
+	// Unlock gives the lock back. It returns nil if the lock was held until this call. It returns
+	// [ErrLost] if the lock had been lost. In this case another holder may have had the lock in the
 	// meantime. ctx limits how long Unlock waits for the system's reply, not the attempt itself, so
-	// a deferred Unlock works with a context that has ended: it then returns nil or an error that
-	// wraps the error of ctx. After an error of the system the lock expires by itself, at most one
-	// lease later. If Unlock is called again, that call waits for the result of the first one.
+	// a deferred Unlock works with a context that has ended. With this context it returns nil or an
+	// error that wraps the error of ctx. After an error of the system the lock expires by itself,
+	// at most one lease later. If Unlock is called again, that call waits for the result of the
+	// first one.
 	Unlock(ctx context.Context) error
 }

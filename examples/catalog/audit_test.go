@@ -15,7 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware/middlewaretest"
 )
 
-// What one client sends decides about nothing that another one gets, on any page of the shop.
+// On no page of the shop, the data that one client sends changes the response that another client
+// gets.
 func TestAudit(t *testing.T) {
 	shown := tree{{ID: 1, Name: "Electronics", Children: []category{{ID: 21, ParentID: 1, Name: "Audio"}}}}
 	there := func(context.Context) error { return nil }

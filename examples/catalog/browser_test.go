@@ -14,7 +14,8 @@ import (
 // ran waits until every run of the page is over.
 var ran = browsertest.Over(`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
 
-// Each stage is run by its link, on a wide screen and on a phone, with the fault that shows its flaw.
+// Each stage is run through its link, on a wide screen and on a phone, with the fault that shows
+// its flaw.
 func TestPageInABrowser(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
@@ -38,7 +39,7 @@ func TestPageInABrowser(t *testing.T) {
 		"redlock":    {"failover", "had the lock at once", "lost vote"},
 	} {
 		for _, width := range []int64{1440, 375} {
-			if width == 375 && run.fault != "none" && stage != "compare" { // a run takes its time
+			if width == 375 && run.fault != "none" && stage != "compare" { // runs take time
 				continue
 			}
 			t.Run(fmt.Sprint(stage, " ", width), func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// Where those who wait stand in a line, the page shows how often they were woken.
+// If waiting requests form a line, the page shows the number of their wake-ups.
 func TestPageCountsWakeUps(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1, "-zookeeper", zktest.Shared(t).Addr())
@@ -99,7 +100,8 @@ func TestPageCountsWakeUps(t *testing.T) {
 	b.Shoot(t, "herd-beside-predecessor")
 }
 
-// How far the clock is ahead is asked where it matters, and the keyboard comes by there.
+// The page asks for the time by which the clock is ahead only if this matters, and the field can be
+// reached with the keyboard.
 func TestPageAsksForTheClock(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
@@ -147,7 +149,8 @@ func TestPageAsksForTheClock(t *testing.T) {
 	}
 }
 
-// Somebody chooses with the keyboard, runs two stages beside each other, and gets a link that repeats it.
+// A user chooses with the keyboard, runs two stages beside each other, and gets a link that repeats
+// the run.
 func TestPageIsUsed(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
@@ -169,7 +172,7 @@ func TestPageIsUsed(t *testing.T) {
 	if again := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`); len(again) != 2 {
 		t.Errorf("the link shows %q", again)
 	}
-	// What has no name can't be read out, and what is told must be heard.
+	// A screen reader can't read out an element without a name, and it must read out the results.
 	if nameless := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('select, input, button, svg[role=img]')]
 		.filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML.slice(0, 80))`); len(nameless) > 0 {
 		t.Errorf("without a name: %q", nameless)
@@ -189,7 +192,7 @@ func TestPageIsUsed(t *testing.T) {
 	}
 }
 
-// Who opens the page has something to look at: no protection beside cacheguard, on one scale of time.
+// The page opens with a run: no protection beside cacheguard, on one scale of time.
 func TestPageOpensWithARun(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
@@ -209,8 +212,9 @@ func TestPageOpensWithARun(t *testing.T) {
 	}
 }
 
-// The tour leads from no protection to cacheguard, by mouse or keyboard, on a wide screen and on a phone. Its steps show what they
-// say, have addresses of their own, and whoever changes a setting has left it.
+// The tour leads from no protection to cacheguard, by mouse or keyboard, on a wide screen and on a
+// phone. Its steps show what their text says, and each step has its own URL. If the user changes a
+// setting, the tour ends.
 func TestTour(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
@@ -264,7 +268,7 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// What is wrong with settings is said in words.
+// If settings are invalid, the page describes the error.
 func TestPageSaysWhatIsWrong(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)

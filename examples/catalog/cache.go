@@ -17,44 +17,46 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// A shop would keep the defaults, which are far shorter. Here all replicas, often the clients and
-// even Redis compete for the processors of one machine: an answer that comes late must not pass for
-// a Redis that is down, nor a renewal that comes late for a leader that died.
+// A shop would keep the defaults, which are far shorter. In this example all replicas, often the
+// clients and even Redis compete for the processors of one machine. So a late answer must not look
+// like a Redis that is down, and a late renewal must not look like a leader that died.
 const (
 	redisTimeout = 4 * time.Second
 	leaseTTL     = 12 * time.Second
 )
 
-// The outbox's relay. Its database is on this machine, so it can look often; another process' relay
-// takes over when its lease is over.
+// These are settings of the outbox's relay. Its database is on this machine, so it can look often.
+// When its lease is over, the relay of another process takes over.
 const (
 	relayLease = 2 * time.Second
 	relayPoll  = 20 * time.Millisecond
 )
 
-// tellTimeout is how long who renames waits until all caches are told.
+// tellTimeout is the longest time that a rename waits until all caches are told.
 const tellTimeout = 2 * redisTimeout
 
-// notFoundTTL is how long it is kept that there is no category of an id, at most.
+// notFoundTTL is the longest time for which the cache remembers that there is no category with an
+// id.
 const notFoundTTL = 30 * time.Second
 
-// loadTimeout is how long a load may take.
+// loadTimeout returns the time limit of a load.
 func loadTimeout(o options) time.Duration { return o.originDelay + leaseTTL }
 
-// The names of the caches.
+// These are the names of the caches.
 const (
 	treeCache     = "catalog"
 	categoryCache = "category"
 	pageCache     = "pages"
 )
 
-// caches are one replica's: of the tree, of single categories, and of the page that is made of the
-// tree. The outbox tells them, and those of the other replicas, what is not so any more.
+// caches are the caches of one replica: of the tree, of single categories, and of the page that is
+// made from the tree. The outbox tells these caches, and the caches of the other replicas, which
+// values are out of date.
 type caches struct {
 	origin     *origin
 	box        *outbox.Box
-	stopRelay  func()  // of the outbox, and waits until it has
-	staged     *staged // if the tree is cached by a stage, which knows no outbox
+	stopRelay  func()  // stops the outbox's relay, and waits until it has stopped
+	staged     *staged // set if a stage caches the tree; stages don't use the outbox
 	pageTags   []string
 	rdb        *redis.Client
 	store      *redisstore.Store
@@ -63,9 +65,9 @@ type caches struct {
 	pages      *middleware.Cache
 }
 
-// openCaches dials Redis, so that a wrong address is found at the start. It ends early when ctx
-// does. What the caches do is told to the observer, and what is asked of the tree's also counted in
-// t.
+// openCaches opens the caches. It dials Redis, so that a wrong address is found at the start. If
+// ctx ends, it returns early. The observer gets the events of all caches, and t counts the requests
+// to the tree's cache.
 func openCaches(ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally) (*caches, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: f.redisAddr})
 	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: redisTimeout, Logger: f.log})
@@ -119,7 +121,7 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	return c.openBox(ctx, f)
 }
 
-// openBox begins to deliver what is in the outbox, whichever process has put it there.
+// openBox begins to deliver the messages in the outbox, including messages of other processes.
 func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
 	c.box, err = outbox.New(f.db.DB, c.store, outbox.Options{Dialect: f.db.dialect, Lease: relayLease, Poll: relayPoll, Logger: f.log})
 	if err != nil {
@@ -140,8 +142,8 @@ func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
 	return nil
 }
 
-// category returns one category with its children. That there is none is kept, too, so that the
-// database isn't asked each time for what it doesn't have.
+// category returns one category with its children. The cache also remembers that a category doesn't
+// exist, so that the database isn't asked for it each time.
 func (c *caches) category(ctx context.Context, id int) (category, error) {
 	r, err := c.categories.GetEntry(ctx, strconv.Itoa(id), func(ctx context.Context, _ cacheguard.Result[category]) (cacheguard.Entry[category], error) {
 		own, err := c.origin.category(ctx, id)
@@ -154,13 +156,13 @@ func (c *caches) category(ctx context.Context, id int) (category, error) {
 	return r.Value, err
 }
 
-// tagOf is the tag of what has the name of that category in it.
+// tagOf returns the tag of all values that contain the name of this category.
 func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 
-// rename renames a category, and has the caches forget the old name, in one transaction of the
-// database. When it returns without an error no replica answers with the old name any more (see
-// StrongReads). After an untoldError the category is renamed, and the caches will be told, by this
-// process or another. A client that leaves doesn't stop it halfway.
+// rename renames a category, and makes the caches forget the old name, in one transaction of the
+// database. After it has returned without an error, no replica answers with the old name any more
+// (see StrongReads). After an untoldError the category is renamed, and this process or another one
+// will tell the caches. If the client leaves, rename still finishes its work.
 func (c *caches) rename(ctx context.Context, id int, name string) error {
 	ctx = context.WithoutCancel(ctx)
 	err := c.origin.rename(ctx, id, name, func(ctx context.Context, tx *sql.Tx) error { return c.forget(ctx, tx, id) })
@@ -175,8 +177,9 @@ func (c *caches) rename(ctx context.Context, id int, name string) error {
 	return c.forgetStaged(ctx)
 }
 
-// forget has the caches forget what has the name of that category in it, once tx is committed. The
-// page goes last: it is made of the tree, and must not be made of the old one once more.
+// forget makes the caches forget all values that contain the name of this category, as soon as tx
+// is committed. The page is last. It is made from the tree, and must not be made from the old tree
+// again.
 func (c *caches) forget(ctx context.Context, tx *sql.Tx, id int) error {
 	err := c.box.InvalidateTags(ctx, tx, categoryCache, tagOf(id))
 	if err == nil && c.staged == nil {
@@ -188,8 +191,8 @@ func (c *caches) forget(ctx context.Context, tx *sql.Tx, id int) error {
 	return err
 }
 
-// forgetStaged has the tree of a stage forgotten, after the commit: if the process dies before, or
-// this fails, the old one stays until its time is over.
+// forgetStaged makes a stage forget the tree, after the commit. If the process dies before that, or
+// if forgetStaged fails, the old tree stays until its time is over.
 func (c *caches) forgetStaged(ctx context.Context) error {
 	if c.staged == nil {
 		return nil
@@ -200,15 +203,14 @@ func (c *caches) forgetStaged(ctx context.Context) error {
 	return c.pages.Purge(ctx, pagePath)
 }
 
-// untoldError says that something was changed in the database, and that caches could not be told
-// yet.
+// untoldError is the error if the database was changed but the caches could not be told yet.
 type untoldError struct{ cause error }
 
 func (e *untoldError) Error() string { return "the caches could not be told yet: " + e.cause.Error() }
 
 func (e *untoldError) Unwrap() error { return e.cause }
 
-// close lets loads finish and store until ctx ends.
+// close closes the caches. Until ctx ends, running loads may finish and store their values.
 func (c *caches) close(ctx context.Context) error {
 	if c.stopRelay != nil {
 		c.stopRelay()

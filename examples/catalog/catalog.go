@@ -1,18 +1,18 @@
 package main
 
-// category is one of the shop's, with what is below it.
+// category is one of the shop's categories, with the categories below it.
 type category struct {
 	ID       int        `json:"id"`
 	ParentID int        `json:"parentId"` // 0 at level 1
 	Name     string     `json:"name"`
-	Children []category `json:"children,omitempty"` // in the shop's order; none at level 3
+	Children []category `json:"children,omitempty"` // in the shop's order; empty at level 3
 }
 
-// tree is the level-1 categories with all that is below them, in the shop's order. It is what is
-// cached.
+// tree contains the level-1 categories with all categories below them, in the shop's order. The
+// tree is the cached value.
 type tree []category
 
-// arrange makes the tree of rows that are in the order of their places.
+// arrange makes the tree from rows. The rows are in the order of their places.
 func arrange(rows []row) tree {
 	below := map[int][]category{}
 	for _, r := range rows {
@@ -28,11 +28,11 @@ func arrange(rows []row) tree {
 	return grow(0)
 }
 
-// categoryMap is what the shop's menu is drawn from: for each level-1 id its level-2 categories, in
-// the shop's order, each with its level-3 children.
+// categoryMap is the data for the shop's menu. For each level-1 id it has the level-2 categories,
+// in the shop's order, each with its level-3 children.
 type categoryMap map[int][]category
 
-// byID is the category map. It shares what is below level 1 with the tree.
+// byID returns the category map. It shares the categories below level 1 with the tree.
 func (t tree) byID() categoryMap {
 	m := make(categoryMap, len(t))
 	for _, c := range t {

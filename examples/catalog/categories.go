@@ -23,8 +23,8 @@ const (
 	mostName   = 100  // characters of a category's name
 	mostRename = 4096 // bytes of a request that renames
 
-	// bodyTimeout is how long a client may take to send them: less than the requests that a shop
-	// which stops waits for.
+	// bodyTimeout is the time limit for sending this body. It is less than the time for which a
+	// stopping shop waits for requests.
 	bodyTimeout = 4 * time.Second
 )
 
@@ -41,12 +41,12 @@ func (s *shop) getCategory(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, c)
 }
 
-// pathID is the id in a request's path. What can't be one is answered here, without a look at cache
-// and database.
+// pathID returns the id in a request's path. If the path has no valid id, pathID answers the
+// request, without a look at cache and database.
 func pathID(w http.ResponseWriter, r *http.Request) (id int, ok bool) {
 	text := chi.URLParam(r, "id")
 	id, err := strconv.Atoi(text)
-	if err != nil || id < 1 || id > math.MaxInt32 || strconv.Itoa(id) != text { // "007" would be another URL for the same
+	if err != nil || id < 1 || id > math.MaxInt32 || strconv.Itoa(id) != text { // "007" would be another URL for the same category
 		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no category %.40q: ids are numbers from 1", text))
 		return 0, false
 	}
@@ -58,15 +58,15 @@ type renaming struct {
 	Name string `json:"name"`
 }
 
-// renameCategory answers when the old name is forgotten everywhere. After 202 it is renamed, and
-// replicas may use the old name until they can be told, which the outbox sees to.
+// renameCategory answers when all caches have forgotten the old name. After the answer 202 the
+// category is renamed, but replicas may use the old name until the outbox can tell them.
 func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	id, ok := pathID(w, r)
 	if !ok {
 		return
 	}
-	// net/http takes the deadline back when the request is read to its end.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what is no connection needs none
+	// When the request is read to its end, net/http removes the deadline.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // without a connection no deadline is needed
 	name, err := readName(http.MaxBytesReader(w, r.Body, mostRename))
 	if err != nil {
 		status := http.StatusBadRequest
@@ -93,19 +93,19 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// renamed is the answer to a request that has renamed.
+// renamed is the answer to a request that has renamed a category.
 type renamed struct {
 	ID   int    `json:"id"`
 	Name string `json:"name"`
 }
 
-// readName reads the body of a request that renames.
+// readName reads the new name from the body of a request.
 func readName(body io.Reader) (string, error) {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
 	var to renaming
 	if err := decoder.Decode(&to); err != nil {
-		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // which speaks of Go's types
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text names types of Go
 			err = fmt.Errorf("got: %s", wrong.Value)
 			if wrong.Field != "" {
 				err = fmt.Errorf("%s is of the kind %s", wrong.Field, wrong.Value)
@@ -122,7 +122,7 @@ func readName(body io.Reader) (string, error) {
 		return "", errors.New("the name is empty")
 	case utf8.RuneCountInString(name) > mostName:
 		return "", fmt.Errorf("the name has %d characters: want %d at most", utf8.RuneCountInString(name), mostName)
-	case strings.ContainsRune(name, utf8.RuneError): // encoding/json has it in the place of what is no UTF-8
+	case strings.ContainsRune(name, utf8.RuneError): // encoding/json replaces invalid UTF-8 by this character
 		return "", errors.New("the name is not UTF-8, or has U+FFFD in it")
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("the name %q has characters that can't be printed", name)

@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// schema is for SQLite and for PostgreSQL.
+// schema works in SQLite and in PostgreSQL.
 const schema = `
 CREATE TABLE category (
 	id        INTEGER PRIMARY KEY,
@@ -31,23 +31,23 @@ CREATE INDEX category_parent ON category (parent_id);
 CREATE UNIQUE INDEX category_name ON category (COALESCE(parent_id, 0), name)`
 
 const (
-	postgresConns = 16               // that a PostgreSQL is asked for at most, by all replicas together
-	openTimeout   = 10 * time.Second // for a database to answer when it is opened
+	postgresConns = 16               // the most connections to PostgreSQL, of all replicas together
+	openTimeout   = 10 * time.Second // the time limit for the first answer of a database
 	busyPause     = 5 * time.Millisecond
 )
 
 // database is the shop's SQL database, shared by all its replicas and safe for any number of them.
 type database struct {
 	*sql.DB
-	what    string // and where, for people
+	what    string // kind and place of the database, for people
 	dialect sqllock.Dialect
-	keeper  *sql.Conn // SQLite drops a database in memory with its last connection: this one stays open. Otherwise nil
+	keeper  *sql.Conn // stays open, because SQLite drops a database in memory with its last connection; nil for other databases
 }
 
 // openDatabase opens a database, and fills it with the seed's categories if it has none. where is a
-// URL of PostgreSQL, or the file of an SQLite; empty, it is an SQLite in the memory of this
-// process, which is gone when it is closed. Its name is drawn at random, so that several databases
-// can live in one process.
+// URL of PostgreSQL, or the file of an SQLite database. If where is empty, the database is an
+// SQLite in the memory of this process, which is lost when it is closed. Its name is random, so
+// that one process can have several such databases.
 func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 	d := &database{dialect: sqllock.SQLite}
 	switch {
@@ -84,16 +84,17 @@ func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 	return d, nil
 }
 
-// pragmas are those of each connection to SQLite. A transaction that is going to write says so when
-// it begins, or two that have read could both be refused.
+// pragmas are the settings of each connection to SQLite. With them a transaction asks for the right
+// to write when it begins. Otherwise two transactions could both read, and then both could be
+// refused.
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_txlock=immediate"
 
 func isPostgres(where string) bool {
 	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
 }
 
-// place is where the URL of a database points to, and nothing else of it: passwords may stand in
-// several places.
+// place returns only the scheme, the host and the database of a URL, because the rest of the URL
+// may contain passwords in several places.
 func place(where string) string {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -102,7 +103,8 @@ func place(where string) string {
 	return u.Scheme + "://" + u.Host + u.EscapedPath()
 }
 
-// fileURI is a file's name as SQLite reads it (sqlite.org/uri.html), whatever is in it.
+// fileURI returns the URI of a file in SQLite's form (sqlite.org/uri.html). It works for any
+// characters in the file's name.
 func fileURI(name string) string {
 	path := filepath.ToSlash(name)
 	if filepath.VolumeName(name) != "" {
@@ -111,8 +113,8 @@ func fileURI(name string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// fill makes the category table with the seed's categories, all of them or none, unless it is
-// there.
+// fill creates the category table with the seed's categories, unless the table exists. It adds all
+// categories or none.
 func (d *database) fill(ctx context.Context) error {
 	tx, err := d.BeginTx(ctx, nil)
 	if err != nil {
@@ -133,8 +135,8 @@ func (d *database) fill(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// claimTable reports whether there is a category table. While it is not, others who look for it
-// wait for tx.
+// claimTable reports whether there is a category table. If there is none, other processes that look
+// for the table wait until tx ends.
 func (d *database) claimTable(ctx context.Context, tx *sql.Tx) (there bool, err error) {
 	look := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'category'`
 	if d.dialect == sqllock.PostgreSQL {
@@ -171,8 +173,7 @@ func insertSeed(ctx context.Context, tx *sql.Tx, text string) error {
 	return nil
 }
 
-// isTaken reports whether a statement failed because something that must be unique would not have
-// been.
+// isTaken reports whether a statement failed because it would have violated a unique constraint.
 func isTaken(err error) bool {
 	var lite *sqlite.Error
 	var postgres *pgconn.PgError
@@ -180,16 +181,16 @@ func isTaken(err error) bool {
 	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique || errors.As(err, &postgres) && postgres.Code == uniqueViolation
 }
 
-// isBusy reports whether a statement failed because SQLite would not wait for another program:
-// busy_timeout does not hold for the change of a file to journal_mode=WAL, which two programs may
-// both want that open a new file at once.
+// isBusy reports whether a statement failed because SQLite didn't wait for another program.
+// busy_timeout doesn't apply to the change of a file to journal_mode=WAL. Two programs that open a
+// new file at once may both want this change.
 func isBusy(err error) bool {
 	var lite *sqlite.Error
 	const sqliteBusy = 5
 	return errors.As(err, &lite) && lite.Code()&0xff == sqliteBusy
 }
 
-// Close closes the database; one in memory is dropped.
+// Close closes the database. A database in memory is lost.
 func (d *database) Close() error {
 	var err error
 	if d.keeper != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 )
 
-// somewhere is a database that stays, for one test.
+// somewhere returns the address of a persistent database for one test.
 func somewhere(t *testing.T, kind string) string {
 	t.Helper()
 	if kind == "file" {
@@ -42,12 +42,12 @@ func somewhere(t *testing.T, kind string) string {
 	return u.String()
 }
 
-// The shop works the same on every database, and finds there what it has left.
+// The shop works the same on every database, and finds its data again after a restart.
 func TestDatabasesThatStay(t *testing.T) {
 	for _, kind := range []string{"file", "postgresql"} {
 		t.Run(kind, func(t *testing.T) {
 			where := somewhere(t, kind)
-			var filled sync.WaitGroup // several programs may begin at once
+			var filled sync.WaitGroup // several programs may start at once
 			for range 4 {
 				filled.Go(func() {
 					db, err := openDatabase(t.Context(), where)

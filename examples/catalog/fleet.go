@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fleet is the replicas and what they share. In a shop each replica is a process of its own; here
-// they are together in one, but share no more than processes would: the database and Redis.
+// fleet contains the replicas and the systems that they share. In a shop each replica is a separate
+// process. In this example all replicas are in one process, but they share only the database and
+// Redis, as separate processes would.
 type fleet struct {
 	opts      options
 	log       *slog.Logger
 	db        *database
 	origin    *origin
-	embedded  *miniredis.Miniredis // nil if -redis names a real one
+	embedded  *miniredis.Miniredis // nil if -redis names a real Redis
 	redisAddr string
 	world     *world
 	lab       *laboratory
@@ -28,8 +29,8 @@ type fleet struct {
 	pageRuns  atomic.Int64
 }
 
-// openFleet makes the database, finds Redis and has every replica listen. It ends early when ctx
-// does.
+// openFleet opens the database, connects to Redis and makes every replica listen. If ctx ends, it
+// returns early.
 func openFleet(ctx context.Context, opts options, log *slog.Logger) (*fleet, error) {
 	f := &fleet{opts: opts, log: log, redisAddr: opts.redis}
 	if err := f.open(ctx); err != nil {
@@ -47,7 +48,7 @@ func (f *fleet) open(ctx context.Context) (err error) {
 		if f.embedded, err = miniredis.Run(); err != nil {
 			return fmt.Errorf("start the embedded Redis: %w", err)
 		}
-		f.embedded.ClockTTL(true) // otherwise nothing in it would ever expire
+		f.embedded.ClockTTL(true) // otherwise no key in it would ever expire
 		f.redisAddr = f.embedded.Addr()
 	}
 	if f.world, err = openWorld(ctx, f.redisAddr, f.db, f.opts.zookeeper); err != nil {
@@ -82,7 +83,7 @@ func (f *fleet) announce(stdout io.Writer) {
 	fmt.Fprintf(stdout, "the lock lab: %s/\n", f.replicas[0].url)
 }
 
-// serve answers requests until ctx ends; those that are under way then may finish.
+// serve answers requests until ctx ends. Requests that are running then may finish.
 func (f *fleet) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, r := range f.replicas {
@@ -91,7 +92,7 @@ func (f *fleet) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// close ends the caches before what they need: Redis and the database.
+// close closes the caches first, and then Redis and the database, which the caches need.
 func (f *fleet) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), f.grace())
 	defer cancel()
@@ -111,12 +112,12 @@ func (f *fleet) close() error {
 	return errors.Join(errs...)
 }
 
-// grace is how long requests and loads may go on when the fleet stops.
+// grace returns the time for which requests and loads may go on after the fleet stops.
 func (f *fleet) grace() time.Duration {
 	return f.opts.originDelay + 5*time.Second
 }
 
-// stats is what the fleet has done so far.
+// stats returns the counts of the fleet so far.
 func (f *fleet) stats() stats {
 	s := stats{
 		Loads: f.origin.loads.Load(), CategoryLoads: f.origin.categoryLoads.Load(), PageRuns: f.pageRuns.Load(), Renames: f.origin.renames.Load(),

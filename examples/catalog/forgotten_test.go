@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lines are those of a log.
+// lines are the lines of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -20,8 +20,8 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Somebody changes the database and tells no cache. The audit says so within a minute, of which
-// cache and key, and why; and says nothing before.
+// The database is changed without telling a cache. Within a minute the audit reports the cache, the
+// key and the reason. It reports nothing before the change.
 func TestForgottenInvalidate(t *testing.T) {
 	opts, err := parseOptions([]string{"-addr", "127.0.0.1:0", "-replicas", "2", "-origin-delay", "1ms", "-ttl", "1h", "-audit", "20"}, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestForgottenInvalidate(t *testing.T) {
 	compared := func() uint64 { return f.replicas[0].caches.categories.Stats().Compared }
 	for range 2 {
 		for len(told) > 0 {
-			<-told // of a rename, for which Audit.Settle was too short on a machine that stood still
+			<-told // a report about a rename, if the machine was stopped for longer than Audit.Settle
 		}
 		before := compared()
 		if !until(time.Minute, reads, func() bool { return compared() > before+40 }) {
@@ -99,7 +99,7 @@ func TestForgottenInvalidate(t *testing.T) {
 	}
 }
 
-// until does something again until it holds, for that long at most.
+// until repeats again until holds returns true, but no longer than within.
 func until(within time.Duration, again func(), holds func() bool) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); again() {
 		if holds() {

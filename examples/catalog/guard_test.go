@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
 )
 
-// Nothing that is printed, in whatever way the command fails or runs, has a password in it.
+// No output of the command contains a password, whether it runs or fails.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,8 +55,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	}
 }
 
-// What a library says of a password it was given is hidden, too, however it spells it, and the rest
-// is not.
+// If a library's output contains a password, the password is hidden, too, in every spelling. The
+// rest of the output isn't hidden.
 func TestHiding(t *testing.T) {
 	var out strings.Builder
 	w := hide(&out, []string{"-db", "postgres://shop:p%40ss%22%2F@h/db?password=o%26ther+one"})
@@ -78,7 +78,7 @@ func TestHiding(t *testing.T) {
 	}
 }
 
-// A site whose owner points its name at the shop is not the shop, whatever it asks for.
+// If another site's name points at the shop's address, the shop refuses its requests.
 func TestForeignHosts(t *testing.T) {
 	c := start(t, 1, "-origin-delay", "0s", "-hosts", "shop.example,catalog")
 	client := newClient(t)
@@ -102,7 +102,7 @@ func TestForeignHosts(t *testing.T) {
 		"[2001:db8::1]" + port, "shop.example.evil.example", "2130706433", "localhost..", "127.0.0.1 ", "xn--localhost",
 	} {
 		for path, method := range map[string]string{"/categories/21": "POST", "/catalog.json": "GET", "/catalog": "GET", "/": "GET", "/metrics": "GET", "/stats.json": "GET", "/healthz": "GET", "/lab/run": "POST"} {
-			if status := ask(method, path, host); status != http.StatusMisdirectedRequest && status != http.StatusBadRequest { // net/http's own
+			if status := ask(method, path, host); status != http.StatusMisdirectedRequest && status != http.StatusBadRequest { // net/http's own error
 				t.Errorf("%s %s as %q: status %d", method, path, host, status)
 			}
 		}
@@ -114,7 +114,7 @@ func TestForeignHosts(t *testing.T) {
 	}
 }
 
-// Nothing that another site's page can have a browser send begins work or changes something.
+// No request that another site's page can make a browser send begins work or changes data.
 func TestOtherSitesBeginNothing(t *testing.T) {
 	c := start(t, 1, "-origin-delay", "0s")
 	client := newClient(t)
@@ -152,7 +152,8 @@ func TestOtherSitesBeginNothing(t *testing.T) {
 	if resp := ask("POST", "/lab/run", "Sec-Fetch-Site", "same-origin"); resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != eventStream {
 		t.Errorf("the page's own run: status %d, %v", resp.StatusCode, resp.Header)
 	}
-	// The page runs what its address says. A script may open it, a click, an address that was typed and a link of its own may have it run.
+	// The page runs the settings in its URL. If a script of another site opens it, it must not run.
+	// A click, a typed URL and the page's own links may make it run.
 	opened := []string{"Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Site"}
 	for _, from := range []string{"cross-site", "same-site"} {
 		if resp := ask("GET", "/?stage=none&fault=none", append(opened, from)...); resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" {
@@ -172,12 +173,13 @@ func TestOtherSitesBeginNothing(t *testing.T) {
 	}
 }
 
-// deaf is a client whose kernel takes nothing more from the first flush on, until its write deadline is over.
+// deaf is a client whose kernel accepts no more data after the first flush, until the write
+// deadline is over.
 type deaf struct {
 	http.ResponseWriter
 	blocked chan struct{} // closed when a write waits
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	wake  chan struct{}
 	by    time.Time
 	first bool
@@ -216,8 +218,8 @@ func (d *deaf) FlushError() error {
 	}
 }
 
-// Clients that don't read lose their places to those who do, the one that has been waited for longest first; while nobody is
-// slow, it is who comes last that is turned away.
+// Clients that don't read lose their places to new clients, beginning with the client for which the
+// server has waited longest. If no client is slow, the newest client is refused.
 func TestSlowestRunMakesRoom(t *testing.T) {
 	l := newLaboratory(lab.World{}, nil)
 	began := time.Now()
@@ -237,7 +239,7 @@ func TestSlowestRunMakesRoom(t *testing.T) {
 		if !ok {
 			t.Fatalf("run %d was turned away", i+1)
 		}
-		if i != 1 { // one reads
+		if i != 1 { // one client reads
 			sending.Go(func() { s.send("steps", "x") })
 			<-w.blocked
 		}
@@ -256,13 +258,14 @@ func TestSlowestRunMakesRoom(t *testing.T) {
 	if _, ok := join(httptest.NewRecorder(), time.Now().Add(time.Hour)); ok || ended[1].Err() != nil {
 		t.Error("one that reads has lost its place")
 	}
-	sending.Wait() // what was being sent has ended
+	sending.Wait() // all sends have ended
 	if len(l.runs) != mostRuns {
 		t.Errorf("%d runs, want %d", len(l.runs), mostRuns)
 	}
 }
 
-// What waits for a client is bounded: when its run makes steps faster than it takes them, it is given up.
+// The number of steps that wait for a client is bounded. If a run makes steps faster than the
+// client takes them, the client is given up.
 func TestStepsForASlowClientAreBounded(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	s := newStream(newDeaf(), end)
@@ -274,7 +277,7 @@ func TestStepsForASlowClientAreBounded(t *testing.T) {
 	}
 }
 
-// Four clients that read nothing of their runs don't keep a fifth from its own.
+// Four clients that read nothing of their runs don't prevent the run of a fifth client.
 func TestClientsThatDontReadHoldNoRuns(t *testing.T) {
 	c := start(t, 1)
 	for range mostRuns {
@@ -306,13 +309,14 @@ func TestClientsThatDontReadHoldNoRuns(t *testing.T) {
 			t.Fatal("no run for who reads")
 		}
 		select {
-		case <-time.After(50 * time.Millisecond): // as Retry-After says, and sooner
+		case <-time.After(50 * time.Millisecond): // sooner than Retry-After demands
 		case <-t.Context().Done():
 		}
 	}
 }
 
-// A run takes no body: until it was read, nobody would notice that its client has left.
+// A run accepts no body, because until the body is read, the server doesn't notice that the client
+// has left.
 func TestRunTakesNoBody(t *testing.T) {
 	c := start(t, 1)
 	resp, err := newClient(t).Post(c.urls[0]+"/lab/run", "text/plain", strings.NewReader("x"))
@@ -325,7 +329,7 @@ func TestRunTakesNoBody(t *testing.T) {
 	}
 }
 
-// Every connection has its deadlines, also of what is no run.
+// Every connection has deadlines, also for requests that are no runs.
 func TestServersHaveDeadlines(t *testing.T) {
 	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: time.Second, stage: ownStage}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// newHandler makes the router of one replica, which is known by these names beside its addresses.
-// What can be got also answers HEAD, so that curl -I shows what caches did.
+// newHandler makes the router of one replica. The replica answers requests for these host names and
+// for its addresses. Each route for GET also answers HEAD, so that curl -I shows what caches did.
 //
-// The browser of somebody who is in the shop's network must not do what another site wants done. So
-// whatever changes something or begins a run is a POST, and those must come from the shop's own
+// The browser of a user in the shop's network must not carry out requests of another site. So each
+// request that changes data or begins a run is a POST, and a POST must come from the shop's own
 // pages.
 func newHandler(names []string, routes ...func(chi.Router)) http.Handler {
 	r := chi.NewRouter()
@@ -28,7 +28,7 @@ func newHandler(names []string, routes ...func(chi.Router)) http.Handler {
 	return r
 }
 
-// shop is what one replica serves of the shop.
+// shop contains the handlers of one replica.
 type shop struct {
 	tree     func(context.Context) (tree, error)
 	category func(ctx context.Context, id int) (category, error)
@@ -58,10 +58,10 @@ func (s *shop) catalogJSON(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, t.byID())
 }
 
-// fail answers a request for something that could not be had.
+// fail answers a request whose value could not be read.
 func (s *shop) fail(w http.ResponseWriter, r *http.Request, what string, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		return // the client has left, nobody reads an answer
+		return // the client has left and reads no answer
 	}
 	status := statusOf(err)
 	if status == http.StatusNotFound {
@@ -72,7 +72,7 @@ func (s *shop) fail(w http.ResponseWriter, r *http.Request, what string, err err
 	refuse(w, status, what+" is not available: "+http.StatusText(status))
 }
 
-// failure is the body of an answer that is none. The cause is not in it: that is for the log.
+// failure is the body of an error response. It doesn't contain the cause, which is only logged.
 type failure struct {
 	Status int    `json:"status"`
 	Error  string `json:"error"`
@@ -82,7 +82,7 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	writeJSON(w, status, failure{Status: status, Error: why})
 }
 
-// statusOf is the status with which an HTTP client learns of an error of the cache or the origin.
+// statusOf returns the HTTP status for an error of the cache or the origin.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, cacheguard.ErrNotFound):

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ask gets a path from a handler whose category map comes from get, and returns what was logged
-// beside the answer.
+// ask requests a path from a handler whose category map comes from get. It returns the answer and
+// the log.
 func ask(ctx context.Context, path string, get func(context.Context) (tree, error), t *tally) (*httptest.ResponseRecorder, string) {
 	var logged bytes.Buffer
 	s := &shop{tree: get, tally: t, log: slog.New(slog.NewTextHandler(&logged, nil))}
@@ -89,7 +89,7 @@ func TestAClientThatLeftIsNoFailure(t *testing.T) {
 	}
 }
 
-// curl -I and those who watch whether a page is there ask with HEAD.
+// curl -I and monitoring tools use HEAD.
 func TestHead(t *testing.T) {
 	c := start(t, 1, "-origin-delay", "0s")
 	client := newClient(t)

@@ -10,18 +10,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// healthTimeout is how long a service may take to say that it is there.
+// healthTimeout is the time limit for a service's answer to a ping.
 const healthTimeout = time.Second
 
 // health is the body of /healthz.
 type health struct {
-	Status   string `json:"status"` // "ok", or "no database": then nothing can be loaded
+	Status   string `json:"status"` // "ok", or "no database": without the database no value can be loaded
 	Database string `json:"database"`
-	Redis    string `json:"redis"` // without it the replica goes on, with its own flights only
+	Redis    string `json:"redis"` // without Redis the replica goes on, but only with its own flights
 }
 
-// watched serves a replica's health, its metrics and what its caches are doing, for those who watch
-// it.
+// watched serves a replica's health, its metrics and the state of its caches, for monitoring.
 func watched(database, redis func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) func(chi.Router) {
 	return func(r chi.Router) {
 		r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {
@@ -41,9 +40,9 @@ func watched(database, redis func(context.Context) error, metrics prometheus.Gat
 	}
 }
 
-// stateOf asks a service whether it is there, and sends its state, in a word. Why it is so is for
-// the log. One that is silent must not pass for two, so each has all the time; and go-redis doesn't
-// look at ctx while it waits for an answer.
+// stateOf pings a service, and sends its state as one word. The reason for the state is only
+// logged. Each service has the whole time, so that one silent service doesn't make the other
+// service look silent, too. go-redis ignores ctx while it waits for an answer.
 func stateOf(ctx context.Context, ping func(context.Context) error) <-chan string {
 	answered := make(chan error, 1)
 	go func() { answered <- ping(ctx) }()

@@ -18,7 +18,7 @@ func TestHealth(t *testing.T) {
 	there, away := func(ctx context.Context) error { return ctx.Err() }, func(ctx context.Context) error { <-ctx.Done(); return errors.New("secret") }
 	over := make(chan struct{})
 	defer close(over)
-	deaf := func(context.Context) error { <-over; return nil } // doesn't look at its context, and ends only with the test
+	deaf := func(context.Context) error { <-over; return nil } // ignores its context, and ends only with the test
 	for _, c := range []struct {
 		database, redis func(context.Context) error
 		status          int
@@ -40,7 +40,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A replica goes on without Redis, and says so.
+// A replica works without Redis, and its health says that Redis is missing.
 func TestHealthWithoutRedis(t *testing.T) {
 	redis := miniredis.RunT(t)
 	c := start(t, 1, "-origin-delay", "0s", "-redis", redis.Addr())

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// known refuses requests for another host than this server's. A site whose name its owner has
-// pointed at this address (DNS rebinding) is of the same origin to its visitors' browsers, so
-// nothing else would keep its pages from reading the answers and from renaming. The names are
-// -addr's and those of -hosts.
+// known refuses requests for another host than this server's. The owner of another site can point
+// the site's name at this address (DNS rebinding). To browsers the site's pages and this server
+// then have the same origin, so only this check prevents these pages from reading answers and
+// renaming. The names are the host of -addr and the names in -hosts.
 func known(names ...string) func(http.Handler) http.Handler {
 	here := map[string]bool{"localhost": true}
 	for _, name := range names {
@@ -30,8 +30,8 @@ func known(names ...string) func(http.Handler) http.Handler {
 	}
 }
 
-// hostname is the name in a Host field: without its port, the brackets of an IPv6 address and the
-// dot at the end.
+// hostname returns the name in a Host field, without the port, the brackets of an IPv6 address and
+// the dot at the end.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -41,8 +41,8 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isAddress reports whether a name is the address at which this request arrived, or one of this
-// machine's own. No name can be pointed at another one's address.
+// isAddress reports whether a name is the address at which this request arrived, or a loopback
+// address. An address can't be pointed at another server as a name can.
 func isAddress(name string, local net.Addr) bool {
 	ip, err := netip.ParseAddr(name)
 	if err != nil {

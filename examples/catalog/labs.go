@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// mostRuns is how many runs of the lab go on at once: they share the machine with the shop, and
-	// each other's times.
+	// mostRuns is the number of runs of the lab that may go on at once. They share the machine with
+	// the shop, and slow each other down.
 	mostRuns = 4
 
-	// sendTimeout is how long a client of a run may take for what is sent to it at a time. One that
-	// is held up for slowAfter is given up as soon as somebody else needs its place.
+	// sendTimeout is the time limit for a client of a run to receive one piece of data. If a client
+	// doesn't receive data for slowAfter, it is given up as soon as another client needs its place.
 	sendTimeout = 5 * time.Second
 	slowAfter   = time.Second
 
-	// mostSteps is how many steps wait for a client, which is then given up.
+	// mostSteps is the largest number of steps that wait for a client. At this number the client is
+	// given up.
 	mostSteps = 1 << 16
 )
 
@@ -40,18 +41,18 @@ type laboratory struct {
 	mu   sync.Mutex // guards runs
 	runs map[*stream]struct{}
 
-	simulations chan struct{} // has an element for each that goes on
+	simulations chan struct{} // has an element for each running simulation
 
 	stopping chan struct{} // closed when the shop stops
-	stop     func()        // closes it, any number of times
+	stop     func()        // closes stopping; may be called any number of times
 }
 
 var (
-	// errStopping ends a run, which would last longer than a shop that stops waits for its
-	// requests.
+	// errStopping ends a run when the shop stops, because a stopping shop doesn't wait for requests
+	// as long as a run lasts.
 	errStopping = errors.New("the shop is being stopped")
 
-	// errSlow ends one whose client doesn't read.
+	// errSlow ends a run whose client doesn't read.
 	errSlow = errors.New("its client reads too slowly")
 )
 
@@ -69,12 +70,12 @@ func (l *laboratory) routes(r chi.Router) {
 	r.Post("/lab/simulate", l.simulate)
 }
 
-// stageChoice is a stage as it is offered.
+// stageChoice is a stage in the list of choices.
 type stageChoice struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Flaw  string `json:"flaw,omitempty"`
-	Needs string `json:"needs,omitempty"` // what is missing here, so that it can't be chosen
+	Needs string `json:"needs,omitempty"` // the missing system because of which the stage can't be chosen
 }
 
 type faultChoice struct {
@@ -82,12 +83,12 @@ type faultChoice struct {
 	Text string    `json:"text"`
 }
 
-// choices says what there is to choose from.
+// choices sends the stages and faults that can be chosen.
 func (l *laboratory) choices(w http.ResponseWriter, _ *http.Request) {
 	var c struct {
 		Stages   []stageChoice       `json:"stages"`
 		Faults   []faultChoice       `json:"faults"`
-		Defaults map[string][]string `json:"defaults"` // as in an address
+		Defaults map[string][]string `json:"defaults"` // in the form of a URL's query
 	}
 	for _, s := range stage.All() {
 		c.Stages = append(c.Stages, stageChoice{s.Name, s.Title, s.Flaw, l.missing(s)})
@@ -99,7 +100,7 @@ func (l *laboratory) choices(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, c)
 }
 
-// missing is what a stage needs that is not here.
+// missing returns the name of a system that a stage needs and that isn't available.
 func (l *laboratory) missing(s stage.Stage) string {
 	here := map[stage.Needs]bool{
 		"": true, stage.NeedsDB: l.world.DB != nil, stage.NeedsMasters: len(l.world.Masters) > 0, stage.NeedsZooKeeper: l.world.ZooKeeper != nil,
@@ -110,16 +111,16 @@ func (l *laboratory) missing(s stage.Stage) string {
 	return string(s.Needs)
 }
 
-// run makes a run with the settings of the address, and sends its events as they come: "steps" with
-// some of them, and at the end one "report", or "failed" if it could not be made. A client that
-// leaves ends it, and so does a shop that stops.
+// run carries out a run with the settings in the URL, and sends its events as they come: "steps"
+// with some of them, and at the end one "report", or "failed" if the run wasn't possible. The run
+// ends early if the client leaves or the shop stops.
 func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	settings, err := lab.Parse(r.URL.Query())
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if r.ContentLength != 0 { // net/http would not see the client leave before it has read that
+	if r.ContentLength != 0 { // net/http notices that the client leaves only after it has read the body
 		refuse(w, http.StatusBadRequest, "the settings of a run are those of its address: want no body")
 		return
 	}
@@ -140,7 +141,7 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	var report lab.Report
 	s.during(func() { report, err = lab.Run(ctx, l.world, settings, s.step) })
 	switch {
-	case r.Context().Err() != nil, context.Cause(ctx) == errSlow: // the client has left, or was left
+	case r.Context().Err() != nil, context.Cause(ctx) == errSlow: // the client has left, or was given up
 	case context.Cause(ctx) == errStopping:
 		s.send("failed", errStopping.Error())
 	case err != nil:
@@ -151,7 +152,7 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// untilStopped ends what is done for a client when the shop stops.
+// untilStopped ends the work for a client when the shop stops.
 func (l *laboratory) untilStopped(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-l.stopping:
@@ -160,8 +161,8 @@ func (l *laboratory) untilStopped(ctx context.Context, end context.CancelCauseFu
 	}
 }
 
-// admit gives a run a place. If there is none, the slowest client loses its own, and not who comes
-// last: a client that doesn't read would keep everybody else out.
+// admit gives a run a place. If there is no free place, the slowest client loses its place.
+// Otherwise clients that don't read could block all other clients.
 func (l *laboratory) admit(s *stream, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +184,7 @@ func (l *laboratory) leave(s *stream) {
 	delete(l.runs, s)
 }
 
-// slowest is the stream whose client has been waited for the longest, if that is long.
+// slowest returns the stream that has waited longest for its client, if this time is long enough.
 func slowest(all map[*stream]struct{}, now time.Time) (out *stream) {
 	most := slowAfter
 	for s := range all {
@@ -195,25 +196,25 @@ func slowest(all map[*stream]struct{}, now time.Time) (out *stream) {
 }
 
 // stream is a stream of server-sent events (WHATWG HTML, section 9.2). A client that reads slowly
-// must not slow down what it looks at, so steps wait here, and one that reads too slowly is given
-// up: that ends its run.
+// must not slow down its run, so steps wait in the stream. If a client reads too slowly, it is
+// given up, and its run ends.
 type stream struct {
 	w    http.ResponseWriter
 	conn *http.ResponseController
 	end  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	steps   []lab.Event
-	since   time.Time // when what is being sent was begun; zero: nothing is
+	since   time.Time // the time at which the current data began to be sent; zero: no data is being sent
 	givenUp bool
-	more    chan struct{} // has an element when there are steps
+	more    chan struct{} // has an element if there are steps
 }
 
 func newStream(w http.ResponseWriter, end context.CancelCauseFunc) *stream {
 	return &stream{w: w, conn: http.NewResponseController(w), end: end, more: make(chan struct{}, 1)}
 }
 
-// step takes an event, to be sent soon.
+// step adds an event. It is sent soon.
 func (s *stream) step(e lab.Event) {
 	s.mu.Lock()
 	if !s.givenUp {
@@ -230,7 +231,7 @@ func (s *stream) step(e lab.Event) {
 	}
 }
 
-// held is for how long the client hasn't taken what is being sent.
+// held returns the time for which the client hasn't received the current data.
 func (s *stream) held(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,16 +241,16 @@ func (s *stream) held(now time.Time) time.Duration {
 	return now.Sub(s.since)
 }
 
-// giveUp ends the run, and what is being sent.
+// giveUp ends the run and the current send.
 func (s *stream) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.givenUp, s.steps = true, nil
-	_ = s.conn.SetWriteDeadline(time.Now()) // what is no connection holds up nobody
+	_ = s.conn.SetWriteDeadline(time.Now()) // without a connection nothing can block
 	s.end(errSlow)
 }
 
-// during sends steps while something is done, and those that are left when it is over.
+// during calls do, and sends steps while do runs. After do it sends the remaining steps.
 func (s *stream) during(do func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var sending sync.WaitGroup
@@ -279,11 +280,11 @@ func (s *stream) sendSteps() {
 	}
 }
 
-// send sends an event. If it doesn't get through in time, the client is given up.
+// send sends an event. If the client doesn't receive it in time, the client is given up.
 func (s *stream) send(kind string, what any) {
 	data, err := json.Marshal(what)
 	if err != nil {
-		return // nothing of ours can't be told as JSON
+		return // all values of the lab can be encoded as JSON
 	}
 	s.within(func() error {
 		if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", kind, data); err != nil {
@@ -295,7 +296,7 @@ func (s *stream) send(kind string, what any) {
 
 func (s *stream) flush() { s.within(s.conn.Flush) }
 
-// within writes within sendTimeout.
+// within calls write with the time limit sendTimeout.
 func (s *stream) within(write func() error) {
 	s.mu.Lock()
 	if s.givenUp {

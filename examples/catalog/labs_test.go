@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/internal/lab"
 )
 
-// events reads a stream of server-sent events to its end, and returns what they say by kind.
+// events reads a stream of server-sent events to its end, and returns their data by kind.
 func events(t *testing.T, resp *http.Response) map[string][]string {
 	t.Helper()
 	defer resp.Body.Close()
@@ -60,7 +60,7 @@ func run1(t *testing.T, url string) (steps []lab.Event, report lab.Report) {
 	return steps, report
 }
 
-// Every stage that can be had without anything runs, on the embedded Redis.
+// Every stage that needs no other system runs on the embedded Redis.
 func TestLabRuns(t *testing.T) {
 	c := start(t, 1)
 	var choices struct {
@@ -115,7 +115,7 @@ func TestLabRefusesWrongSettings(t *testing.T) {
 	}
 }
 
-// A stage that needs what is not here says so.
+// If a stage needs a system that isn't available, the answer says so.
 func TestLabStageThatLacksSomething(t *testing.T) {
 	c := start(t, 1)
 	resp, err := newClient(t).Post(c.urls[0]+"/lab/run?stage=herd", "", nil)
@@ -127,8 +127,8 @@ func TestLabStageThatLacksSomething(t *testing.T) {
 	}
 }
 
-// A shop that stops doesn't wait for the runs, which last longer than requests may: it ends them,
-// and they clean up.
+// A stopping shop doesn't wait for runs, because they last longer than requests may. It ends the
+// runs, and they clean up.
 func TestLabRunEndsWhenTheShopStops(t *testing.T) {
 	redis := miniredis.RunT(t)
 	c := start(t, 2, "-redis", redis.Addr())
@@ -145,7 +145,7 @@ func TestLabRunEndsWhenTheShopStops(t *testing.T) {
 	}
 }
 
-// Too many runs at once are turned away, and a client that leaves makes room.
+// If there are too many runs, new runs are refused. A client that leaves makes room.
 func TestLabTooManyRuns(t *testing.T) {
 	c := start(t, 1)
 	client := newClient(t)
@@ -180,7 +180,7 @@ func TestLabTooManyRuns(t *testing.T) {
 	}
 }
 
-// A ZooKeeper that isn't there is named.
+// If ZooKeeper can't be reached, the error names its address.
 func TestUnreachableZooKeeperIsNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as the timeout")

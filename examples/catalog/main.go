@@ -3,8 +3,8 @@
 // shows the flaw of each.
 //
 // It starts any number of replicas that share one database and one Redis, as they would in a shop.
-// When many clients ask all of them for the map at once and it is not in Redis, one replica loads
-// it and the others wait for it: /stats.json of any replica shows it.
+// If many clients ask all replicas for the map at once and it isn't in Redis, one replica loads it
+// and the others wait for it. /stats.json of any replica shows this.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	logging.Disable()            // what go-redis would print, the cache reports and logs in its own words
+	logging.Disable()            // the cache reports and logs in its own words what go-redis would print
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the command, until ctx ends. It returns the exit code: 2 if it was called wrongly.
+// run runs the command until ctx ends. It returns the exit code: 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = hide(stdout, args), hide(stderr, args)
 	opts, err := parseOptions(args, stdout)
@@ -51,7 +51,7 @@ func serve(ctx context.Context, opts options, stdout io.Writer, log *slog.Logger
 	f, err := openFleet(ctx, opts, log)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before it was up: not a failure
+			return nil // a stop during the start isn't a failure
 		}
 		return err
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// catalog is the command while it runs.
+// catalog is a running command.
 type catalog struct {
-	redis string   // what it said about Redis
+	redis string   // the command's output about Redis
 	urls  []string // of the replicas
-	stop  func()   // what a signal would do; waits for the end, which must be a good one
+	stop  func()   // stops the command like a signal, waits for its end, and fails the test after an error
 
-	stderr bytes.Buffer // to be read after stop
+	stderr bytes.Buffer // read it only after stop
 }
 
 // start runs the command until the test ends and returns once every replica listens.
@@ -62,7 +62,7 @@ func start(t *testing.T, replicas int, args ...string) *catalog {
 	return c
 }
 
-// get returns the body of a page that must be there.
+// get returns the body of a page. The page must exist.
 func get(t *testing.T, client *http.Client, url string) []byte {
 	t.Helper()
 	resp, err := client.Get(url)
@@ -94,11 +94,11 @@ func newClient(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// The promise that the example is there to show: many clients ask all replicas at once for a map
-// that is not in the cache, and the database is asked once.
+// This is the promise that the example demonstrates: many clients ask all replicas at once for a
+// map that isn't cached, and the database is asked once.
 func TestStampedeOnTheColdMapIsOneLoad(t *testing.T) {
 	const replicas, requests = 4, 500
-	// The load takes so long that on any machine all requests are there before it is over.
+	// The load takes so long that on any machine all requests arrive before its end.
 	c := start(t, replicas, "-origin-delay", "2s")
 	client := newClient(t)
 
@@ -173,7 +173,7 @@ func TestTheMapIsLoadedAgainAfterItsTTL(t *testing.T) {
 	}
 }
 
-// Leases rest on it: that of a replica that died must end.
+// Leases need expiry, because the lease of a replica that died must end.
 func TestTheEmbeddedRedisForgetsWhatHasExpired(t *testing.T) {
 	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: 50 * time.Millisecond, stage: ownStage}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -219,8 +219,8 @@ func TestRequestsMayFinishWhenTheCommandIsStopped(t *testing.T) {
 	}
 }
 
-// Who stops the command is told why that took so long, and no handler goes on while its caches are
-// closed.
+// If stopping the command takes long, the log names the reason. No handler goes on while its caches
+// are closed.
 func TestRequestsThatDontFinishAreNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -261,7 +261,7 @@ func TestAConnectionWithoutARequestHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	get(t, newClient(t), c.urls[0]+"/stats.json") // accepted after it
+	get(t, newClient(t), c.urls[0]+"/stats.json") // this connection is accepted after the other one
 	begin := time.Now()
 	c.stop()
 	if took := time.Since(begin); took > 4*time.Second {
@@ -307,7 +307,7 @@ func TestASignalBeforeItIsUpIsNoFailure(t *testing.T) {
 	}
 }
 
-// checkFailure runs the command, which must fail with a message that has want in it.
+// checkFailure runs the command. It must fail with a message that contains want.
 func checkFailure(t *testing.T, want string, args ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

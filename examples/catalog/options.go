@@ -19,27 +19,27 @@ import (
 // options are the command's flags.
 type options struct {
 	host        string // of -addr
-	port        int    // of -addr; 0: a free one for each replica
+	port        int    // of -addr; 0: a free port for each replica
 	hosts       []string
 	replicas    int
-	db          string // empty: one in memory
-	redis       string // empty: an embedded one
-	zookeeper   string // empty: none
+	db          string // empty: a database in memory
+	redis       string // empty: an embedded Redis
+	zookeeper   string // empty: no ZooKeeper
 	originDelay time.Duration
 	ttl         time.Duration
 	stage       string
-	lockTTL     time.Duration // of stages other than ownStage
-	audit       float64       // answers a second
+	lockTTL     time.Duration // the lock time of stages other than ownStage
+	audit       float64       // the number of answers a second that are audited
 	logLevel    slog.Level
 }
 
-// ownStage is the stage that is cacheguard: the only one that keeps what it promises.
+// ownStage is the stage that uses cacheguard. It is the only stage that keeps its promises.
 const ownStage = "cacheguard"
 
 const maxReplicas = 64
 
-// parseOptions reads the flags. Asked for help, it prints that and returns flag.ErrHelp; any other
-// error names all that is wrong.
+// parseOptions reads the flags. If help is requested, it prints the help and returns flag.ErrHelp.
+// Any other error names all wrong options.
 func parseOptions(args []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("catalog", flag.ContinueOnError)
@@ -86,7 +86,7 @@ func (o options) validate() error {
 		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
 	}
 	errs = append(errs, checkServer("-redis", o.redis), checkServer("-zookeeper", o.zookeeper))
-	if _, err := url.Parse(o.db); isPostgres(o.db) && err != nil { // err may have a part of the password
+	if _, err := url.Parse(o.db); isPostgres(o.db) && err != nil { // err may contain a part of the password
 		errs = append(errs, errors.New("-db: the URL can't be read: is every sign of the password that means something in a URL written as %XX?"))
 	} else if !isPostgres(o.db) && (strings.Contains(o.db, "://") || named.MatchString(o.db)) {
 		errs = append(errs, errors.New("-db: want a file, or a URL that begins with postgres://"))
@@ -104,7 +104,7 @@ func (o options) validate() error {
 	if o.lockTTL < time.Second {
 		errs = append(errs, fmt.Errorf("-lock-ttl %v: want a second at least", o.lockTTL))
 	}
-	if !(o.audit >= 0 && o.audit <= 1000) { // also not a number
+	if !(o.audit >= 0 && o.audit <= 1000) { // also true for NaN
 		errs = append(errs, fmt.Errorf("-audit %v: want a number from 0 to 1000", o.audit))
 	}
 	if o.originDelay < 0 {
@@ -124,7 +124,7 @@ func stageNames() string {
 	return strings.Join(names, ", ")
 }
 
-// listenAddr is the address of the replica with that index, from 0.
+// listenAddr returns the address of the replica with this index, from 0.
 func (o options) listenAddr(replica int) string {
 	port := o.port
 	if port != 0 {
@@ -133,8 +133,8 @@ func (o options) listenAddr(replica int) string {
 	return net.JoinHostPort(o.host, strconv.Itoa(port))
 }
 
-// checkServer says what is wrong with the address of a server; an empty one says that there is
-// none.
+// checkServer returns an error if the address of a server is invalid. An empty address is valid and
+// means that there is no server.
 func checkServer(name, addr string) error {
 	if addr == "" {
 		return nil
@@ -158,8 +158,8 @@ func splitAddr(name, addr string) (host string, port int, err error) {
 	return host, int(number), nil
 }
 
-// said is an argument in a message, unless it may have a secret in it: a URL, a user before an
-// address, an assignment.
+// said returns an argument for a message, unless the argument may contain a secret: a URL, a user
+// before an address, an assignment.
 func said(arg string) string {
 	if strings.ContainsAny(arg, "@=") || strings.Contains(arg, "://") {
 		return ""

@@ -20,7 +20,7 @@ func TestOptionDefaults(t *testing.T) {
 func TestListenAddresses(t *testing.T) {
 	for _, c := range []struct {
 		addr        string
-		first, last string // of three replicas
+		first, last string // the addresses of the first and the last of three replicas
 	}{
 		{"localhost:8080", "localhost:8080", "localhost:8082"},
 		{"[::1]:65533", "[::1]:65533", "[::1]:65535"},

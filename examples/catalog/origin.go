@@ -12,15 +12,15 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// What the origin logs.
+// These are the log messages of the origin.
 const (
 	sayLoads   = "the category map is loaded"
 	sayLoaded  = "the category map was loaded"
 	sayRenamed = "a category is renamed"
 )
 
-// origin is where categories come from: SQL queries, slowed down to what they take in a shop with a
-// busy database. It counts what it is asked for, whichever replica that is for. It is safe for
+// origin reads categories with SQL queries. It slows the queries down to the time that they take in
+// a shop with a busy database. It counts the loads for all replicas together. It is safe for
 // concurrent use.
 type origin struct {
 	db    *sql.DB
@@ -32,7 +32,7 @@ type origin struct {
 	renames       atomic.Int64
 }
 
-// load reads the tree. It ends early when ctx does.
+// load reads the tree. If ctx ends, it returns early.
 func (o *origin) load(ctx context.Context) (tree, error) {
 	o.log.Info(sayLoads, "number", o.loads.Add(1))
 	if err := wait(ctx, o.delay); err != nil {
@@ -46,8 +46,8 @@ func (o *origin) load(ctx context.Context) (tree, error) {
 	return arrange(rows), nil
 }
 
-// category reads one category and its children, but not theirs. If there is none of that id, the
-// error is cacheguard.ErrNotFound.
+// category reads one category and its children, but not the children's children. If there is no
+// category with this id, the error is cacheguard.ErrNotFound.
 func (o *origin) category(ctx context.Context, id int) (category, error) {
 	o.categoryLoads.Add(1)
 	if err := wait(ctx, o.delay); err != nil {
@@ -67,15 +67,16 @@ func (o *origin) category(ctx context.Context, id int) (category, error) {
 	return own, nil
 }
 
-// errTaken says that a name can't be given to two children of one category.
+// errTaken is the error if another child of the same category has the name.
 var errTaken = errors.New("another category beside it has that name")
 
-// renameTimeout is how long the database may take to rename: longer than SQLite waits for its turn.
+// renameTimeout is the time limit for a rename in the database. It is longer than SQLite waits for
+// its turn.
 const renameTimeout = 8 * time.Second
 
-// rename gives a category a name, and does what else is part of the same transaction. It is
-// committed when rename returns without an error, which may be cacheguard.ErrNotFound or errTaken.
-// It gives up after renameTimeout, for nobody else ends it.
+// rename gives a category a name, and calls also in the same transaction. If rename returns without
+// an error, the transaction is committed. The error can be cacheguard.ErrNotFound or errTaken.
+// rename gives up after renameTimeout, because nothing else ends it.
 func (o *origin) rename(ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
 	defer cancel()
@@ -101,7 +102,7 @@ func (o *origin) rename(ctx context.Context, id int, name string, also func(cont
 	if err := also(ctx, tx); err != nil {
 		return err
 	}
-	o.log.Info(sayRenamed, "id", id, "name", name) // before anybody can load it
+	o.log.Info(sayRenamed, "id", id, "name", name) // before any load can read the new name
 	if err := tx.Commit(); err != nil {
 		return err
 	}
@@ -113,8 +114,8 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// readCategories reads what a condition says, parents before their children, children in the shop's
-// order.
+// readCategories reads the categories that meet a condition, parents before their children, and
+// children in the shop's order.
 func readCategories(ctx context.Context, db queryer, condition string, args ...any) ([]row, error) {
 	found, err := db.QueryContext(ctx,
 		fmt.Sprintf(`SELECT id, COALESCE(parent_id, 0), level, name, sort FROM category %s ORDER BY level, sort, id`, condition), args...)
@@ -133,7 +134,7 @@ func readCategories(ctx context.Context, db queryer, condition string, args ...a
 	return rows, found.Err()
 }
 
-// wait returns after d, or with the context's error when that ends first.
+// wait waits for d. If ctx ends first, it returns the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

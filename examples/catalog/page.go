@@ -13,14 +13,15 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// pageFiles are what browsers get: nothing is built, and nothing comes from elsewhere.
+// pageFiles are the files for browsers. They need no build step, and load nothing from other
+// servers.
 //
 //go:embed page
 var pageFiles embed.FS
 
 var catalogPage = template.Must(template.ParseFS(pageFiles, "page/catalog.html"))
 
-// labPage serves the lab's page, that of the simulator, and what the pages need.
+// labPage serves the lab's page, the simulator's page, and the files that the pages need.
 func labPage(r chi.Router) {
 	files := http.FileServerFS(pageFiles)
 	r.With(secure, revalidated, unprompted).Get("/", func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +35,7 @@ func labPage(r chi.Router) {
 	}
 }
 
-// secure has browsers run nothing in a page that is not of this server.
+// secure makes browsers run only code of this server in a page.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'")
@@ -43,8 +44,8 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// revalidated has browsers ask each time: another version of the program may be behind the same
-// address.
+// revalidated makes browsers ask each time, because another version of the program may be behind
+// the same address.
 func revalidated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
@@ -52,9 +53,9 @@ func revalidated(next http.Handler) http.Handler {
 	})
 }
 
-// unprompted takes the settings out of the lab's address when a script of another site has opened
-// it: with them the page begins a run. Who follows a link wants that, and browsers say so (W3C
-// Fetch Metadata, section 2.3 and 2.4).
+// unprompted removes the settings from the lab's URL if a script of another site has opened it,
+// because with settings the page begins a run. A user who follows a link wants the run. Browsers
+// report whether a user did so (W3C Fetch Metadata, section 2.3 and 2.4).
 func unprompted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
@@ -67,7 +68,7 @@ func unprompted(next http.Handler) http.Handler {
 	})
 }
 
-// pagePath is where the map is as a page.
+// pagePath is the path of the map as a page.
 const pagePath = "/catalog"
 
 // catalogRoute serves the map as a page, through the HTTP middleware.
@@ -92,8 +93,8 @@ func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Dur
 			sum := sha256.Sum256(body.Bytes())
 			w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:12])+`"`)
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			// Browsers ask each time, for nobody can tell them when something is renamed; the
-			// fleet's cache is told, and keeps it (RFC 9213).
+			// Browsers ask each time, because they can't be told of a rename. The fleet's cache is
+			// told, so it keeps the page (RFC 9213).
 			w.Header().Set("Cache-Control", "no-cache")
 			w.Header().Set("CDN-Cache-Control", fmt.Sprintf("max-age=%d", max(1, int(ttl.Seconds()))))
 			_, _ = w.Write(body.Bytes()) // an error means that the client has left
@@ -101,8 +102,9 @@ func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Dur
 	}
 }
 
-// oneHost gives all replicas the host that they would have behind a load balancer. They listen on
-// ports of their own here, and the cache would take each for another site.
+// oneHost gives the requests to all replicas the host that they would have behind a load balancer.
+// In this example each replica listens on another port, and without oneHost the cache would treat
+// each replica as a different site.
 func oneHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context()) // a copy

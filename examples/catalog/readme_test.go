@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every file that the README links to is there.
+// Every file to which the README links exists.
 func TestReadmeLinks(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {

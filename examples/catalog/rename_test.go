@@ -48,11 +48,11 @@ func rename(t *testing.T, client *http.Client, url string, id int, body string) 
 	return resp.StatusCode, string(said)
 }
 
-// Readers of all replicas don't see a name that was replaced before they asked, on whatever way
-// they ask, and nothing old stays. The database is asked once for each rename and for each time
-// that the cached map has come to its end, whoever else asks meanwhile.
+// Readers of all replicas never get a name that was replaced before their request, on any URL, and
+// no old name stays. The database is asked once for each rename, and once for each time that the
+// cached map expires, however many readers ask in the meantime.
 //
-// With CACHEGUARD_TEST=soak this goes on for a minute, and the map's end comes between the renames.
+// With CACHEGUARD_TEST=soak the test runs for a minute, and the map expires between the renames.
 func TestNobodyIsToldAnOldName(t *testing.T) {
 	replicas, renames, ttl, pause := 4, 10, time.Hour, time.Duration(0)
 	if childproc.Soak() {
@@ -119,12 +119,12 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 		}
 		seen.add("acknowledged")
 		acknowledged.Store(n)
-		for _, r := range f.replicas { // the map is there again before the next one
+		for _, r := range f.replicas { // so that the map is cached again before the next rename
 			if told := toldVersion(t, get(t, client, r.url+"/catalog.json")); told != n {
 				t.Errorf("%s says name %d after %d", r.url, told, n)
 			}
 		}
-		_ = wait(t.Context(), pause) // for what is cached to come to its end
+		_ = wait(t.Context(), pause) // for the cached map to expire
 	}
 	close(done)
 	readers.Wait()
@@ -142,7 +142,7 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 
 var audioName = regexp.MustCompile(`[">]Audio( \d+)?["<]`)
 
-// toldVersion is the number in Audio's name; 0 before it was renamed.
+// toldVersion returns the number in Audio's name, or 0 before the first rename.
 func toldVersion(t *testing.T, body []byte) int64 {
 	t.Helper()
 	names := audioName.FindAllSubmatch(body, -1)
@@ -154,7 +154,7 @@ func toldVersion(t *testing.T, body []byte) int64 {
 	return n
 }
 
-// history is what the shop logs, in the order in which it happened.
+// history contains the events that the shop logs, in their order.
 type history struct {
 	mu     sync.Mutex // guards events
 	events []happened
@@ -180,15 +180,16 @@ func (h *history) add(what string) {
 	h.events = append(h.events, happened{what, time.Now()})
 }
 
-// causes counts why the map was loaded: for a rename; because what was cached had come to its end;
-// or again, because a load began after a rename was committed and before the cache was told, so
-// that its value could not be kept. There must be nothing else, but for the first time.
+// causes counts the causes of the map's loads: a rename, the expiry of the cached map, or a
+// repeated load. A load is repeated if the one before began after a rename was committed and before
+// the cache was told, because its value could not be kept. Except for the first load, there must be
+// no other cause.
 func (h *history) causes(t *testing.T, ttl time.Duration) (byRename, byEnd, again int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	const jitter = 10 // percent, by which a TTL may be shorter
 	first, renamed, telling := true, false, false
-	tooEarly := false // the load under way began while the caches were being told
+	tooEarly := false // the running load began while the caches were being told
 	var loaded time.Time
 	for _, e := range h.events {
 		switch e.what {
@@ -266,7 +267,7 @@ func TestRenamingBadly(t *testing.T) {
 	}
 }
 
-// Who begins a request and doesn't go on is not waited for.
+// If a client begins a request and doesn't finish it, the shop doesn't wait for it.
 func TestARenameThatNeverArrives(t *testing.T) {
 	c := start(t, 1)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.urls[0], "http://"))
@@ -300,7 +301,7 @@ func (silentDB) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue
 	return nil, ctx.Err()
 }
 
-// nothingElse is part of a transaction that renames.
+// nothingElse adds nothing to the transaction of a rename.
 func nothingElse(context.Context, *sql.Tx) error { return nil }
 
 // A client that leaves doesn't end a rename, so it must end by itself.
@@ -316,10 +317,10 @@ func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
 	})
 }
 
-// ways are where a replica says the name of Audio.
+// ways are the paths at which a replica shows the name of Audio.
 var ways = []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"}
 
-// sayInTheEnd waits until a replica says this name on each way.
+// sayInTheEnd waits until a replica shows this name at each of these paths.
 func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
 	t.Helper()
 	for _, way := range ways {
@@ -330,8 +331,9 @@ func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
 	}
 }
 
-// Renamed while Redis doesn't answer, a category has its name, and who has asked is told that
-// others may not know. They are told when Redis answers again, and nobody has to ask for it.
+// If a category is renamed while Redis doesn't answer, it has its new name, and the client learns
+// that other replicas may not know it yet. They are told when Redis answers again, without a
+// further request.
 func TestRenamingWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	proxy := newProxy(t, redis.Addr())
@@ -360,15 +362,15 @@ func newProxy(t *testing.T, addr string) *redistest.Proxy {
 	return proxy
 }
 
-// A process that is killed between its commit and the caches' being told has told them all the
-// same, in the outbox, which another process delivers.
+// If a process is killed after its commit and before the caches are told, the outbox contains the
+// message, and another process delivers it.
 func TestRenameOutlivesItsProcess(t *testing.T) {
 	redis := redistest.Start(t)
 	proxy := newProxy(t, redis.Addr())
 	file := filepath.Join(t.TempDir(), "shop.db")
 	db := openTestDatabase(t, file)
 	args := []string{"-addr", "127.0.0.1:0", "-db", file, "-ttl", "1h", "-origin-delay", "0s", "-redis"}
-	dying, url := startProcess(t, append(args, proxy.Addr())...) // it relays, for it is the first one
+	dying, url := startProcess(t, append(args, proxy.Addr())...) // this process relays, because it is the first one
 	_, other := startProcess(t, append(args, redis.Addr())...)
 	client := newClient(t)
 	sayInTheEnd(t, client, other, 0)
@@ -396,7 +398,7 @@ func TestRenameOutlivesItsProcess(t *testing.T) {
 	sayInTheEnd(t, client, other, 1)
 }
 
-// startProcess starts the command as a process of its own, and returns the address of its replica.
+// startProcess starts the command as a separate process, and returns the address of its replica.
 func startProcess(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
@@ -428,7 +430,7 @@ func startProcess(t *testing.T, args ...string) (*exec.Cmd, string) {
 	return nil, ""
 }
 
-// What somebody calls a category is text, on the page too.
+// The name of a category is text, also on the page.
 func TestNamesAreText(t *testing.T) {
 	c := start(t, 2, "-origin-delay", "0s")
 	client := newClient(t)
@@ -442,7 +444,8 @@ func TestNamesAreText(t *testing.T) {
 	}
 }
 
-// Each replica's page is the same one, made once, and browsers that have it are told so.
+// All replicas serve the same page, which is made once. A browser that already has it gets the
+// answer that it hasn't changed.
 func TestThePageIsMadeOnce(t *testing.T) {
 	const replicas = 3
 	c := start(t, replicas, "-origin-delay", "1s")
@@ -487,8 +490,8 @@ func TestThePageIsMadeOnce(t *testing.T) {
 	}
 }
 
-// What does not exist is asked for once, whichever replica is asked for it, and what can't exist
-// not at all.
+// For an id that doesn't exist the database is asked once, whichever replica gets the request. For
+// an id that can't exist it isn't asked at all.
 func TestUnknownCategories(t *testing.T) {
 	c := start(t, 3, "-origin-delay", "0s")
 	client := newClient(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/statuspage"
 )
 
-// replica is one server of the shop, with caches and connections of its own.
+// replica is one server of the shop, with its own caches and connections.
 type replica struct {
 	url      string
 	listener net.Listener
@@ -26,30 +26,31 @@ type replica struct {
 }
 
 const (
-	// answerTimeout is how long a client may take to read an answer when its handler has taken the
-	// longest that it may. The lab's runs, which last longer, have deadlines of their own.
+	// answerTimeout is the time limit for reading an answer after its handler has taken the longest
+	// allowed time. The lab's runs last longer and have their own deadlines.
 	answerTimeout = 15 * time.Second
 	idleTimeout   = time.Minute
 
-	// readTimeout is how long a request may take to arrive, its body included: what is refused is
-	// answered when that is over.
+	// readTimeout is the time limit for the arrival of a request with its body. A refused request
+	// is answered when this time is over.
 	readTimeout = 8 * time.Second
 
-	// sendBuffer is how much the kernel keeps for a client that doesn't read, on each connection.
+	// sendBuffer is the number of bytes that the kernel keeps on each connection for a client that
+	// doesn't read.
 	sendBuffer = 64 << 10
 )
 
-// lean is the server's ConnContext. Without it, Linux lets a client that doesn't read have
-// megabytes before a write waits.
+// lean is the server's ConnContext. It limits the send buffer. Without it, Linux buffers megabytes
+// for a client that doesn't read before a write waits.
 func lean(ctx context.Context, conn net.Conn) context.Context {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // a wish
+		_ = tcp.SetWriteBuffer(sendBuffer) // an error doesn't matter
 	}
 	return ctx
 }
 
-// openReplica listens on addr and opens the replica's caches, so that the first request finds
-// everything ready. It ends early when ctx does.
+// openReplica listens on addr and opens the replica's caches, so that everything is ready for the
+// first request. If ctx ends, it returns early.
 func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	t := &tally{}
 	metrics, err := promobserver.New(promobserver.Options{})
@@ -94,8 +95,8 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 	return r, nil
 }
 
-// serve answers requests until ctx ends and then waits, for grace at most, for those that are under
-// way. Clients of those that are not over then lose their connections.
+// serve answers requests until ctx ends. Then it waits for running requests, but no longer than
+// grace. After that the clients of requests that still run lose their connections.
 func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 	stopped := make(chan error, 1)
 	abandon := context.AfterFunc(ctx, func() {
@@ -114,7 +115,7 @@ func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 	return <-stopped
 }
 
-// close ends the caches. Loads that run may finish until ctx ends.
+// close closes the caches. Running loads may finish until ctx ends.
 func (r *replica) close(ctx context.Context) error {
 	_ = r.listener.Close() // closed already, unless the replica never served
 	return r.caches.close(ctx)

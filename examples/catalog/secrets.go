@@ -8,21 +8,23 @@ import (
 	"strings"
 )
 
-// hidden stands where a secret was.
+// hidden replaces a secret.
 const hidden = "xxxxx"
 
-// What looks like a secret, whoever wrote it: the user and the password of a URL, and what is said
-// to be a password.
+// These patterns match text that looks like a secret: the user and the password of a URL, and the
+// value of a password assignment.
 var (
 	inAddress = regexp.MustCompile("://[^\\s\"'`]*@")
 	named     = regexp.MustCompile("(?i)([a-z_]*(?:pass|pwd|secret|token)[a-z_]*\\s*=\\s*)('[^']*'|[^\\s&\"'`]+)")
 )
 
-// leastSecret is how long a secret is that is looked for everywhere: shorter ones are in all texts.
+// leastSecret is the length from which a secret is searched in all output. Shorter secrets would be
+// found in any text.
 const leastSecret = 3
 
-// hiding passes on what is printed and logged, without secrets: those of the arguments, in whatever
-// words a library repeats them, and what looks like one. Each line comes in one Write.
+// hiding is a writer that passes on output and logs without secrets. It removes the secrets of the
+// arguments, in whatever text a library repeats them, and text that looks like a secret. Each line
+// comes in one Write.
 type hiding struct {
 	io.Writer
 	secrets *strings.Replacer
@@ -49,12 +51,12 @@ func (h *hiding) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// withoutSecrets is a text without what looks like one.
+// withoutSecrets returns a text without the parts that look like a secret.
 func withoutSecrets(text string) string {
 	return named.ReplaceAllString(inAddress.ReplaceAllString(text, "://"+hidden+"@"), "${1}"+hidden)
 }
 
-// secretsIn are the passwords in an argument, if it is a URL or has one in it.
+// secretsIn returns the passwords in an argument that is a URL or contains a URL.
 func secretsIn(arg string) (secrets []string) {
 	for _, m := range named.FindAllStringSubmatch(arg, -1) {
 		secrets = append(secrets, strings.Trim(m[2], "'"))

@@ -19,15 +19,15 @@ type row struct {
 	Sort     int // place among the children of its parent, from 1
 }
 
-// branch is a category while the seed is read: it has no id yet.
+// branch is a category while the seed is read. It has no id yet.
 type branch struct {
 	name     string
 	children []*branch
 }
 
-// parseSeed reads the outline of the categories: level-1 names stand at the margin, level-2 names
-// are indented by two spaces and have their level-3 names behind a colon, with commas between them.
-// Lines that begin with # are comments.
+// parseSeed reads the outline of the categories. A level-1 name begins at the margin. A level-2
+// name is indented by two spaces and followed by a colon and its level-3 names, separated by
+// commas. Lines that begin with # are comments.
 func parseSeed(text string) ([]row, error) {
 	root := &branch{}
 	for i, line := range strings.Split(text, "\n") {
@@ -71,7 +71,7 @@ func (b *branch) add(name string) (*branch, error) {
 }
 
 // rows numbers the tree level by level, as if the shop had been planned from the top: the level-1
-// ids are 1, 2, 3 and so on. The rows come in the order of their ids.
+// ids are 1, 2, 3 and so on. It returns the rows in the order of their ids.
 func (root *branch) rows() []row {
 	type place struct {
 		*branch
@@ -82,7 +82,7 @@ func (root *branch) rows() []row {
 		queue = append(queue, place{b, 0, 1, i + 1})
 	}
 	var rows []row
-	for id := 1; id <= len(queue); id++ { // the queue grows by the children of what is taken from it
+	for id := 1; id <= len(queue); id++ { // the queue grows by the children of each category that is taken from it
 		p := queue[id-1]
 		rows = append(rows, row{ID: id, ParentID: p.parentID, Level: p.level, Name: p.name, Sort: p.sort})
 		for i, b := range p.children {

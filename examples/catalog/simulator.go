@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// mostSimulations go on at once, for each takes a processor: seconds of it at most, by
-	// simulatedSteps for each policy.
+	// mostSimulations is the number of simulations that may run at once, because each uses a whole
+	// processor. simulatedSteps for each policy limits this to some seconds.
 	mostSimulations = 2
 	simulatedSteps  = 1_500_000
 
-	// simulatedTime of a fleet is shown in so many slices. Redis can't be reached for a while in
-	// the middle.
+	// simulatedTime is the time that a simulation covers. The result shows it in slices. In the
+	// middle Redis can't be reached for a while.
 	simulatedTime   = time.Hour
 	simulatedSlices = 120
 )
 
-// simulate simulates the fleet that the address describes, once without protection and once with
-// the policy that it names, and answers with both results. Compiled to WebAssembly it would run in
-// the browser, but would have to be built before the shop, or be in its repository.
+// simulate simulates the fleet that the URL describes, once without protection and once with the
+// policy that the URL names, and answers with both results. Compiled to WebAssembly the simulator
+// could run in the browser. But then it would have to be built before the shop, or its binary would
+// have to be in the repository.
 func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 	c, policies, err := simulated(r.URL.Query())
 	if err != nil {
@@ -69,7 +70,7 @@ func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"plan": c, "results": results})
 }
 
-// simulated reads the settings of a simulation. Its error says everything that is wrong with them.
+// simulated reads the settings of a simulation. Its error names all invalid settings.
 func simulated(query url.Values) (c simulate.Config, policies []simulate.Policy, err error) {
 	c = simulate.Default()
 	c.Replicas, c.Keys, c.High, c.TTL, c.Load = 50, 200, 5000, time.Minute, 500*time.Millisecond

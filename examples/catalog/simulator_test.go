@@ -21,7 +21,7 @@ func simulates(l *laboratory, query, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A fleet is simulated without protection and with the one that is asked for, over the hour.
+// A fleet is simulated over an hour, without protection and with the requested policy.
 func TestSimulates(t *testing.T) {
 	l := newLaboratory(lab.World{}, nil)
 	w := simulates(l, "replicas=5&rate=200&load=50ms&ttl=2m&policy=lease", "")
@@ -43,7 +43,8 @@ func TestSimulates(t *testing.T) {
 	}
 }
 
-// What can't be simulated is said in words, and more than a few at a time are not.
+// If a simulation isn't possible, the answer describes the error. Only a few simulations run at the
+// same time.
 func TestSimulatesNot(t *testing.T) {
 	l := newLaboratory(lab.World{}, nil)
 	for query, says := range map[string]string{
@@ -114,8 +115,8 @@ func TestSimulatorPage(t *testing.T) {
 	}
 }
 
-// quoteJS is a text as JavaScript has it.
+// quoteJS returns a text as a JavaScript string.
 func quoteJS(text string) string {
-	quoted, _ := json.Marshal(text) // any string can be one
+	quoted, _ := json.Marshal(text) // any string can be encoded
 	return string(quoted)
 }

@@ -10,9 +10,9 @@ import (
 
 // stats is the body of /stats.json.
 type stats struct {
-	Loads         int64          `json:"loads"`         // of the category map from the database, over all replicas
-	CategoryLoads int64          `json:"categoryLoads"` // of single categories
-	PageRuns      int64          `json:"pageRuns"`      // how often the page was made
+	Loads         int64          `json:"loads"`         // loads of the category map from the database, by all replicas
+	CategoryLoads int64          `json:"categoryLoads"` // loads of single categories
+	PageRuns      int64          `json:"pageRuns"`      // the number of times that the page was made
 	Renames       int64          `json:"renames"`
 	Replicas      []replicaStats `json:"replicas"`
 }
@@ -21,18 +21,18 @@ type replicaStats struct {
 	Address       string  `json:"address"`
 	Requests      int64   `json:"requests"` // for the category map
 	Results       results `json:"results"`
-	LeaseRequests int64   `json:"leaseRequests"` // how often this replica asked for the lease
-	LeasesGranted int64   `json:"leasesGranted"` // and got it
+	LeaseRequests int64   `json:"leaseRequests"` // the number of times that this replica asked for the lease
+	LeasesGranted int64   `json:"leasesGranted"` // the number of times that it got the lease
 }
 
-// results says how requests got their answer.
+// results counts requests by the origin of their answers.
 type results struct {
 	Hit       int64 `json:"hit"`       // from the cache
-	Coalesced int64 `json:"coalesced"` // from a load that another request began, here or in another replica
-	Loaded    int64 `json:"loaded"`    // from the load they began
+	Coalesced int64 `json:"coalesced"` // from a load that another request began, in this or another replica
+	Loaded    int64 `json:"loaded"`    // from the load that the request itself began
 }
 
-// tally counts what one replica does for the category map. It is an observer of that cache. The
+// tally counts the events of one replica for the category map. It is an observer of that cache. The
 // zero tally is ready to use and safe for concurrent use.
 type tally struct {
 	requests atomic.Int64
@@ -44,7 +44,7 @@ func (t *tally) Observe(_ context.Context, e cacheguard.Event) {
 	t.events[e.Kind].Add(1)
 }
 
-// passed counts a point that a request comes by, if the tree is protected by a stage of the lab.
+// passed counts a point that a request passes, if a stage of the lab protects the tree.
 func (t *tally) passed(p stage.Point) {
 	if kind, ok := kindOf[p]; ok {
 		t.events[kind].Add(1)

@@ -9,12 +9,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// asCommand has a test's own program be the command, to be killed.
+// asCommand is the environment variable that makes the test binary run as the command, so that a
+// test can kill it.
 const asCommand = "CATALOG_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		go func() { // its standard input ends with the process that has started it, however that ends
+		go func() { // its standard input ends when the process that has started it ends, in whatever way
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()

@@ -14,19 +14,19 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// trees is one replica's way to the tree.
+// trees is one replica's way to get the tree.
 type trees interface {
-	// get returns the cached one, or the one that a load brings. It is shared: nobody may change
-	// it.
+	// get returns the cached tree, or the result of a load. The tree is shared, so callers must not
+	// change it.
 	get(ctx context.Context) (tree, error)
 
 	close(ctx context.Context) error
 }
 
-// treeKey is the one key that there is.
+// treeKey is the only key of the tree's cache.
 const treeKey = "all"
 
-// guarded is what a shop should have. The outbox tells it of changes.
+// guarded is the protection that a shop should use. The outbox tells it of changes.
 type guarded struct {
 	cache  *cacheguard.Cache[tree]
 	origin *origin
@@ -46,13 +46,14 @@ func (g *guarded) get(ctx context.Context) (tree, error) {
 
 func (g *guarded) close(ctx context.Context) error { return g.cache.Shutdown(ctx) }
 
-// staged is what a shop may have had before: one of the stages of the lab, with its flaw.
+// staged is a protection that a shop may have used before: one of the stages of the lab, with its
+// flaw.
 type staged struct {
 	stage.Protection
 	masters []*redis.Client // of Redlock
 }
 
-// stageSpin is how long a stage waits before it asks again for a lock that is held.
+// stageSpin is the time that a stage waits before it asks again for a held lock.
 const stageSpin = 100 * time.Millisecond
 
 func openStaged(rdb *redis.Client, f *fleet, t *tally) (*staged, error) {
@@ -92,7 +93,8 @@ func (s *staged) get(ctx context.Context) (tree, error) {
 	return t, nil
 }
 
-// stagedKey is where the stages cache the tree, and "lock:" before it their lock.
+// stagedKey is the key under which the stages cache the tree. The key of their lock is "lock:" and
+// stagedKey.
 const stagedKey = "catalog:" + treeKey
 
 func (s *staged) changed(ctx context.Context) error { return s.Changed(ctx, stagedKey) }

@@ -13,14 +13,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// The shop can be run with each stage, and behaves as the stage does: in a burst each replica
-// loads, or only one.
+// The shop can run with each stage, and behaves like the stage: in a burst each replica loads, or
+// only one replica.
 func TestEachStageProtectsTheMap(t *testing.T) {
 	for _, s := range stage.All() {
 		t.Run(s.Name, func(t *testing.T) {
 			const replicas = 3
 			args := []string{"-stage", s.Name, "-lock-ttl", "1m", "-origin-delay", "500ms"}
-			if s.Needs == stage.NeedsZooKeeper { // which the two that need it have in common
+			if s.Needs == stage.NeedsZooKeeper { // both stages that need ZooKeeper
 				args = append(args, "-zookeeper", zktest.Shared(t).Addr())
 			} else {
 				t.Parallel()
@@ -63,7 +63,7 @@ func TestEachStageProtectsTheMap(t *testing.T) {
 	}
 }
 
-// What somebody else has written where a stage caches is no answer.
+// If another program has written to the key of a stage's cache, this value isn't used as an answer.
 func TestAStagesCacheIsNoTree(t *testing.T) {
 	redis := redistest.Start(t)
 	c := start(t, 1, "-stage", "compare", "-redis", redis.Addr())

@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// unused are a server's connections on which nothing was sent yet. Browsers open some in advance,
-// and http.Server waits for their first request for five seconds when it is shut down.
+// unused contains a server's connections on which no data was sent yet. Browsers open some
+// connections in advance. When http.Server is shut down, it waits five seconds for the first
+// request on them.
 type unused struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	conns  map[net.Conn]bool
 	closed bool
 }
@@ -28,7 +29,7 @@ func (u *unused) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes them, and those that are still to come.
+// close closes these connections, and all that are still to come.
 func (u *unused) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	masters          = 3 // for Redlock
+	masters          = 3 // the number of masters for Redlock
 	zookeeperTimeout = 5 * time.Second
 )
 
-// world is what the lab's runs are made in: the shop's Redis and database, three embedded Redis
-// servers that know nothing of each other, one to which Redis fails over, and a ZooKeeper if there
-// is one.
+// world contains the systems of the lab's runs: the shop's Redis and database, three independent
+// embedded Redis servers, one server to which Redis fails over, and a ZooKeeper if there is one.
 type world struct {
 	lab.World
-	servers []*miniredis.Miniredis // the masters, and the spare
+	servers []*miniredis.Miniredis // the masters, and the spare server
 }
 
 func openWorld(ctx context.Context, redisAddr string, db *database, zookeeper string) (*world, error) {
@@ -54,7 +53,7 @@ func (w *world) open(ctx context.Context, zookeeper string) error {
 	return w.connect(ctx, zookeeper)
 }
 
-// connect finds a wrong address at the start.
+// connect connects to ZooKeeper, so that a wrong address is found at the start.
 func (w *world) connect(ctx context.Context, addr string) (err error) {
 	if w.ZooKeeper, _, err = zk.Connect([]string{addr}, zookeeperTimeout, zk.WithLogger(silent{})); err != nil {
 		return fmt.Errorf("zookeeper at %s: %w", addr, err)
@@ -88,7 +87,7 @@ func (w *world) close() {
 	}
 }
 
-// silent is for a library that prints what the caller is told anyway.
+// silent is a logger that drops the log of a library, because the caller gets the same errors.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}

@@ -10,27 +10,27 @@ import (
 type Bars struct {
 	Title string
 	Unit  string
-	Log   bool     // with a logarithmic scale, where rows differ by orders of magnitude
-	Names []string // of a row's bars
+	Log   bool     // use a logarithmic scale, for rows that differ by orders of magnitude
+	Names []string // the names of a row's bars
 	Rows  []Row
 }
 
 // Row is one row of bars.
 type Row struct {
 	Label  string
-	Values []float64 // as many as there are Names
-	Note   string    // at the end of the row
+	Values []float64 // one for each of Names
+	Note   string    // text at the end of the row
 }
 
 const barHeight = 9
 
-// SVG draws them.
+// SVG draws the bars.
 func (c Bars) SVG() template.HTML {
 	var all []float64
 	for _, r := range c.Rows {
 		all = append(all, r.Values...)
 	}
-	const right = 60 // for the number at a bar's end
+	const right = 60 // the space for the number at a bar's end
 	s := newScale(all, width-labelWidth-right, c.Log)
 	var b, grid strings.Builder // the grid is behind the bars
 	y := 4.0
@@ -64,7 +64,7 @@ func (c Bars) SVG() template.HTML {
 	return svg(c.Title, y+lineHeight, grid.String()+b.String())
 }
 
-// Table has the same as a table.
+// Table returns the values of the bars as a table.
 func (c Bars) Table() Table {
 	t := Table{Head: append([]string{""}, c.Names...)}
 	for i := range c.Names {

@@ -1,6 +1,6 @@
-// Package chart draws the benchmark's figures as SVG, and puts them on a page of their own that
-// needs nothing else: no script, no network, readable in light and dark and without seeing the
-// pictures, for each has its figures as a table below it.
+// Package chart draws the benchmark's figures as SVG, and puts them on a page. The page needs no
+// script and no network. It can be read in light and dark mode, and also without seeing the
+// pictures, because each picture has a table with its figures below it.
 package chart
 
 import (
@@ -13,11 +13,11 @@ import (
 
 const (
 	width      = 720
-	labelWidth = 170 // at the left of bars
+	labelWidth = 170 // the width of the labels at the left of bars
 	lineHeight = 16
 )
 
-// esc makes text of what would be markup.
+// esc escapes markup in a text.
 func esc(s string) string { return template.HTMLEscapeString(s) }
 
 // scale maps values to a length.
@@ -27,7 +27,8 @@ type scale struct {
 	log         bool
 }
 
-// newScale is a scale that begins at 0, or with log at the decade below the least.
+// newScale returns a scale that begins at 0. With log it begins at the decade below the least
+// value.
 func newScale(values []float64, length float64, log bool) scale {
 	s := scale{length: length, log: log, most: 1}
 	least := math.Inf(1)
@@ -57,7 +58,7 @@ func newScale(values []float64, length float64, log bool) scale {
 	return s
 }
 
-// rounded is the next number that is 1, 2, 2.5 or 5 times a power of ten.
+// rounded returns the next number that is 1, 2, 2.5 or 5 times a power of ten.
 func rounded(v float64) float64 {
 	decade := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, step := range []float64{1, 2, 2.5, 5, 10} {
@@ -68,7 +69,7 @@ func rounded(v float64) float64 {
 	return 10 * decade
 }
 
-// at is where a value is. What is below the scale is at its beginning.
+// at returns the position of a value. A value below the scale is at the scale's beginning.
 func (s scale) at(v float64) float64 {
 	if !s.log {
 		return s.length * max(0, v) / s.most
@@ -79,7 +80,7 @@ func (s scale) at(v float64) float64 {
 	return s.length * math.Log(v/s.least) / math.Log(s.most/s.least)
 }
 
-// ticks are the values that are written beside the scale.
+// ticks returns the values that are written beside the scale.
 func (s scale) ticks() []float64 {
 	var all []float64
 	if s.log {
@@ -95,7 +96,7 @@ func (s scale) ticks() []float64 {
 	return all
 }
 
-// short is a number for people.
+// short formats a number for people.
 func short(v float64) string {
 	switch {
 	case v == 0:
@@ -110,12 +111,13 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// svg is a picture of that height, which says what it is to those who don't see it.
+// svg returns a picture of the given height. The title describes the picture to people who don't
+// see it.
 func svg(title string, height float64, content string) template.HTML {
 	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="%s">%s</svg>`, width, height, esc(title), content))
 }
 
-// legend is the names of colours, in a row or several; it returns its height.
+// legend writes the names of the colours, in one or several rows, and returns its height.
 func legend(b *strings.Builder, names []string, y float64) float64 {
 	x := 0.0
 	for i, name := range names {
@@ -129,5 +131,5 @@ func legend(b *strings.Builder, names []string, y float64) float64 {
 	return y + lineHeight
 }
 
-// colours is how many there are; the page's style has them.
+// colours is the number of colours. The page's style defines them.
 const colours = 8

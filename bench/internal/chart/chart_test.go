@@ -56,14 +56,14 @@ func lines() Lines {
 	}}
 }
 
-// What is drawn is as long as it should be.
+// Bars have the right lengths.
 func TestBars(t *testing.T) {
 	rects := regexp.MustCompile(`<rect class="s(\d)" x="170" y="[\d.]+" width="([\d.]+)"`).FindAllStringSubmatch(string(bars().SVG()), -1)
 	var got []string
 	for _, r := range rects {
 		got = append(got, r[1]+":"+r[2])
 	}
-	// 490 for 100.
+	// 490 is the length for 100.
 	if want := "0:49.0 1:196.0 0:24.5 1:392.0"; strings.Join(got, " ") != want {
 		t.Errorf("bars of %v, want %s", got, want)
 	}
@@ -81,8 +81,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The page is one file, has each figure also as a table, takes nothing from elsewhere, and is well
-// formed whatever names are.
+// The page is one file, and loads nothing from other servers. It has each figure also as a table,
+// and is well formed for any names.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
 	page := Page{Title: "a <title>", Intro: []string{"It was <measured>."}, Sections: []Section{{Title: "One", Figures: []Figure{

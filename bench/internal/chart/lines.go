@@ -10,7 +10,7 @@ import (
 // Lines are curves over a common axis.
 type Lines struct {
 	Title  string
-	X, Y   string // what the axes have, with the unit
+	X, Y   string // the quantities on the axes, with their units
 	LogX   bool
 	LogY   bool
 	Series []Series
@@ -22,10 +22,10 @@ type Series struct {
 	Points []Point
 }
 
-// Point is one of its points.
+// Point is one point of a curve.
 type Point struct{ X, Y float64 }
 
-// SVG draws them.
+// SVG draws the curves.
 func (c Lines) SVG() template.HTML {
 	const left, height, bottom = 56, 220, 34
 	var xs, ys []float64
@@ -71,11 +71,11 @@ func (c Lines) SVG() template.HTML {
 	return svg(c.Title, top+height+bottom, b.String())
 }
 
-// mostRows is how many points the table of a curve has.
+// mostRows is the largest number of rows in the table of the curves.
 const mostRows = 60
 
-// Table has the same as a table, the points of all curves by their X; of many points each so
-// many-th.
+// Table returns the points of all curves as a table, in the order of X. If there are more than
+// mostRows points, it leaves points out at regular intervals.
 func (c Lines) Table() Table {
 	t := Table{Head: []string{c.X}}
 	at := map[float64][]string{}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Page is what WritePage writes.
+// Page is the content of a page that WritePage writes.
 type Page struct {
 	Title    string
 	Intro    []string // paragraphs
@@ -22,7 +22,7 @@ type Section struct {
 	Figures []Figure
 }
 
-// Figure is a picture with a line about it.
+// Figure is a picture with a caption.
 type Figure struct {
 	Caption string
 	Chart   Chart
@@ -43,14 +43,14 @@ type Table struct {
 //go:embed page.html
 var pageText string
 
-// style has the colours, by which pictures are drawn in light and dark.
+// style defines the colours of pictures for light and dark mode.
 //
 //go:embed style.css
 var style string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// WritePage writes one file that a browser shows without anything else.
+// WritePage writes one file that a browser can show without any other file.
 func WritePage(w io.Writer, p Page) error {
 	return pageTemplate.Execute(w, struct {
 		Page
@@ -58,7 +58,7 @@ func WritePage(w io.Writer, p Page) error {
 	}{p, template.CSS(style)})
 }
 
-// WritePicture writes a chart as an SVG file of its own, for a page that is somewhere else.
+// WritePicture writes a chart as a separate SVG file, for use on another page.
 func WritePicture(w io.Writer, c Chart) error {
 	head, content, _ := strings.Cut(string(c.SVG()), ">")
 	_, err := fmt.Fprintf(w, "%s xmlns=\"http://www.w3.org/2000/svg\"><style>\n%ssvg { font: 11px system-ui, sans-serif; background: var(--paper); }\n</style>%s\n",

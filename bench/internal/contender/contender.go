@@ -1,9 +1,9 @@
-// Package contender has the ways to protect an expensive load that the benchmark compares: nothing,
-// a flight in the process, the stages of the example's way to a distributed lock, and cacheguard
-// with its options. What other libraries do is in the module bench/peers, which adds its own.
+// Package contender contains the ways to protect an expensive load that the benchmark compares: no
+// protection, a flight in the process, the example's stages on the way to a distributed lock, and
+// cacheguard with its options. The module bench/peers adds contenders that use other libraries.
 //
-// All get the same client, the same lifetimes and the same origin; what a contender can't be told,
-// its Note says.
+// All contenders get the same client, the same lifetimes and the same origin. If a contender
+// doesn't support one of these settings, its Note says so.
 package contender
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Rig is what a contender is built on in a replica. All of a run's replicas have the same, but for
-// the client.
+// Rig contains the parts from which a contender is built in a replica. All replicas of a run have
+// the same Rig, except for the client.
 type Rig struct {
 	Redis *redis.Client
 
-	// Load asks the origin. found is false if there is nothing of that name.
+	// Load asks the origin. found is false if the origin has no value with this name.
 	Load func(ctx context.Context, key string) (value string, found bool, err error)
 
-	// Renew is Load by a contender that has a value already, which the new one replaces.
+	// Renew is like Load, for a contender that already has a value. The new value replaces it.
 	Renew func(ctx context.Context, key, old string) (value string, found bool, err error)
 
-	Locks string // where the locks of a contender are kept that has them elsewhere
+	Locks string // the address of the locks, for a contender that keeps them in another system
 
 	TTL      time.Duration // of a value
-	LockTTL  time.Duration // of a lock or lease, where that can be chosen
-	PollTime time.Duration // between two tries, of those who poll
-	Backoff  time.Duration // after failed loads, where that can be chosen; 0: by default
+	LockTTL  time.Duration // of a lock or lease, if it can be chosen
+	PollTime time.Duration // between two tries of contenders that poll
+	Backoff  time.Duration // after failed loads, if it can be chosen; 0: the contender's default
 }
 
 // Protection is a contender, ready to be used in one replica. It is safe for concurrent use.
 type Protection interface {
-	// Get returns the value of a key, or that there is none.
+	// Get returns the value of a key. found is false if there is none.
 	Get(ctx context.Context, key string) (value string, found bool, err error)
 
 	// Invalidate is called after the origin's value has changed.
@@ -45,34 +45,34 @@ type Protection interface {
 	Close() error
 }
 
-// Many is a Protection that has values of many keys in one trip.
+// Many is a Protection that can return values of many keys in one trip.
 type Many interface {
 	// GetMany returns the values of keys that are all cached, by key.
 	GetMany(ctx context.Context, keys []string) (map[string]string, error)
 }
 
-// Dated is a Protection that may answer with a value whose time is over, and says so.
+// Dated is a Protection that may return a value whose time is over, and reports that it is stale.
 type Dated interface {
 	GetDated(ctx context.Context, key string) (value string, stale bool, err error)
 }
 
-// Contender is one of those that are compared.
+// Contender is one of the ways that are compared.
 type Contender struct {
 	Name string
-	What string // it is, in a few words
-	Note string // what is to be known when it is compared: a version, a setting, what is unfair
+	What string // a description in a few words
+	Note string // facts for the comparison: a version, a setting, an unfairness
 
-	Better string // what it does better than cacheguard, where it isn't this module's
+	Better string // for a contender of another library: what it does better than cacheguard
 
-	OwnClient bool // it asks Redis with a client of its own, whose trips nobody counts
+	OwnClient bool // it uses its own client for Redis, whose trips aren't counted
 
 	Open func(ctx context.Context, r Rig) (Protection, error)
 }
 
-// All are those of this module.
+// All returns the contenders of this module.
 func All() []Contender { return slices.Concat(plain, stages(), guarded, routes) }
 
-// Names are those of some contenders.
+// Names returns the names of some contenders.
 func Names(of []Contender) (names []string) {
 	for _, c := range of {
 		names = append(names, c.Name)
@@ -80,7 +80,7 @@ func Names(of []Contender) (names []string) {
 	return names
 }
 
-// Named returns those of these names, out of some.
+// Named returns the contenders with these names.
 func Named(of []Contender, names ...string) ([]Contender, error) {
 	var chosen []Contender
 	for _, name := range names {
@@ -93,5 +93,5 @@ func Named(of []Contender, names ...string) ([]Contender, error) {
 	return chosen, nil
 }
 
-// Missing is how the plain ways cache that there is nothing.
+// Missing is the value that plain contenders cache if the origin has none.
 const Missing = "\x00missing"

@@ -18,7 +18,7 @@ func TestEachContender(t *testing.T) {
 	})
 }
 
-// Those of some commands only do the same, where their command asks for it.
+// The contenders of only some commands pass the same checks, as far as their command needs them.
 func TestSpecialContenders(t *testing.T) {
 	some, err := contender.Named(contender.Special, "get", "flight", "cacheguard-early+swr",
 		"cacheguard-stale", "cacheguard-stale-if-error")

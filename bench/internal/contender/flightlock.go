@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FlightLock is the name of the best that can be had from the textbook: callers of a process are
-// put together first, so that each process asks for the lock once.
+// FlightLock is the name of the best textbook solution: callers of a process share one call, so
+// each process asks for the lock once.
 const FlightLock = "singleflight+lock"
 
 var flightLock = Contender{
@@ -23,7 +23,7 @@ var flightLock = Contender{
 	},
 }
 
-// DeleteIfMine gives a lock back: its key is deleted if it has the token still.
+// DeleteIfMine gives a lock back: it deletes the key if the key still has the token.
 var DeleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 type flightLocked struct{ single }
@@ -32,7 +32,8 @@ func (f *flightLocked) Get(ctx context.Context, key string) (string, bool, error
 	return f.fly(key, func() (string, bool, error) { return f.locked(ctx, key) })
 }
 
-// locked looks, asks for the lock and looks again, until it has either.
+// locked looks for the value, asks for the lock and looks again, until it has the value or the
+// lock.
 func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, error) {
 	lock, token := key+":lock", uuid.NewString()
 	for {
@@ -52,6 +53,6 @@ func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, er
 			return "", false, ctx.Err()
 		}
 	}
-	v, found, err := f.ReadThrough.Get(ctx, key) // somebody may have loaded between the look and the lock
+	v, found, err := f.ReadThrough.Get(ctx, key) // another process may have loaded between the look and the lock
 	return v, found, errors.Join(err, DeleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
 }

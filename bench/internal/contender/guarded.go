@@ -10,16 +10,16 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// window is that of the contenders with stale values: longer than any run.
+// window is the stale window of the contenders with stale values. It is longer than any run.
 const window = time.Hour
 
-// quiet is for what is counted, and need not be told.
+// quiet discards log lines about events that the benchmark counts.
 var quiet = slog.New(slog.DiscardHandler)
 
 type options = cacheguard.Options[string]
 
-// guarded is cacheguard: with its defaults, but for the lifetimes that all have, and with each
-// option that changes what a stampede looks like.
+// guarded are the contenders of cacheguard: one with its defaults, except for the lifetimes that
+// all contenders have, and one for each option that changes a stampede.
 var guarded = []Contender{
 	{Name: "cacheguard", What: "with its defaults, but for the lifetimes that all have here: LeaseTTL is -lock-ttl (by default 3s), NegativeTTL is TTL, no Jitter",
 		Note: "A process runs MaxLoads, 64, loads at a time.", Open: openGuarded(func(*options) {})},
@@ -39,8 +39,8 @@ func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, er
 	return func(ctx context.Context, r Rig) (Protection, error) { return OpenGuarded(ctx, r, with, nil) }
 }
 
-// OpenGuarded opens cacheguard with other options, on a store that may be wrapped; nil: with none,
-// as it is.
+// OpenGuarded opens cacheguard. If the functions aren't nil, one changes the options, and the other
+// wraps the store.
 func OpenGuarded(
 	ctx context.Context, r Rig, with func(*options), wrap func(cacheguard.Store) cacheguard.Store,
 ) (Protection, error) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// plain are those that need no library but go-redis and x/sync.
+// plain are the contenders that need no library except go-redis and x/sync.
 var plain = []Contender{
 	{
 		Name: "none", What: "GET, load, SET", Note: "Redis' errors are returned.",
@@ -23,7 +23,7 @@ var plain = []Contender{
 	flightLock,
 }
 
-// ReadThrough is the plain pattern, GET, load, SET, with a sentinel for what does not exist.
+// ReadThrough is the plain pattern, GET, load, SET, with a sentinel for values that don't exist.
 type ReadThrough struct{ Rig }
 
 func (p *ReadThrough) Get(ctx context.Context, key string) (string, bool, error) {
@@ -34,7 +34,7 @@ func (p *ReadThrough) Get(ctx context.Context, key string) (string, bool, error)
 	return p.fill(ctx, key)
 }
 
-// fill loads and stores.
+// fill loads a value and stores it.
 func (p *ReadThrough) fill(ctx context.Context, key string) (string, bool, error) {
 	v, found, err := p.Load(ctx, key)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *ReadThrough) fill(ctx context.Context, key string) (string, bool, error
 	return v, true, p.Redis.Set(ctx, key, v, p.TTL).Err()
 }
 
-// Look returns redis.Nil where nothing is cached.
+// Look returns redis.Nil if nothing is cached.
 func (p *ReadThrough) Look(ctx context.Context, key string) (string, bool, error) {
 	v, err := p.Redis.Get(ctx, key).Result()
 	if err != nil || v == Missing {
@@ -55,7 +55,7 @@ func (p *ReadThrough) Look(ctx context.Context, key string) (string, bool, error
 	return v, true, nil
 }
 
-// GetMany is MGET, and nothing for what is missing.
+// GetMany is MGET. It doesn't load missing values.
 func (p *ReadThrough) GetMany(ctx context.Context, keys []string) (map[string]string, error) {
 	got, err := p.Redis.MGet(ctx, keys...).Result()
 	values := make(map[string]string, len(keys))
@@ -73,7 +73,7 @@ func (p *ReadThrough) Invalidate(ctx context.Context, key string) error {
 
 func (p *ReadThrough) Close() error { return nil }
 
-// single is the plain pattern inside of a flight, as golang.org/x/sync has it.
+// single is the plain pattern inside a flight of golang.org/x/sync.
 type single struct {
 	ReadThrough
 	group singleflight.Group
@@ -88,7 +88,7 @@ func (s *single) Get(ctx context.Context, key string) (string, bool, error) {
 	return s.fly(key, func() (string, bool, error) { return s.ReadThrough.Get(ctx, key) })
 }
 
-// fly has callers who ask for a key at the same time share one call.
+// fly lets callers that ask for a key at the same time share one call.
 func (s *single) fly(key string, get func() (string, bool, error)) (string, bool, error) {
 	v, err, _ := s.group.Do(key, func() (any, error) {
 		value, found, err := get()

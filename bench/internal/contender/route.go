@@ -16,8 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// routes are HTTP servers, each replica with one of its own, whose callers are clients over the
-// loopback network: a handler as it is, and the same one behind the middleware.
+// routes are contenders with an HTTP server in each replica. Their callers are clients over the
+// loopback network. One is a plain handler, the other is the same handler behind the middleware.
 var routes = []Contender{
 	{Name: "http-none", What: "a chi route that loads", Open: openRoute(false)},
 	{Name: "http", What: "the same route behind package middleware", Open: openRoute(true)},
@@ -28,13 +28,13 @@ type route struct {
 	Rig
 	server *http.Server
 	client *http.Client
-	url    string // of the route, with a slash at its end
+	url    string // the URL of the route, with a slash at its end
 	store  *redisstore.Store
 	pages  *middleware.Cache
 }
 
-// shopHost is what all clients ask for, as behind a load balancer: the replicas' own addresses
-// would be another site each.
+// shopHost is the host in all requests, as behind a load balancer. With the replicas' own
+// addresses, each replica would be a different site.
 const shopHost = "shop.test"
 
 func openRoute(guarded bool) func(context.Context, Rig) (Protection, error) {
@@ -73,7 +73,8 @@ func (t *route) open(ctx context.Context, guarded bool) (err error) {
 	return nil
 }
 
-// serve is the handler: it says for how long its answer holds, that there is nothing too.
+// serve is the handler. Its responses, also those for a missing value, contain the time for which
+// they are valid.
 func (t *route) serve(w http.ResponseWriter, r *http.Request) {
 	key, err := url.PathUnescape(chi.URLParam(r, "key"))
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Special are those that have a place in some commands only.
+// Special are the contenders that only some commands use.
 var Special = []Contender{
 	{Name: "noop", Open: openNoop(false)},
 	{Name: "ping", Open: openNoop(true)},
 	{Name: "get", Open: func(ctx context.Context, r Rig) (Protection, error) {
-		r.TTL = 24 * time.Hour // it hardly expires: one GET is the floor of whatever asks Redis
+		r.TTL = 24 * time.Hour // values hardly expire: one GET is the floor for each contender that asks Redis
 		return &ReadThrough{r}, r.Redis.Ping(ctx).Err()
 	}},
 	{Name: "flight", Open: openFlight},
@@ -26,10 +26,11 @@ var Special = []Contender{
 	{Name: "cacheguard-stale-if-error", Open: openGuarded(func(o *options) { o.StaleIfError = window })},
 }
 
-// noop asks nobody once it has a value, whatever the key: what callers cost by themselves.
+// noop asks neither Redis nor the origin after it has a value, whatever the key. So it measures the
+// cost of the callers themselves.
 type noop struct {
 	ReadThrough
-	asks bool // Redis for a PONG, each time: what a burst of commands costs
+	asks bool // ask Redis for a PONG each time, to measure the cost of a burst of commands
 	once sync.Once
 	outcome
 	err error
@@ -49,8 +50,8 @@ func (n *noop) Get(ctx context.Context, key string) (string, bool, error) {
 	return n.value, n.found, n.err
 }
 
-// flightOnly is the loader's own flight without the lease, around the plain pattern: the read on
-// the caller's goroutine, the load on another one, as the loader does it.
+// flightOnly is the loader's own flight without the lease, around the plain pattern. As in the
+// loader, the read is on the caller's goroutine, and the load on another goroutine.
 type flightOnly struct {
 	ReadThrough
 	group flight.Group[flown]

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// stages are those of the example that need nothing but one Redis, and don't have a flaw by which
-// they differ in nothing that is measured here.
+// stages returns the stages of the example that need only one Redis. It leaves out stages that
+// differ from another stage only by a flaw that the benchmark doesn't measure.
 func stages() []Contender {
 	var all []Contender
 	for _, s := range stage.All() {

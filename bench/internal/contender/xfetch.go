@@ -14,12 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// xfetch is XFetch with a beta of 1 in each process, and no lease between them: what is stored
-// carries its expiry and how long its load took; each reader draws, and one who is early has it
-// loaded behind its back.
+// xfetch is XFetch with a beta of 1 in each process, and without a lease between processes. A
+// stored value contains its expiry and the time that its load took. Each reader draws a random
+// number. If it decides to refresh early, the load runs in the background.
 type xfetch struct {
 	ReadThrough
-	reads, loads single // for their groups
+	reads, loads single // used only for their groups
 	behind       sync.WaitGroup
 }
 

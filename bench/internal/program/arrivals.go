@@ -12,7 +12,7 @@ import (
 
 var _ = known[record](shift{})
 
-// shift has requests for a key arrive, whatever the answers.
+// shift issues requests for a key at fixed times, whatever the answers.
 type shift struct {
 	Key         string
 	Start       int64 // nanoseconds since 1970; all processes are on one machine
@@ -20,29 +20,30 @@ type shift struct {
 	Warm, Count int
 }
 
-// record is what a replica has seen. The k-th request is number k of each slice.
+// record is the record of a replica's requests. Element k of each slice belongs to the k-th
+// request.
 type record struct {
-	Latency []int64   // nanoseconds from when it was to arrive
-	Kind    []kind    // how it was answered
-	Made    []version // with what; 0 if with none
+	Latency []int64   // nanoseconds from the time at which the request was due
+	Kind    []kind    // the kind of the answer
+	Made    []version // the version in the answer; 0: no value
 	Late    []int64   // nanoseconds by which each arrival was issued late, by the generator itself
-	Error   string    // one of them
+	Error   string    // one of the errors
 }
 
-// kind is how a request was answered.
+// kind is the kind of the answer to a request.
 type kind byte
 
 const (
 	failed kind = iota
 	fresh
-	stale // by the contender's own word
+	stale // the contender itself reported that
 )
 
-// do asks at each arrival. Those of the warm-up are not recorded.
+// do asks at each arrival. It doesn't record the requests of the warm-up.
 func (s shift) do(ctx context.Context, w *worker) (record, error) {
 	r := record{Latency: make([]int64, s.Count), Kind: make([]kind, s.Count), Made: make([]version, s.Count)}
 	var failure atomic.Pointer[string]
-	runtime.GC() // not in the middle of it, for any contender
+	runtime.GC() // so that no contender has a collection in the middle of the run
 
 	get := func(ctx context.Context) (string, bool, error) {
 		value, _, err := w.Get(ctx, s.Key)
@@ -80,12 +81,12 @@ func (s shift) do(ctx context.Context, w *worker) (record, error) {
 	return r, nil
 }
 
-// tooLate is from when on an arrival was issued late by the generator itself, which is the
-// machine's noise.
+// tooLate is the limit from which an arrival is called late. Then the generator itself issued it
+// late, which is the machine's noise.
 const tooLate = time.Millisecond
 
-// arrivals are the moments at which requests arrive: the k-th one k intervals after Start, from
-// -Warm to Count-1.
+// arrivals are the times at which requests arrive. Request k arrives k intervals after Start. k
+// goes from -Warm to Count-1.
 type arrivals struct {
 	Start       time.Time
 	Interval    time.Duration
@@ -93,15 +94,15 @@ type arrivals struct {
 	pause       func(time.Duration)
 }
 
-// due is when the k-th request arrives.
+// due returns the time at which the k-th request arrives.
 func (a arrivals) due(k int) time.Time { return a.Start.Add(time.Duration(k) * a.Interval) }
 
-// issue calls do at each arrival, on a goroutine of its own and whether or not earlier ones have
-// returned, and returns when all have. It returns how late it was itself with each arrival from 0
-// on.
+// issue calls do at each arrival, on a separate goroutine, whether or not earlier calls have
+// returned. It returns when all calls have returned. late is the delay of issue itself, for each
+// arrival from 0 on.
 func (a arrivals) issue(ctx context.Context, do func(k int, due time.Time)) (late []int64) {
 	late = make([]int64, a.Count)
-	a.Start = time.Now().Add(time.Until(a.Start)) // from here on by the monotonic clock
+	a.Start = time.Now().Add(time.Until(a.Start)) // from now on by the monotonic clock
 	var done sync.WaitGroup
 	defer done.Wait()
 	for k := -a.Warm; k < a.Count && ctx.Err() == nil; k++ {

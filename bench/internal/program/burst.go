@@ -17,7 +17,7 @@ import (
 
 var _ = []struct{}{known[nothing](openContender{}), known[burstAnswer](burst{}), known[nothing](invalidate(""))}
 
-// openContender opens a contender, which the other jobs of this file ask.
+// openContender opens a contender. The other jobs of this file use it.
 type openContender struct {
 	Redis, Origin, Contender, Locks string
 	Replica                         int
@@ -26,7 +26,7 @@ type openContender struct {
 }
 
 func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error) {
-	ctx = context.WithoutCancel(ctx) // what is opened outlives the job
+	ctx = context.WithoutCancel(ctx) // the contender outlives the job
 	chosen, err := contender.Named(w.peers.known(), o.Contender)
 	if err != nil {
 		return nothing{}, err
@@ -51,12 +51,12 @@ func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error)
 	return nothing{}, err
 }
 
-// load asks the origin, and makes a value of the version that it says.
+// load asks the origin, and makes a value from the version that the origin returns.
 func (w *worker) load(ctx context.Context, key string) (string, bool, error) {
 	return w.renew(ctx, key, "")
 }
 
-// renew is load by a contender that has a value already.
+// renew is like load, for a contender that already has a value.
 func (w *worker) renew(ctx context.Context, key, old string) (string, bool, error) {
 	replaces, _ := versionOf(old, w.size)
 	v, err := w.origin.Renew(ctx, key, int64(replaces))
@@ -66,26 +66,26 @@ func (w *worker) renew(ctx context.Context, key, old string) (string, bool, erro
 	return version(v).value(w.size), true, nil
 }
 
-// burst has callers ask at the same moment.
+// burst is a job: callers ask at the same moment.
 type burst struct {
 	Key      string
-	Keys     int // if more than 0: so many keys, whose names have a number behind Key's
+	Keys     int // if more than 0: the number of keys; their names are Key with a number behind it
 	Callers  int
 	At       int64         // nanoseconds since 1970; all processes are on one machine
-	Patience time.Duration // after which a caller counts as stuck
+	Patience time.Duration // the time after which a caller is called stuck
 }
 
-// burstAnswer is what came of it.
+// burstAnswer is the result of a burst.
 type burstAnswer struct {
 	Callers []callerAnswer
-	Error   string // one of those of the callers
-	Trips   int64  // round trips to Redis meanwhile
+	Error   string // one of the callers' errors
+	Trips   int64  // round trips to Redis during the burst
 }
 
-// callerAnswer is what one caller got, and when.
+// callerAnswer is the answer that one caller got, and its time.
 type callerAnswer struct {
 	Took    int64 // nanoseconds from the burst's moment
-	Version int64 // 0: told that there is nothing; or one of the next two
+	Version int64 // 0: the answer was that there is no value; or one of the next two constants
 }
 
 const (
@@ -93,7 +93,8 @@ const (
 	gotStuck = -2
 )
 
-// keyOf is what the i-th caller asks for, of so many keys or of one.
+// keyOf returns the key for which the i-th caller asks. keys is the number of keys, or 0 for one
+// key.
 func keyOf(key string, keys, i int) string {
 	if keys == 0 {
 		return key
@@ -101,20 +102,20 @@ func keyOf(key string, keys, i int) string {
 	return key + ":" + strconv.Itoa(i%keys)
 }
 
-// do leaves those behind who have no answer when the patience ends: not every contender looks at a
-// caller's context.
+// When the patience ends, do doesn't wait for callers that have no answer yet, because not every
+// contender looks at a caller's context.
 func (b burst) do(ctx context.Context, w *worker) (burstAnswer, error) {
 	before := w.meter.trips.Load()
-	runtime.GC() // not in the middle of it, for any contender
+	runtime.GC() // so that no contender has a collection in the middle of the burst
 	at := time.Unix(0, b.At)
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the fields below
 	answers := make([]callerAnswer, b.Callers)
 	problem, left := "", b.Callers
 	done, gate := make(chan struct{}), make(chan struct{})
 	for i := range answers {
 		answers[i].Version = gotStuck
 		go func() {
-			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // as a request of a server has
+			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // like the context of a server's request
 			defer cancel()
 			standLikeARequest()
 			<-gate
@@ -154,17 +155,17 @@ func (b burst) do(ctx context.Context, w *worker) (burstAnswer, error) {
 	return told, nil
 }
 
-// invalidate tells the caches that the value of a key has changed.
+// invalidate is a job: it tells the caches that the value of a key has changed.
 type invalidate string
 
 func (key invalidate) do(ctx context.Context, w *worker) (nothing, error) {
 	return nothing{}, w.Invalidate(ctx, string(key))
 }
 
-// standLikeARequest gives the calling goroutine a stack as large as that of a server's request when
-// it comes to its handler's first call: more than 4 KiB, so 8. A goroutine is born with 2, and
-// thousands of callers whose stacks are copied when they begin to wait would be measured instead of
-// the waiting.
+// standLikeARequest gives the calling goroutine a stack as large as that of a server's request at
+// its handler's first call: more than 4 KiB, so 8 KiB. A goroutine begins with 2 KiB. Without this
+// function, the benchmark would measure how thousands of callers' stacks are copied when they begin
+// to wait, instead of the waiting.
 //
 //go:noinline
 func standLikeARequest() { occupy(new([5 << 10]byte)) }
@@ -174,18 +175,19 @@ func standLikeARequest() { occupy(new([5 << 10]byte)) }
 //go:noinline
 func occupy(room *[5 << 10]byte) { room[0] = 1 }
 
-// version names a value, as the origin does.
+// version is the origin's number for a value.
 type version int64
 
 const versionDigits = 19
 
-// value is what the origin returns: the version in so many bytes.
+// value returns the origin's value for a version, with the given size in bytes.
 func (v version) value(size int) string {
 	s := fmt.Sprintf("%0*d", versionDigits, int64(v))
 	return s + strings.Repeat(".", max(size-len(s), 0))
 }
 
-// versionOf reads a value. A protection that answers quickly and wrongly has not won.
+// versionOf returns the version of a value, or an error if the value is wrong. With this check a
+// protection can't win with quick wrong answers.
 func versionOf(value string, size int) (version, error) {
 	if len(value) != max(size, versionDigits) {
 		return 0, fmt.Errorf("got a wrong value of %d bytes", len(value))

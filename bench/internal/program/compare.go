@@ -11,16 +11,16 @@ import (
 	"slices"
 )
 
-// floorRatio is what something costs beside a floor, in each repetition of one run: the smaller the
-// better. Ratios of two runs can be compared, times can't.
+// floorRatio is the ratio of a cost to that of a floor, in each repetition of one run. A smaller
+// ratio is better. Ratios of two runs can be compared, but times can't.
 type floorRatio struct {
 	Name  string    `json:"name"`
 	Floor string    `json:"floor"`
 	Each  []float64 `json:"each"`
 }
 
-// ratios are those of a cold key: the 99th percentile of latency without the load, to that of
-// callers who share a load in each process.
+// ratios returns the ratios for a cold key: the contender's 99th percentile of latency without the
+// load, divided by that of singleflight, where callers share a load in each process.
 func (p runPlan) ratios(reports []matchReport) (all []floorRatio) {
 	for _, r := range reports {
 		floor := r.Results[growthFloor]
@@ -38,7 +38,7 @@ func (p runPlan) ratios(reports []matchReport) (all []floorRatio) {
 	return all
 }
 
-// errSlower is what compare ends with when something has become slower.
+// errSlower is the error of compare if a contender has become slower.
 var errSlower = errors.New("slower than before")
 
 // compare compares the ratios of two runs of a command with -json.

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// What has become slower beside its floor fails the comparison, by its median and beyond the
-// tolerance; so does what is not there any more.
+// The comparison fails if the median ratio of a contender to its floor has grown by more than the
+// tolerance. It also fails if a contender is missing.
 func TestCompare(t *testing.T) {
 	file := func(ratios string) string {
 		name := filepath.Join(t.TempDir(), "ratios.json")
@@ -43,7 +43,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What hits and a scenario print for machines has the ratios to their floors.
+// The JSON of hits and of a scenario contains the ratios to their floors.
 func TestRatiosArePrinted(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	for args, name := range map[string]string{

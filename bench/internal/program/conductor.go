@@ -12,23 +12,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostPatience is how long nobody may have had the lock, or answered.
+// mostPatience is the longest time in which no contender gets the lock, or no process answers.
 const mostPatience = time.Minute
 
 var errSilent = fmt.Errorf("nothing was heard for %v", mostPatience)
 
-// conductor tells contenders when to ask for a lock and when to give it back, and hears when they
-// did. All that is measured they measure themselves.
+// conductor tells contenders when to ask for a lock and when to give it back. They report the times
+// at which they did so, because the contenders themselves measure all times.
 type conductor struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	rdb    *redis.Client
 	fleet  fleet
-	name   string // of the lock
+	name   string // the name of the lock
 	got    chan acquired
 }
 
-// acquired is who has the lock, since when.
+// acquired is the contender that has the lock, and the time since which it has it.
 type acquired struct {
 	who int
 	at  int64
@@ -55,7 +55,7 @@ func (c *conductor) stop() error {
 	return c.fleet.stop()
 }
 
-// has has a contender do something, and waits for that.
+// has gives a contender a job, and waits until it is done.
 func has[A any](c *conductor, who int, j job[A]) (A, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, mostPatience, errSilent)
 	defer cancel()
@@ -66,7 +66,7 @@ func has[A any](c *conductor, who int, j job[A]) (A, error) {
 	return answer, err
 }
 
-// wants has a contender ask for the lock, and doesn't wait for it.
+// wants makes a contender ask for the lock, and doesn't wait until it has the lock.
 func (c *conductor) wants(who int) {
 	go func() {
 		at, err := ask(c.ctx, c.fleet[who%len(c.fleet)], job[int64](toLock{who, c.name}))
@@ -94,11 +94,11 @@ func (c *conductor) next() (acquired, error) {
 	}
 }
 
-// upTo is a random time.
+// upTo returns a random time from 0 to most.
 func upTo(most time.Duration) time.Duration { return rand.N(most + 1) }
 
-// handovers has the lock change hands n times, after a time that is not counted in which everybody
-// had it once or so.
+// handovers hands the lock over n times. Before that there is a warm-up, which isn't counted, in
+// which each contender has the lock about once.
 func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted traffic, err error) {
 	for who := range contenders {
 		c.wants(who)
@@ -132,8 +132,8 @@ func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (to
 	return took, after.minus(counted), err
 }
 
-// handover has the holder give the lock back, and returns who has it next and how long that took:
-// from just before Unlock was called to when Lock had returned.
+// handover makes the holder give the lock back. It returns the next holder, and the time from just
+// before the call of Unlock until Lock has returned.
 func (c *conductor) handover(holder int) (took int64, next int, err error) {
 	if err := c.noOther(); err != nil {
 		return 0, 0, err
@@ -152,7 +152,8 @@ func (c *conductor) handover(holder int) (took int64, next int, err error) {
 	return to.at - from, to.who, nil
 }
 
-// noOther returns an error if a contender has the lock that nobody waits for.
+// noOther returns an error if another contender reports that it has the lock, although the holder
+// hasn't given it back.
 func (c *conductor) noOther() error {
 	select {
 	case a := <-c.got:
@@ -162,10 +163,10 @@ func (c *conductor) noOther() error {
 	}
 }
 
-// settle is how long no message may have arrived before the count is true.
+// settle is the time without a new message after which the count is complete.
 const settle = 20 * time.Millisecond
 
-// count says what was counted so far, when all messages have arrived.
+// count waits until all messages have arrived, and returns the traffic so far.
 func (c *conductor) count() (n traffic, err error) {
 	for before := int64(-1); err == nil && n.Messages != before; {
 		before = n.Messages
@@ -187,7 +188,7 @@ func (c *conductor) countNow() (n traffic, err error) {
 	return n, cmp.Or(err, c.noOther())
 }
 
-// repeat has one contender have the lock and give it back n times.
+// repeat makes one contender take the lock and give it back n times.
 func (c *conductor) repeat(n int) (took []int64, counted traffic, err error) {
 	before, err := c.count()
 	if err != nil {
@@ -206,7 +207,7 @@ var _ = []struct{}{
 	known[traffic](toCount(0)), known[[]int64](toRepeat{}),
 }
 
-// openLocker opens a locker, which the other jobs of this file use.
+// openLocker opens a locker. The other jobs of this file use it.
 type openLocker struct{ Redis, Locker string }
 
 func (o openLocker) do(ctx context.Context, w *worker) (nothing, error) {
@@ -215,10 +216,10 @@ func (o openLocker) do(ctx context.Context, w *worker) (nothing, error) {
 	if i < 0 {
 		return nothing{}, fmt.Errorf("there is no locker %q", o.Locker)
 	}
-	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000}) // a connection for each that waits
+	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000}) // a connection for each waiting contender
 	w.meter = &meter{listens: true}
 	rdb.AddHook(w.meter)
-	lock, stop, err := of[i].Open(context.WithoutCancel(ctx), rdb) // what is opened outlives the job
+	lock, stop, err := of[i].Open(context.WithoutCancel(ctx), rdb) // the locker outlives the job
 	if err != nil {
 		return nothing{}, err
 	}
@@ -232,14 +233,14 @@ type hands struct {
 	lock LockFunc
 
 	mu   sync.Mutex                          // guards held
-	held map[int]func(context.Context) error // how to give it back, by who has it
+	held map[int]func(context.Context) error // the function that gives the lock back, by contender
 }
 
-// toLock has a contender ask for the lock. The answer is when Lock had returned: nanoseconds since
-// 1970 by the wall clock, the one clock whose readings a program may compare with those of another
-// process everywhere.
+// toLock makes a contender ask for the lock. The answer is the time at which Lock had returned, in
+// nanoseconds since 1970 by the wall clock. Only readings of the wall clock can be compared between
+// processes on every system.
 type toLock struct {
-	Who  int // of all contenders
+	Who  int // its number among all contenders
 	Name string
 }
 
@@ -258,7 +259,7 @@ func (o toLock) do(ctx context.Context, w *worker) (at int64, err error) {
 	return at, err
 }
 
-// toUnlock has a contender give the lock back. The answer is when, just before it did.
+// toUnlock makes a contender give the lock back. The answer is the time just before it does so.
 type toUnlock int
 
 func (who toUnlock) do(ctx context.Context, w *worker) (at int64, err error) {
@@ -269,10 +270,11 @@ func (who toUnlock) do(ctx context.Context, w *worker) (at int64, err error) {
 	return at, unlock(ctx)
 }
 
-// toCount asks what was counted so far.
+// toCount asks a process how many trips and messages it has counted so far.
 type toCount int
 
-// traffic is what crossed the wire. Processes count what they send and hear, Redis the rest.
+// traffic is the network traffic. Processes count their trips and messages, and Redis counts the
+// commands.
 type traffic struct{ Trips, Messages, commands, pings int64 }
 
 func (a traffic) plus(b traffic) traffic {
@@ -287,7 +289,7 @@ func (toCount) do(_ context.Context, w *worker) (traffic, error) {
 	return traffic{Trips: w.meter.trips.Load(), Messages: w.meter.messages.Load()}, nil
 }
 
-// toRepeat has one contender lock and unlock, one after the other. The answer is how long each pair
+// toRepeat makes one contender lock and unlock several times. The answer is the time that each pair
 // took.
 type toRepeat struct {
 	Name  string

@@ -16,27 +16,27 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// contest is one scenario for one contender: a fleet of processes that was started for it, and the
-// origin they load from.
+// contest is one scenario for one contender. It has a fleet of processes that was started for it,
+// and the origin of their loads.
 type contest struct {
 	ctx    context.Context
 	arena  *arena
 	origin *slowdb.Server
 	fleet  fleet
-	prefix string // of the keys
-	keys   int    // made so far
+	prefix string // the prefix of the keys
+	keys   int    // the number of keys made so far
 	result contestResult
 }
 
-// arena is what all contests of a run have in common.
+// arena contains the parts that all contests of a run share.
 type arena struct {
 	server *server
 	setting
-	Backoff time.Duration // after failed loads; 0: as each contender has it
-	WarmUp  int           // rounds of a cold key before those that count
+	Backoff time.Duration // after failed loads; 0: each contender's default
+	WarmUp  int           // rounds of a cold key that aren't counted, before the counted rounds
 }
 
-// setting is what a contest can be told.
+// setting contains the settings of a contest.
 type setting struct {
 	Processes int           `json:"processes,omitempty"`
 	Callers   int           `json:"callers,omitempty"`
@@ -45,39 +45,39 @@ type setting struct {
 	TTL       time.Duration `json:"ttlNanos"`
 	LockTTL   time.Duration `json:"lockTTLNanos"`
 	Poll      time.Duration `json:"pollNanos"`
-	Patience  time.Duration `json:"patienceNanos"`    // for an answer; then a caller is stuck
+	Patience  time.Duration `json:"patienceNanos"`    // the longest wait for an answer; after it a caller is stuck
 	Rounds    int           `json:"rounds,omitempty"` // of cold keys
 	Keys      int           `json:"keys,omitempty"`   // of an avalanche
 }
 
-// contestResult is what one contest has shown.
+// contestResult is the result of one contest.
 type contestResult struct {
 	Requests int     `json:"requests"`
 	Errors   int     `json:"errors"`          // that callers got
-	Error    string  `json:"error,omitempty"` // one of them
+	Error    string  `json:"error,omitempty"` // one of the errors
 	Stuck    int     `json:"stuck"`           // callers without an answer when the patience was over
 	Lost     int     `json:"lost"`            // callers whose process was killed
 	Loads    []int   `json:"loads"`           // in each round
-	Need     int     `json:"need"`            // loads that a round can't do without: more are too many
+	Need     int     `json:"need"`            // the loads that a round needs: more are too many
 	AtOnce   int     `json:"atOnce"`          // loads under way at the same time, at most
-	Stale    int     `json:"stale"`           // answers to callers who asked after a change was acknowledged, with what was before it
-	Left     int     `json:"left"`            // answers with what was before the change, when all was over
-	Took     []int64 `json:"-"`               // of each answer, from the moment of its burst
-	First    []int64 `json:"-"`               // in each round of a cold key: from the burst to the beginning of the first load
-	Woken    []int64 `json:"-"`               // of each answer for a cold key: from the end of the load that brought it
-	Tails    []int64 `json:"-"`               // in each round of a cold key: from the first load's end to the p99 of callers
-	Pings    []int64 `json:"-"`               // in each round; they are none of the commands
-	Trips    int64   `json:"trips"`           // most of one process in one round; notCounted
+	Stale    int     `json:"stale"`           // answers with the old value to callers who asked after a change was acknowledged
+	Left     int     `json:"left"`            // answers with the value from before the change, to questions after the end of the round
+	Took     []int64 `json:"-"`               // the time of each answer, from the moment of its burst
+	First    []int64 `json:"-"`               // in each round of a cold key: the time from the burst to the beginning of the first load
+	Woken    []int64 `json:"-"`               // of each answer for a cold key: the time from the end of the load that brought it
+	Tails    []int64 `json:"-"`               // in each round of a cold key: the time from the first load's end to the p99 of callers
+	Pings    []int64 `json:"-"`               // in each round; not part of the commands
+	Trips    int64   `json:"trips"`           // the most trips of one process in one round, or notCounted
 	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
 	P50      int64   `json:"p50Nanos"`
 	P99      int64   `json:"p99Nanos"`
 	Max      int64   `json:"maxNanos"`
 }
 
-// notCounted is the number of trips of who has a client of its own.
+// notCounted is used as the number of trips of a contender with its own client.
 const notCounted = -1
 
-// turns has each of some have its turn in each repetition, which another one begins each time.
+// turns yields each element once in each repetition. Each repetition begins with another element.
 func turns[T any](repeat int, of []T) iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		for n := range repeat {
@@ -90,13 +90,13 @@ func turns[T any](repeat int, of []T) iter.Seq2[int, T] {
 	}
 }
 
-// rotated begins with another one each time.
+// rotated returns the elements, beginning with the one at index by.
 func rotated[T any](of []T, by int) []T {
 	by %= len(of)
 	return slices.Concat(of[by:], of[:by])
 }
 
-// hold has one contender go through a scenario.
+// hold runs a scenario for one contender.
 func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
 	rounds := time.Duration(a.WarmUp + a.Rounds)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+rounds*a.Patience) // processes that hang are killed
@@ -132,7 +132,7 @@ func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ 
 	return *r, nil
 }
 
-// key is a name that nobody has asked for yet.
+// key returns a new key, for which no caller has asked yet.
 func (t *contest) key(p slowdb.Plan) string {
 	t.keys++
 	key := t.prefix + strconv.Itoa(t.keys)
@@ -140,8 +140,8 @@ func (t *contest) key(p slowdb.Plan) string {
 	return key
 }
 
-// keyed makes so many keys whose names have a number behind a common one, and returns that and all
-// of them.
+// keyed makes n keys. Their names consist of a common part and a number. It returns the common part
+// and all keys.
 func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 	t.keys++
 	common = t.prefix + strconv.Itoa(t.keys)
@@ -152,21 +152,22 @@ func (t *contest) keyed(n int, p slowdb.Plan) (common string, keys []string) {
 	return common, keys
 }
 
-// crowd is a burst under way in all processes. The slices have one for each.
+// crowd is a running burst in all processes. The slices have one element for each process.
 type crowd struct {
 	callers int
 	at      time.Time
-	all     sync.WaitGroup // until there are these
+	all     sync.WaitGroup // done when the answers below are there
 	answers []burstAnswer
 	errs    []error
 }
 
-// burst has so many callers of each process ask for a key at the same moment.
+// burst makes the given number of callers in each process ask for a key at the same moment.
 func (t *contest) burst(key string, callers int) *crowd {
 	return t.burstAt(key, 0, callers, t.soon(callers))
 }
 
-// soon leaves time for every process to hear of a burst and to have its callers stand at the gate.
+// soon returns the moment of the next burst. Until then every process has time to receive the job
+// and to prepare its callers.
 func (t *contest) soon(callers int) time.Time {
 	return time.Now().Add(20*time.Millisecond + time.Duration(len(t.fleet)*callers)*5*time.Microsecond)
 }
@@ -181,8 +182,8 @@ func (t *contest) burstAt(key string, keys, callers int, at time.Time) *crowd {
 	return b
 }
 
-// wait waits for the answers, and counts them. least is the version that an answer must have, or it
-// is stale; those are counted in stale.
+// wait waits for the answers, and counts them. An answer with a version less than least is stale,
+// and is counted in stale.
 func (t *contest) wait(b *crowd, least int64, stale *int) error {
 	b.all.Wait()
 	for i, a := range b.answers {
@@ -212,8 +213,8 @@ func (t *contest) wait(b *crowd, least int64, stale *int) error {
 	return nil
 }
 
-// awoken tells the time before a cold key's loads from that after them. Callers were woken by their
-// own process' load, or by the first one, where that has none.
+// awoken separates the time before a cold key's loads from the time after them. The load of their
+// own process woke the callers. If their process had no load, the first load woke them.
 func (t *contest) awoken(b *crowd, key string) {
 	loads := t.origin.Loads(key)
 	if len(loads) == 0 {
@@ -234,16 +235,16 @@ func (t *contest) awoken(b *crowd, key string) {
 	t.result.Tails = append(t.result.Tails, quantile(took, 0.99)-(first+t.arena.Load).Nanoseconds())
 }
 
-// change gives a key a new version and has a process tell the caches. It returns when that is
-// acknowledged.
+// change gives a key a new version and makes a process tell the caches. It returns when the change
+// is acknowledged.
 func (t *contest) change(key string, replica int) (version int64, err error) {
 	version = t.origin.Change(key)
 	_, err = ask(t.ctx, t.fleet[replica], job[nothing](invalidate(key)))
 	return version, err
 }
 
-// round counts what a burst on cold keys costs: loads, of which so many are needed, and commands at
-// Redis.
+// round counts the cost of a burst on cold keys: the loads, of which need are necessary, and the
+// commands of Redis.
 func (t *contest) round(need int, during func() error, keys ...string) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {
@@ -270,7 +271,7 @@ func (t *contest) round(need int, during func() error, keys ...string) error {
 	return nil
 }
 
-// midway waits until the first load of a key has begun, and half of its time.
+// midway waits until the first load of a key has begun and half of its time is over.
 func (t *contest) midway(key string) error {
 	timer := time.NewTimer(t.arena.Patience)
 	defer timer.Stop()
@@ -284,13 +285,15 @@ func (t *contest) midway(key string) error {
 	return t.ctx.Err()
 }
 
-// loader is the replica that made the first load of a key.
+// loader returns the replica that made the first load of a key.
 func (t *contest) loader(key string) int { return t.origin.Loads(key)[0].Replica }
 
-// thisRun tells the keys of this process from those of others that have used the same Redis.
+// thisRun is a part of all keys of this process. It makes them differ from the keys of other
+// processes that have used the same Redis.
 var thisRun = rand.Text()[:8]
 
 var prefixes atomic.Int64
 
-// freshPrefix begins the names of keys that nobody has used yet, in this Redis or in this process.
+// freshPrefix returns a new prefix for keys. Neither this process nor another one has used it in
+// this Redis.
 func freshPrefix() string { return fmt.Sprintf("bench:%s:%d:", thisRun, prefixes.Add(1)) }

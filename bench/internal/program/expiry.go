@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/chart"
 )
 
-// expiryPlan is what expiry measures.
+// expiryPlan contains the settings of expiry.
 type expiryPlan struct {
 	steady
 	Time time.Duration `json:"timeNanos"`
@@ -72,14 +72,14 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	return p, p.validate()
 }
 
-// expiryTally is what one repetition of one protection showed.
+// expiryTally is the result of one repetition of one protection.
 type expiryTally struct {
 	steadyTally
 	Loads     int     `json:"loads"`
 	Lifetimes int     `json:"lifetimes"`   // versions that these loads replaced
-	Most      int     `json:"most"`        // loads that replaced the same one
+	Most      int     `json:"most"`        // the most loads that replaced the same version
 	PerTTL    float64 `json:"perTTL"`      // loads
-	Oldest    int64   `json:"oldestNanos"` // how long any answer's TTL had been over when its request arrived
+	Oldest    int64   `json:"oldestNanos"` // the longest time for which an answer's TTL had been over when its request arrived
 }
 
 func (p expiryPlan) tally(seen sight) (t expiryTally) {
@@ -137,10 +137,10 @@ and a flight in each process, without a lease. swr: StaleWhileRevalidate. early:
 	return s.printTo(w)
 }
 
-// lifetimes counts the loads that replaced each version, of those that began in a time. One that
-// was asked for with a version in hand replaces that. One that was asked for with nothing replaces
-// the newest version whose TTL was over by then, so that a second load which comes right after the
-// first counts as one too many.
+// lifetimes counts, for each version, the loads that replaced it and began in a period. If the
+// caller of a load already had a version, the load replaces this version. Otherwise it replaces the
+// newest version whose TTL was over by then. So a second load right after the first is counted as
+// one too many.
 func lifetimes(loads []load, in period, ttl time.Duration) map[version]int {
 	const slack = 0.9 // a value's TTL is counted in milliseconds and on Redis' clock
 	expired := func(at int64) (newest version) {
@@ -164,11 +164,11 @@ func lifetimes(loads []load, in period, ttl time.Duration) map[version]int {
 	return count
 }
 
-// slice is the time of which a point of the timeline tells.
+// slice is the time that one point of the timeline covers.
 const slice = 100 * time.Millisecond
 
-// timeline is the longest that requests took which arrived in each slice of time, and where loads
-// began.
+// timeline returns the longest time of the requests that arrived in each slice of time, and the
+// times at which loads began.
 func timeline(name string, seen sight) (waits, loads chart.Series) {
 	n := int((seen.End - seen.Start + int64(slice) - 1) / int64(slice))
 	longest, begun := make([]int64, n), make([]int, n)
@@ -192,7 +192,8 @@ func timeline(name string, seen sight) (waits, loads chart.Series) {
 	return waits, loads
 }
 
-// underWay are the loads that the origin does at the same time, counted ten times in each load.
+// underWay returns the number of loads that run at the origin at the same time. It takes ten
+// samples in the time of a load.
 func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
 	step := max(p.Load/10, time.Millisecond)
 	picture := chart.Lines{Title: "loads under way at the origin over time", X: "seconds", Y: "loads at the same time"}
@@ -213,7 +214,8 @@ func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
 	return picture
 }
 
-// section is the expiry of a hot key for a browser: one repetition of each protection.
+// section returns the page's section about the expiry of a hot key. It shows one repetition of each
+// protection.
 func (p expiryPlan) section(seen map[string]sight) chart.Section {
 	waits := chart.Lines{Title: "the longest wait over time", X: "seconds", Y: "ms", LogY: true}
 	loads := chart.Lines{Title: "loads over time", X: "seconds", Y: "loads"}

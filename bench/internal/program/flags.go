@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// usageError is a command line that can't be used.
+// usageError is the error of an invalid command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// parse reads a command line that has flags and nothing else.
+// parse reads a command line that has only flags.
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return err
@@ -40,7 +40,7 @@ func within[T cmp.Ordered](name string, value, least, most T) error {
 	return nil
 }
 
-// chosen splits the value of a flag that names some of these.
+// chosen splits the value of a flag that is a list of some of these names.
 func chosen(flag, names string, of []string) ([]string, error) {
 	list := strings.Split(names, ",")
 	for i, name := range list {
@@ -56,14 +56,14 @@ func chosen(flag, names string, of []string) ([]string, error) {
 	return list, nil
 }
 
-// newFlags are those of a command.
+// newFlags returns the flag set of a command.
 func newFlags(command string, stderr io.Writer) *flag.FlagSet {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	return flags
 }
 
-// counts splits the value of a flag that has numbers, which may be none.
+// counts splits the value of a flag that is a list of numbers. The list may be empty.
 func counts(flag, list string, least, most int) (ns []int, err error) {
 	if list == "" {
 		return nil, nil

@@ -14,8 +14,8 @@ import (
 // childEnv tells a test binary that it was started as a replica.
 const childEnv = "CACHEGUARD_BENCH_REPLICA"
 
-// replica is a process of a fleet as its conductor sees it: this program once more, which is told
-// on its stdin what to do and answers on its stdout.
+// replica is a process of a fleet from the view of its conductor. The process is a second run of
+// this program. It gets its jobs on its stdin and answers on its stdout.
 type replica struct {
 	*wire.Client
 	cmd    *exec.Cmd
@@ -23,7 +23,7 @@ type replica struct {
 	killed atomic.Bool
 }
 
-// startReplica starts one, with a say in how.
+// startReplica starts a replica. as can change its command before the start.
 func startReplica(ctx context.Context, as func(cmd *exec.Cmd)) (*replica, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -47,22 +47,23 @@ func startReplica(ctx context.Context, as func(cmd *exec.Cmd)) (*replica, error)
 	return &replica{Client: wire.NewClient(out, in), cmd: cmd, in: in}, nil
 }
 
-// kill ends it as the end of its machine would.
+// kill ends the replica as if its machine had failed.
 func (r *replica) kill() {
 	r.killed.Store(true)
 	_ = r.cmd.Process.Kill()
 }
 
-// wait waits for its end, when nothing reads from it any more.
+// wait waits for the replica's end. Call it when nothing reads from the replica any more.
 func (r *replica) wait() error {
 	<-r.Over()
 	return r.cmd.Wait()
 }
 
-// fleet is a run's replicas.
+// fleet are the replicas of a run.
 type fleet []*replica
 
-// startFleet starts replicas, and has each do its first job. If one can't, there are none.
+// startFleet starts replicas, and gives each its first job. If one of them fails, startFleet ends
+// all of them.
 func startFleet(ctx context.Context, n int, first func(i int) job[nothing]) (f fleet, err error) {
 	for range n {
 		r, err := startReplica(ctx, func(*exec.Cmd) {})
@@ -79,7 +80,7 @@ func startFleet(ctx context.Context, n int, first func(i int) job[nothing]) (f f
 	return f, nil
 }
 
-// askAll has each replica do a job of its own at the same time.
+// askAll gives each replica its own job, all at the same time.
 func askAll[A any](ctx context.Context, f fleet, j func(i int) job[A]) ([]A, error) {
 	answers, errs := make([]A, len(f)), make(chan error, len(f))
 	for i, r := range f {
@@ -96,17 +97,17 @@ func askAll[A any](ctx context.Context, f fleet, j func(i int) job[A]) ([]A, err
 	return answers, err
 }
 
-// kill ends the replicas at once: what is stuck in one doesn't end by itself.
+// kill ends the replicas at once, because a stuck replica doesn't end by itself.
 func (f fleet) kill() {
 	for _, r := range f {
 		r.kill()
 	}
 	for _, r := range f {
-		_ = r.wait() // killed: the error says so
+		_ = r.wait() // the error says that the replica was killed
 	}
 }
 
-// stop ends the replicas by the end of their jobs.
+// stop ends the replicas by closing their input.
 func (f fleet) stop() (err error) {
 	for _, r := range f {
 		_ = r.in.Close()

@@ -11,19 +11,20 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// growthFloor is what a contender's cost is compared with: each process loads for itself, and asks
-// nobody.
+// growthFloor is the contender with which costs are compared. Each of its processes loads by
+// itself, and doesn't wait for another process.
 const growthFloor = "singleflight"
 
-// growthPlan is what growth measures: a cold key, and fleets that get larger.
+// growthPlan contains the settings of growth, which measures a cold key with larger and larger
+// fleets.
 type growthPlan struct {
-	Processes []int         `json:"processes"` // with Callers[0] callers in each
-	Callers   []int         `json:"callers"`   // in each of growthProcesses
+	Processes []int         `json:"processes"` // the numbers of processes, each with Callers[0] callers
+	Callers   []int         `json:"callers"`   // the numbers of callers in each of growthProcesses
 	Load      time.Duration `json:"loadNanos"`
 	Rounds    int           `json:"rounds"`
 	Repeat    int           `json:"repeat"`
 	Contender string        `json:"contender"`
-	Idle      int           `json:"idle"` // processes beside, in the last part
+	Idle      int           `json:"idle"` // idle processes in addition, in the last part
 
 	redis string
 	json  bool
@@ -35,32 +36,32 @@ const (
 	growthCallers   = 50
 )
 
-// growthRow is a fleet of one size.
+// growthRow is the result for a fleet of one size.
 type growthRow struct {
 	Processes int         `json:"processes"`
 	Callers   int         `json:"callers"`
-	Loads     int         `json:"loads"`        // most of a round
-	Errors    int         `json:"errors"`       // of callers, stuck ones too
-	Commands  int64       `json:"commands"`     // of a round, the median
+	Loads     int         `json:"loads"`        // the most of a round
+	Errors    int         `json:"errors"`       // of callers, including stuck callers
+	Commands  int64       `json:"commands"`     // the median of the rounds
 	Most      int64       `json:"mostCommands"` // of a round
 	Took      growthTimes `json:"took"`
-	Floor     growthTimes `json:"floor"` // of singleflight in the same repetitions
+	Floor     growthTimes `json:"floor"` // the times of singleflight in the same repetitions
 }
 
-// growthTimes has one of each repetition.
+// growthTimes has one value for each repetition.
 type growthTimes struct {
 	P99   []int64 `json:"p99Nanos"`       // of latency without the load
-	First []int64 `json:"firstLoadNanos"` // until the first load begins, the median of the rounds
-	Woken []int64 `json:"wakeUpP99Nanos"` // from the end of the load to the caller's answer
+	First []int64 `json:"firstLoadNanos"` // the time until the first load begins, the median of the rounds
+	Woken []int64 `json:"wakeUpP99Nanos"` // the time from the end of the load to the caller's answer
 }
 
-// growth runs fleets of growing size, and shows what of the cost grows with them.
+// growth runs fleets of growing size, and shows which costs grow with them.
 func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
 	p, err := parseGrowth(peers, args, stderr)
 	if err != nil {
 		return err
 	}
-	server, err := openRedis(ctx, p.redis) // embedded ones don't count
+	server, err := openRedis(ctx, p.redis) // an embedded Redis doesn't count commands
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 	return p.print(stdout, about, byProcesses, byCallers, beside)
 }
 
-// rows runs all fleets.
+// rows runs all fleets, and returns their results.
 func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going *progress) (byProcesses, byCallers []growthRow, err error) {
 	names := []string{growthFloor, p.Contender}
 	if p.Contender == growthFloor {
@@ -170,7 +171,8 @@ func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.
 	return row, nil
 }
 
-// slope is by how many commands a round grows with each process, by the least squares.
+// slope returns the number of commands that each additional process adds to a round, and the fixed
+// number, by least squares.
 func slope(rows []growthRow) (perProcess, fixed float64) {
 	var n, x, y, xx, xy float64
 	for _, r := range rows {

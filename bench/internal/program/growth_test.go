@@ -18,9 +18,9 @@ func TestSlope(t *testing.T) {
 	}
 }
 
-// What a stampede costs Redis grows with processes by at most 5 commands for each, not with
-// callers, and not with processes that take no part; a change costs processes of other caches
-// nothing.
+// The number of Redis commands of a stampede grows by at most 5 for each process. It doesn't grow
+// with callers, nor with processes that take no part. A change causes no traffic for processes of
+// other caches.
 func TestGrowth(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "growth", "-redis", addr, "-processes", "1,2,4", "-callers", "5,100", "-rounds", "3", "-repeat", "1", "-load", "500ms", "-idle", "30", "-json")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// handoverPlan is what handover measures.
+// handoverPlan contains the settings of handover.
 type handoverPlan struct {
 	Contenders int           `json:"contenders"`
 	Processes  int           `json:"processes"`
@@ -28,7 +28,8 @@ type handoverPlan struct {
 	of []Locker
 }
 
-// handover runs the scenario of a lock that goes from one to the next of many who want it.
+// handover runs the scenario of a lock that many contenders want and that goes from one to the
+// next.
 func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
 	p, err := parseHandover(peers, args, stderr)
 	if err != nil {
@@ -55,7 +56,7 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 		}
 	}
 	for _, name := range p.Lockers {
-		for _, processes := range p.Growth { // ever more wait for the same lock
+		for _, processes := range p.Growth { // more and more contenders wait for the same lock
 			if err := p.measure(ctx, server, stderr, name, processes, max(p.Handovers/10, 1), seen.Growth); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -64,8 +65,8 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	return p.print(stdout, server.about(ctx), seen)
 }
 
-// lasts is how long all of it takes at least: the lock is held, and wanted again, for times that
-// are drawn on purpose.
+// lasts returns the least time of the whole run. It follows from the random times for which the
+// lock is held, and after which it is wanted again.
 func (p handoverPlan) lasts() time.Duration {
 	turns := p.Repeat * (p.Contenders + p.Handovers)
 	for _, processes := range p.Growth {
@@ -104,14 +105,14 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 		within("hold", p.Hold, 0, time.Minute), within("spread", p.Spread, 0, time.Minute), within("repeat", p.Repeat, 1, 1000))
 }
 
-// handoverResults are those of all repetitions, by locker.
+// handoverResults are the results of all repetitions, by locker.
 type handoverResults struct {
 	Handovers map[string][]handoverTally `json:"handovers"`
 	Alone     map[string][]aloneTally    `json:"alone"`
 	Growth    map[string][]handoverTally `json:"growth"` // in the order of handoverPlan.Growth
 }
 
-// handoverTally is what one repetition of one locker showed. Counts are for one hand-over.
+// handoverTally is the result of one repetition of one locker. Counts are for one hand-over.
 type handoverTally struct {
 	P50      int64   `json:"p50Nanos"`
 	P90      int64   `json:"p90Nanos"`
@@ -122,17 +123,17 @@ type handoverTally struct {
 	Messages float64 `json:"messages"`
 }
 
-// aloneTally is what one repetition of one locker showed that nobody else wanted, for locking and
-// unlocking once.
+// aloneTally is the result of one repetition of one locker with a lock that no other contender
+// wants. Counts are for one Lock and one Unlock.
 type aloneTally struct {
 	P50       int64   `json:"p50Nanos"`
 	P99       int64   `json:"p99Nanos"`
 	Trips     float64 `json:"trips"`
 	Commands  float64 `json:"commands"`
-	OverFloor float64 `json:"overFloor"` // P50, against that of the floor in this repetition
+	OverFloor float64 `json:"overFloor"` // P50, divided by the floor's P50 in this repetition
 }
 
-// measure has a fleet hand a lock over n times, and adds what that shows to the others.
+// measure makes a fleet hand a lock over n times, and adds the result to the other results.
 func (p handoverPlan) measure(
 	ctx context.Context, s *server, stderr io.Writer, name string, processes, n int,
 	to map[string][]handoverTally,
@@ -155,9 +156,10 @@ func (p handoverPlan) measure(
 	return nil
 }
 
-const aloneBatches = 10 // so that all lockers have the same seconds of the machine
+const aloneBatches = 10 // so that all lockers run in the same seconds of the machine
 
-// alone runs a repetition in which nobody else wants the lock, with the floor beside.
+// alone runs a repetition in which no other contender wants the lock, and compares it with the
+// floor.
 func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, repetition int, seen *handoverResults) (err error) {
 	names := append([]string{floor.Name}, p.Lockers...)
 	fmt.Fprintf(stderr, "  %s: %d times without contention\n", strings.Join(names, ", "), p.Alone)
@@ -172,7 +174,7 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 			delete(by, name)
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if _, _, err := by[name].repeat(10); err != nil { // dials and loads scripts
+		if _, _, err := by[name].repeat(10); err != nil { // this dials and loads scripts
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -200,10 +202,10 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 	return nil
 }
 
-// each is a count for one of n.
+// each returns a count divided by n.
 func each(count int64, n int) float64 { return float64(count) / float64(n) }
 
-// print writes the results for people, or for machines.
+// print writes the results as text or as JSON.
 func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) error {
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})
@@ -256,8 +258,8 @@ Nobody else wants the lock: Lock and Unlock, %d times x %s
 	return s.printTo(w)
 }
 
-// counted is what a process counted of what its own client sends and hears, or "-" for a locker
-// with another client.
+// counted returns the text, or "-" for a locker with its own client, because processes count only
+// the traffic of the benchmark's client.
 func (p handoverPlan) counted(locker, text string) string {
 	if slices.ContainsFunc(p.of, func(l Locker) bool { return l.Name == locker && l.OwnClient }) {
 		return "-"

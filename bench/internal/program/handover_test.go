@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// testPeers are lockers that must be seen to be wrong.
+// testPeers are wrong lockers that the benchmark must detect.
 var testPeers = Peers{Lockers: []Locker{
 	{Name: "everybody", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 		return func(context.Context, string) (func(context.Context) error, error) {
@@ -36,7 +36,8 @@ func init() {
 	}
 }
 
-// forgetful loads each time, or once and then says something.
+// forgetful is a wrong contender: it loads each time, or it loads once and then returns a wrong
+// value.
 type forgetful struct {
 	contender.Rig
 	says   string
@@ -54,7 +55,7 @@ func (f *forgetful) Invalidate(context.Context, string) error { return nil }
 
 func (f *forgetful) Close() error { return nil }
 
-// quickly are the options of a run that shows little.
+// quickly returns the options of a short run.
 func quickly(addr string, args ...string) []string {
 	return append([]string{"handover", "-redis", addr, "-contenders", "4", "-processes", "2", "-handovers", "20", "-alone", "20",
 		"-hold", "1ms", "-spread", "0"}, args...)
@@ -77,8 +78,8 @@ func TestHandover(t *testing.T) {
 			continue
 		}
 		for _, one := range ts {
-			// A lock that was given back before the next holder stood in the line needs no message,
-			// and one may arrive late.
+			// If a lock was given back before the next holder was in the queue, no message is
+			// needed. A message may also arrive late.
 			if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 || one.Commands > 40 || one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 {
 				t.Errorf("%s: %+v", name, one)
 			}

@@ -16,18 +16,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
-// hitsFloor is what a hit is compared with, unless -floor names another one: a GET or MGET, and
-// nothing else.
+// hitsFloor is the contender with which hits are compared, unless -floor names another one. It does
+// only a GET or MGET.
 const hitsFloor = "none"
 
-// hitsPlan is what hits measures: keys that are cached, and callers that ask for them, each one
-// call after the other: several all for the same one, and each for one of its own.
+// hitsPlan contains the settings of hits, which measures cached keys. Each caller makes one call
+// after another. In one part all callers ask for the same key, in another each caller asks for its
+// own key.
 type hitsPlan struct {
 	Goroutines []int         `json:"goroutines"`
 	Sizes      []int         `json:"sizes"`     // bytes
 	Time       time.Duration `json:"timeNanos"` // of each run
 	Repeat     int           `json:"repeat"`
-	Many       int           `json:"many"` // keys of each call; 0: one
+	Many       int           `json:"many"` // keys of each call; 0: one key
 	Floor      string        `json:"floor"`
 	Against    []string      `json:"contenders"`
 
@@ -35,19 +36,20 @@ type hitsPlan struct {
 	json  bool
 }
 
-// hitsRow is one contender with so many goroutines and keys, and values of that size.
+// hitsRow is the result of one contender with these numbers of goroutines and keys, and values of
+// this size.
 type hitsRow struct {
 	Contender  string    `json:"contender"`
 	Goroutines int       `json:"goroutines"`
 	Keys       int       `json:"keys"`
 	Size       int       `json:"size"`
-	PerSecond  []float64 `json:"perSecond"` // of each repetition
+	PerSecond  []float64 `json:"perSecond"` // calls a second, in each repetition
 	P50        []int64   `json:"p50Nanos"`
 	P99        []int64   `json:"p99Nanos"`
-	Ratio      float64   `json:"ratio,omitempty"` // of PerSecond to the floor's, the median of the repetitions; not there without the floor
+	Ratio      float64   `json:"ratio,omitempty"` // PerSecond divided by the floor's, the median of the repetitions; absent without the floor
 }
 
-// hits compares the way to a value that is cached.
+// hits compares how long contenders take to return a cached value.
 func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
 	p, err := parseHits(peers, args, stderr)
 	if err != nil {
@@ -108,7 +110,7 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 	return p, cmp.Or(errs[0], errs[1], errs[2], errs[3], within("many", p.Many, 0, 10000), within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
 }
 
-// measure runs all contenders, one after the other in each repetition.
+// measure runs all contenders, one after another in each repetition.
 func (p hitsPlan) measure(
 	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int, going *progress,
 ) (rows []*hitsRow, err error) {
@@ -140,7 +142,7 @@ func (p hitsPlan) measure(
 	return rows, nil
 }
 
-// run has the values cached, and their hits counted.
+// run makes a contender cache the values, and counts their hits.
 func (p hitsPlan) run(t *contest, row *hitsRow) error {
 	common, keys := t.keyed(row.Keys, slowdb.Plan{})
 	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
@@ -183,7 +185,7 @@ p50, p99: of one call, medians of the repetitions.
 	return s.printTo(w)
 }
 
-// ratios are the times of one call, all goroutines together.
+// ratios returns the ratios of the times of one call, with all goroutines together.
 func (p hitsPlan) ratios(rows []*hitsRow) (all []floorRatio) {
 	for _, r := range rows {
 		i := slices.IndexFunc(rows, func(f *hitsRow) bool {
@@ -201,12 +203,12 @@ func (p hitsPlan) ratios(rows []*hitsRow) (all []floorRatio) {
 	return all
 }
 
-// us is the middle one of several times, in microseconds.
+// us formats the median of several times in microseconds.
 func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(median(ns))/1e3) }
 
 var _ = known[hitAnswer](hitsJob{})
 
-// hitsJob has callers ask for keys that are cached, one call after the other, for a time.
+// hitsJob makes callers ask for cached keys for some time, one call after another.
 type hitsJob struct {
 	Key           string
 	Keys, Callers int
@@ -214,22 +216,22 @@ type hitsJob struct {
 	Many          bool // each call asks for all keys at once
 }
 
-// hitAnswer is what one process did with a key that is cached.
+// hitAnswer is the result of one process.
 type hitAnswer struct {
 	Calls    int64
-	Took     int64 // nanoseconds, for all of them
+	Took     int64 // nanoseconds for all calls
 	P50, P99 int64 // nanoseconds of one call
 }
 
-// shortCall is what a call takes at most that isn't timed each time: looking at the clock would be
-// a part of it.
+// shortCall is the limit below which not every call is timed, because reading the clock would be a
+// large part of the time.
 const shortCall = 2 * time.Microsecond
 
-// timed is of how many short calls one is timed.
+// timed is the number of short calls of which one is timed.
 const timed = 64
 
 func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the fields below
 	var calls int64
 	var took simulate.Histogram
 	var problem error
@@ -264,7 +266,8 @@ func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
 	return hitAnswer{Calls: calls, Took: time.Since(began).Nanoseconds(), P50: took.Quantile(0.5), P99: took.Quantile(0.99)}, problem
 }
 
-// hitUntil asks until the end, and returns how often it did and what some of the calls took.
+// hitUntil calls hit until end is closed. It returns the number of calls, and the times of some of
+// them.
 func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err error) {
 	every := int64(1)
 	for {
@@ -290,7 +293,7 @@ func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err
 	}
 }
 
-// hit is one call of the i-th caller.
+// hit returns a function that makes one call of the i-th caller.
 func (o hitsJob) hit(ctx context.Context, w *worker, i int) func() error {
 	if !o.Many {
 		key := keyOf(o.Key, o.Keys, i)

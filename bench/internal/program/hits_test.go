@@ -25,13 +25,14 @@ func TestHits(t *testing.T) {
 		if r.Contender == hitsFloor && r.Ratio != 1 {
 			t.Errorf("the floor's ratio to itself is %v", r.Ratio)
 		}
-		if r.Contender == "cacheguard-local" && r.Ratio < 10 { // it asks nobody
+		if r.Contender == "cacheguard-local" && r.Ratio < 10 { // its hits don't ask Redis
 			t.Errorf("%+v", r)
 		}
 	}
 }
 
-// A contender that loads what is cached, or answers with something else, is an error and no row.
+// If a contender loads a cached value or returns a wrong value, the run returns an error instead of
+// a row.
 func TestHitsOfAContenderThatIsWrong(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	for name, want := range map[string]string{"forgetful": "loads of a value that is cached", "wrong": "wrong value"} {

@@ -14,31 +14,32 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// idleRow is what a load and a change cost beside processes that take no part in them.
+// idleRow is the cost of a load and of a change while other processes are connected that take no
+// part in them.
 type idleRow struct {
-	Elsewhere  int   `json:"elsewhere"`         // processes with another cache
-	Same       int   `json:"same"`              // with the same one
-	Load       int64 `json:"loadBytes"`         // that Redis sends for a load that one other process waits for, the median
-	Commands   int64 `json:"loadCommands"`      // for that, the median
-	Invalidate int64 `json:"invalidationBytes"` // that Redis sends for an Invalidate, the median
+	Elsewhere  int   `json:"elsewhere"`         // idle processes with another cache
+	Same       int   `json:"same"`              // idle processes with the same cache
+	Load       int64 `json:"loadBytes"`         // bytes that Redis sends for a load for which one other process waits, the median
+	Commands   int64 `json:"loadCommands"`      // commands of this load, the median
+	Invalidate int64 `json:"invalidationBytes"` // bytes that Redis sends for an Invalidate, the median
 }
 
-// idleRounds is how often each is measured.
+// idleRounds is the number of times that each cost is measured.
 const idleRounds = 20
 
-// bystanders are processes of a fleet, as far as Redis can tell: stores with a subscription each.
-// The first two do something.
+// bystanders are stores, each with its own subscription. To Redis they look like processes of a
+// fleet. Only the first two of them load or wait.
 type bystanders struct {
 	ctx            context.Context
 	rdb            *redis.Client
 	prefix         string
 	leader, waiter *cacheguard.Cache[string]
-	waits          chan struct{} // what the waiter is told when another one has the lease
+	waits          chan struct{} // receives a value when the waiter learns that another process has the lease
 	stops          []func() error
 }
 
-// idle measures a fleet of two, then beside so many processes of another cache, and then of the
-// same one, too.
+// idle measures a fleet of two processes: first alone, then with idle processes of another cache,
+// and then with idle processes of the same cache, too.
 func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, err error) {
 	b := &bystanders{ctx: ctx, rdb: server.rdb, prefix: "bench-" + freshPrefix(), waits: make(chan struct{}, 1)}
 	defer func() {
@@ -73,7 +74,7 @@ func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, e
 	return rows, nil
 }
 
-// heldStore says when its cache is told that another process has the lease.
+// heldStore reports when its cache learns that another process has the lease.
 type heldStore struct {
 	*redisstore.Store
 	held chan<- struct{}
@@ -125,7 +126,7 @@ func (b *bystanders) measure(row *idleRow, own counter) error {
 	return nil
 }
 
-// load has one process load a KiB while another one waits for it.
+// load makes one process load 1 KiB while another process waits for the value.
 func (b *bystanders) load(key string) error {
 	began, end := make(chan struct{}), make(chan struct{})
 	results := make(chan error, 2)
@@ -153,7 +154,8 @@ func (b *bystanders) load(key string) error {
 	return errors.Join(<-results, <-results)
 }
 
-// counter counts what Redis sends. What it sends for counting is known, and taken off.
+// counter counts the bytes that Redis sends. It subtracts the known number of bytes for the
+// counting itself.
 type counter struct{ bytes int64 }
 
 func (c *counter) calibrate(ctx context.Context, rdb *redis.Client) error {
@@ -188,7 +190,7 @@ func (c *counter) during(ctx context.Context, rdb *redis.Client, do func() error
 	return after - before - c.bytes, all - pings, err
 }
 
-// sentBytes is how much the server has sent, to anybody.
+// sentBytes returns the number of bytes that the server has sent to all clients.
 func sentBytes(ctx context.Context, rdb *redis.Client) (int64, error) {
 	n, err := serverSays(ctx, rdb, "stats", "total_net_output_bytes")
 	return int64(n), err

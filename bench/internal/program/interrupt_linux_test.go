@@ -12,9 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// TestInterrupted: a run that is interrupted says so, and leaves no process behind.
+// TestInterrupted checks that an interrupted run says so, and that none of its processes stays.
 func TestInterrupted(t *testing.T) {
-	redistest.Start(t) // or there is none, and no server to be left behind
+	redistest.Start(t) // this skips the test without a redis-server, because then no server could stay
 	for _, args := range [][]string{
 		{"cold", "-processes", "2", "-callers", "5", "-load", "2s"},
 		{"killed", "-processes", "2", "-callers", "5", "-load", "2s", "-patience", "10s"},
@@ -50,7 +50,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// children are the processes that this one has started and that have not ended.
+// children returns the processes that this process has started and that still run.
 func children(t *testing.T) (pids []string) {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Every member that -json prints has a name that is chosen, and all but those of plans stand in the
-// documentation of the command.
+// Every member that -json prints has an explicit name. The documentation of the command contains
+// all these names, except for the members of plans.
 func TestJSONIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("../../main.go")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	}
 }
 
-// members are the names under which a struct's fields are printed.
+// members returns the names under which a struct's fields are printed.
 func members(t *testing.T, of any) (names []string) {
 	t.Helper()
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {

@@ -15,23 +15,24 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
-// Locker is a way to lock names by one Redis, as handover compares them.
+// Locker is a way to lock names with one Redis. handover compares Lockers.
 type Locker struct {
 	Name      string
-	OwnClient bool // it asks Redis with a client of its own, whose trips and messages nobody counts
+	OwnClient bool // it uses its own client for Redis, whose trips and messages aren't counted
 
-	// Open makes it ready to be used in this process. The client is closed by whoever made it,
+	// Open makes the locker ready for use in this process. The caller of Open closes the client,
 	// after stop.
 	Open func(ctx context.Context, rdb *redis.Client) (lock LockFunc, stop func(), err error)
 }
 
-// LockFunc waits until it has the lock of a name, and returns what gives it back.
+// LockFunc waits until it has the lock of a name, and returns the function that gives the lock
+// back.
 type LockFunc func(ctx context.Context, name string) (unlock func(context.Context) error, err error)
 
-// lockTTL is how long a lock outlives its holder, where that can be chosen.
+// lockTTL is the time that a lock lasts after its holder died, if it can be chosen.
 const lockTTL = 10 * time.Second
 
-// lockers are those of this module, and what one writes without a library.
+// lockers are the lockers of this module, and lockers that people write without a library.
 var lockers = []Locker{
 	{Name: "redislock", Open: ours(redislock.Options{})},
 	{Name: "redislock-fair", Open: ours(redislock.Options{Fair: true})},
@@ -40,8 +41,8 @@ var lockers = []Locker{
 	{Name: "broadcast", Open: broadcast},
 }
 
-// floor is the least that a lock costs that nobody else wants. It knows no others, and not whose it
-// is.
+// floor is the lowest possible cost of a lock that no other contender wants. It ignores other
+// contenders, and doesn't know its owner.
 var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		err := rdb.SetArgs(ctx, name, "held", redis.SetArgs{Mode: "NX", TTL: lockTTL}).Err()
@@ -49,7 +50,7 @@ var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.C
 	}, func() {}, rdb.Ping(ctx).Err()
 }}
 
-// ours is redislock.
+// ours returns the Open of redislock.
 func ours(opts redislock.Options) func(context.Context, *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 		opts.Lease, opts.Logger = lockTTL, slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -71,18 +72,19 @@ func ours(opts redislock.Options) func(context.Context, *redis.Client) (LockFunc
 	}
 }
 
-// pollEvery is what the libraries' examples show.
+// pollEvery is the poll time in the libraries' examples.
 const pollEvery = 100 * time.Millisecond
 
-// poll is the pattern from the textbook: SET NX PX with a token of its own until it works, and a
-// script that deletes what has the token.
+// poll is the textbook pattern. It repeats SET NX PX with its own token until that succeeds. A
+// script deletes the key if it has this token.
 func poll(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	never := func() <-chan struct{} { return nil }
 	return polled(rdb, contender.DeleteIfMine, never), func() {}, rdb.Ping(ctx).Err()
 }
 
-// polled asks again and again, and when it is told that a lock is free: by the channel that freed
-// has returned before it last asked, so that no release after that goes unheard.
+// polled asks again and again, and also when it learns that a lock is free. It calls freed before
+// each request, and waits for the channel that freed returned. So it misses no release after its
+// request.
 func polled(rdb *redis.Client, release *redis.Script, freed func() <-chan struct{}) LockFunc {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		token := uuid.NewString()
@@ -116,8 +118,8 @@ return redis.call('DEL', KEYS[1])`)
 
 const freeChannel = "handover:free"
 
-// broadcast is poll whose releases are told in a channel that all processes listen to: all who wait
-// ask then.
+// broadcast is like poll, but publishes each release on a channel to which all processes listen.
+// After a release all waiting contenders ask.
 func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	sub := rdb.Subscribe(ctx, freeChannel)
 	if _, err := sub.Receive(ctx); err != nil {
@@ -143,8 +145,9 @@ func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error)
 	}), stop, nil
 }
 
-// list is the floor of a hand-over: a list with one entry, which Redis itself gives to whoever has
-// waited longest. There is no lease: a holder that dies takes the lock along.
+// list is the floor of a hand-over: a list with one entry. Redis itself gives the entry to the
+// caller that has waited longest. There is no lease, so if a holder dies, its lock is lost for
+// ever.
 func list(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		entry := name + ":entry"

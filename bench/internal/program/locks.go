@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// locksPlan is what locks does.
+// locksPlan contains the settings of locks.
 type locksPlan struct {
 	Processes  int           `json:"processes"`
 	Goroutines int           `json:"goroutines"`
@@ -29,14 +29,14 @@ type locksPlan struct {
 	JSON       bool          `json:"-"`
 }
 
-// leastStress is the shortest lease of a locker, where that is longer than others'.
+// leastStress is the shortest lease of a locker that needs a longer lease than the others.
 var leastStress = map[string]time.Duration{
-	"zklock":     2 * time.Second, // a client that has lost its session is slow to have another one
-	"sqlite":     time.Second,     // who stands still in a transaction has all others wait
+	"zklock":     2 * time.Second, // a client that has lost its session takes a while to get a new session
+	"sqlite":     time.Second,     // a process that is stopped in a transaction makes all others wait
 	"postgresql": time.Second,
 }
 
-// locks holds lockers against processes and servers that stand still.
+// locks tests lockers with processes and servers that are stopped.
 func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := parseLocks(args, stderr)
 	if err != nil {
@@ -67,7 +67,7 @@ func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return verdict(seen)
 }
 
-// isMissing says that an error is for a server that isn't installed.
+// isMissing reports whether an error means that a server isn't installed.
 func isMissing(err error) bool {
 	return errors.Is(err, redistest.ErrNoServer) || errors.Is(err, zktest.ErrNoServer) || errors.Is(err, pgtest.ErrNoServer)
 }
@@ -95,7 +95,7 @@ func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 		within("lease", p.Lease, 100*time.Millisecond, time.Minute), within("time", p.Time, 100*time.Millisecond, time.Hour))
 }
 
-// verdict is an error if a locker has done what it must not.
+// verdict returns an error if a locker has shown forbidden behaviour.
 func verdict(seen []lockTally) error {
 	var errs []error
 	for _, t := range seen {
@@ -112,7 +112,7 @@ func verdict(seen []lockTally) error {
 	return errors.Join(errs...)
 }
 
-// print writes the results for people, or for machines.
+// print writes the results as text or as JSON.
 func (p locksPlan) print(w io.Writer, about about, seen []lockTally) error {
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": seen})

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// wrongLocks are lockers that must be seen to be wrong, by name.
+// wrongLocks are wrong lockers that the stress must detect, by name.
 var wrongLocks = map[string]func(ctx context.Context, l lock.Locker, name string) (lock.Lock, error){
 	"everybody": func(ctx context.Context, _ lock.Locker, name string) (lock.Lock, error) { return &yes{name: name}, nil },
 	"believer": func(ctx context.Context, l lock.Locker, name string) (lock.Lock, error) {
@@ -83,7 +83,7 @@ func (y *yes) Unlock(ctx context.Context) error {
 	return y.Lock.Unlock(ctx)
 }
 
-// The stress sees what a locker does wrong, and says so.
+// The stress detects wrong behaviour of a locker, and reports it.
 func TestLocksCatchesWrongLockers(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	for name, want := range map[string]string{
@@ -113,8 +113,8 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 	}
 }
 
-// TestLocksUnderStress: no two believe to have one lock, and no process dies, whatever stands
-// still. With CACHEGUARD_TEST=soak each of the lockers goes on for a minute.
+// TestLocksUnderStress checks that no two holders believe to have one lock, and that no process
+// dies, whatever is stopped. With CACHEGUARD_TEST=soak each locker runs for a minute.
 func TestLocksUnderStress(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	lasts := "3s"

@@ -16,7 +16,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
-// seat is a place for a process of holders. One that ends by itself is followed by another one.
+// seat is a place for a process of holders. If a process ends by itself, a new process takes its
+// place.
 type seat struct {
 	number  int
 	referee *referee
@@ -24,15 +25,15 @@ type seat struct {
 
 	begun chan struct{} // closed when its first process has begun
 
-	sitting atomic.Pointer[replica] // nil while there is none that is ready
+	sitting atomic.Pointer[replica] // nil while no process is ready
 }
 
 const (
-	mostDeaths = 100              // of one seat: then something else is wrong
+	mostDeaths = 100              // of one seat; after more deaths something else is wrong
 	toEnd      = 30 * time.Second // for a process to finish, on a busy machine
 )
 
-// run has processes sit here, one after another, while life lasts.
+// run starts processes in this seat, one after another, until life ends.
 func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, names []string) error {
 	for again := range uint64(mostDeaths) {
 		said := &tail{}
@@ -72,7 +73,8 @@ func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, na
 	return fmt.Errorf("process %d has ended %d times", s.number, mostDeaths)
 }
 
-// holder is one that acquires, holds and gives back, as its process is told to.
+// holder is a user of locks. Its process acquires, holds and gives back locks for it, as it is
+// told.
 type holder struct {
 	seat    *seat
 	replica *replica
@@ -80,12 +82,12 @@ type holder struct {
 	rng     *rand.Rand
 }
 
-// careless is of how many holders one doesn't look at Err after its work: it did before, and its
-// work can't be interrupted.
+// careless is the number of holders of which one doesn't check Err after its work. It has checked
+// Err before, and its work can't be interrupted.
 const careless = 4
 
-// live has it wait for a lock or try to have it, hold it for a moment, or for several renewals, and
-// do it again, while its process is there and life lasts.
+// live waits for a lock or tries to get it, and holds it for a moment or for several renewals. It
+// repeats this as long as its process lives and until life ends.
 func (h holder) live(ctx, life context.Context) {
 	for life.Err() == nil {
 		o := toAcquire{Try: h.rng.IntN(8) == 0, Name: h.names[h.rng.IntN(len(h.names))]}
@@ -104,7 +106,7 @@ func (h holder) live(ctx, life context.Context) {
 	}
 }
 
-// hold returns an error if the process is no more.
+// hold returns an error if the process has ended.
 func (h holder) hold(ctx, life context.Context, name string, got begun) error {
 	referee, at := h.seat.referee, holdOf{h.seat.number, got.Hold}
 	referee.begins(at, name, got.Token)
@@ -129,7 +131,7 @@ func (h holder) hold(ctx, life context.Context, name string, got begun) error {
 	return nil
 }
 
-// trouble counts an error that a lock may have when processes and servers stand still.
+// trouble counts an error that is allowed while processes and servers are stopped.
 func (h holder) trouble(err error) {
 	if err == nil {
 		return
@@ -140,8 +142,8 @@ func (h holder) trouble(err error) {
 	})
 }
 
-// stand stops the process for less than a lease, about one, or more, again and again until ctx
-// ends.
+// stand stops the process for less than a lease, for about a lease, or for longer, again and again
+// until ctx ends.
 func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, s.lease, 0.2, 1))
@@ -154,18 +156,18 @@ func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 		s.referee.stands(s.number)
 		if standStill(r.cmd.Process) == nil {
 			await(ctx, d)
-			_ = goOn(r.cmd.Process) // or it has died
+			_ = goOn(r.cmd.Process) // it may have died
 		}
 		s.referee.goesOn(s.number)
 	}
 }
 
-// leases draws a time.
+// leases returns a random time.
 func leases(rng *rand.Rand, lease time.Duration, least, most float64) time.Duration {
 	return time.Duration((least + rng.Float64()*(most-least)) * float64(lease))
 }
 
-// tail keeps the beginning of what a process says last: the panic that it ends with.
+// tail keeps the beginning of the last output of a process: the panic that ended it.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte
@@ -182,7 +184,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// why is in a line why a process has ended.
+// why returns in one line why a process has ended.
 func (t *tail) why(err error) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,8 +192,8 @@ func (t *tail) why(err error) string {
 	return strings.TrimSuffix(fmt.Sprintf("%v: %s", err, line), ": ")
 }
 
-// trouble has masters be stopped, killed and begun again, one after another, until ctx ends. All
-// are well then.
+// trouble stops, kills and restarts masters, one after another, until ctx ends. When it returns,
+// all masters run.
 func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Duration, r *referee) error {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, lease, 0.2, 2))
@@ -207,7 +209,7 @@ func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Durati
 				await(ctx, leases(rng, lease, 0.2, 2))
 				err = m.Resume()
 			}
-		case 2: // as the documentation wants it: it has no locks that still count
+		case 2: // as the documentation demands: all locks that it has lost have ended
 			m.Kill()
 			await(ctx, leases(rng, lease, 1.1, 2))
 			if ctx.Err() != nil {
@@ -226,8 +228,7 @@ func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Durati
 	return nil
 }
 
-// stress has holders in some processes use a locker for a while, and processes and servers stand
-// still.
+// stress lets holders in some processes use a locker for a while, and stops processes and servers.
 func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally, err error) {
 	var ms masters
 	var where string
@@ -254,7 +255,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		if asked == nil {
 			return
 		}
-		go func() { // one who stands still doesn't listen
+		go func() { // a stopped process doesn't read its orders
 			if believes, err := ask(ctx, asked, job[bool](toSay(hold))); err == nil {
 				r.answers(question, believes)
 			}
@@ -289,7 +290,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		troubles.Go(func() { s.stand(troubled, rand.New(rand.NewPCG(p.Seed, uint64(n)))) })
 	}
 	var broken [2]error
-	if len(ms) > 0 { // two at once are a minority
+	if len(ms) > 0 { // two masters at once are a minority
 		for i, some := range []masters{ms[:2], ms[2:]} {
 			troubles.Go(func() { broken[i] = some.trouble(troubled, rand.New(rand.NewPCG(p.Seed, uint64(1000+i))), lease, r) })
 		}
@@ -304,7 +305,7 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		case e := <-ends:
 			err = errors.Join(err, e)
 		case <-timeout.C:
-			cancel() // which kills it
+			cancel() // this kills the process
 			err = errors.Join(err, fmt.Errorf("a process didn't finish within %v", toEnd), <-ends)
 		}
 	}

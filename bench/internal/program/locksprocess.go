@@ -23,8 +23,8 @@ type openHolders struct {
 const toOpen = 20 // tries to open a locker
 
 func (o openHolders) do(ctx context.Context, w *worker) (_ nothing, err error) {
-	ctx = context.WithoutCancel(ctx) // what is opened outlives the job
-	for range toOpen {               // others stand still already, maybe in the middle of something
+	ctx = context.WithoutCancel(ctx) // the locker outlives the job
+	for range toOpen {               // other processes may be stopped already, perhaps in the middle of a write
 		var l lock.Locker
 		var stop func()
 		if l, stop, err = openLocks(ctx, o.Locker, o.Where, o.Lease); err == nil {
@@ -36,21 +36,22 @@ func (o openHolders) do(ctx context.Context, w *worker) (_ nothing, err error) {
 	return nothing{}, err
 }
 
-// holders are those of one process.
+// holders are the holders of one process.
 type holders struct {
 	locker   lock.Locker
-	patience time.Duration // for a lock, and for Unlock
+	patience time.Duration // the time limit for a lock, and for Unlock
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	last int64      // hold
 	held map[int64]lock.Lock
 }
 
-// begun is a hold that has begun, unless it is 0: then the lock is held by others, or was had too
-// late.
+// begun is a hold that has begun. If Hold is 0, another holder has the lock, or the lock was
+// acquired too late.
 type begun struct{ Hold, Token int64 }
 
-// toAcquire waits for a lock, or tries to have it. Who has it counts on it until toGiveBack.
+// toAcquire waits for a lock, or tries to get it. A holder that has got it relies on it until
+// toGiveBack.
 type toAcquire struct {
 	Name string
 	Try  bool
@@ -87,8 +88,8 @@ func (h *holders) of(hold int64) lock.Lock {
 	return h.held[hold]
 }
 
-// toWork has a holder work for a time, as long as it has the lock. The answer is whether it acts on
-// what the lock protects: if it still has the lock, or doesn't look.
+// toWork makes a holder work for a time, as long as it has the lock. The answer is whether it acts
+// on the protected resource. It acts if it still has the lock, or if it doesn't check.
 type toWork struct {
 	Hold     int64
 	For      time.Duration
@@ -111,8 +112,8 @@ func (hold toSay) do(_ context.Context, w *worker) (believes bool, err error) {
 	return got != nil && got.Err() == nil, nil
 }
 
-// toGiveBack has a holder give its lock back, on which it doesn't count any more. The answer is
-// whether it had lost it.
+// toGiveBack makes a holder give back its lock, after it has stopped relying on it. The answer is
+// whether the lock was lost.
 type toGiveBack int64
 
 func (hold toGiveBack) do(_ context.Context, w *worker) (lost bool, err error) {
@@ -124,7 +125,7 @@ func (hold toGiveBack) do(_ context.Context, w *worker) (lost bool, err error) {
 	return h.unlock(got)
 }
 
-// unlock doesn't end with the job.
+// unlock gives a lock back. It doesn't end with the job.
 func (h *holders) unlock(got lock.Lock) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.patience)
 	defer cancel()
@@ -134,7 +135,7 @@ func (h *holders) unlock(got lock.Lock) (lost bool, err error) {
 	return false, err
 }
 
-// await lets d pass, or less if ctx ends.
+// await waits for d, or until ctx ends.
 func await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

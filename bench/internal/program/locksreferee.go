@@ -7,63 +7,63 @@ import (
 	"time"
 )
 
-// referee judges the holders of some names. Holders tell it when they begin, before they act and
-// when they end, and it asks them whether they believe that they have the lock, which is what Err
-// says. What it is told has the order in which it comes.
+// referee judges the holders of some names. Holders report to it when they begin, before they act
+// and when they end. It asks them whether they believe that they have the lock, that is, whether
+// Err is nil. The order of reports is the order in which they arrive.
 //
-// Two have the lock at once if both say so when they are asked after both have begun. That proves
-// it: a lock whose Err is nil was held all the time since it was acquired, so both were held in the
-// moment in which the later one was heard to have begun, whatever was slow, or stood still, on the
-// way to the referee. One is enough if a larger fencing token than its own has been seen: then
-// another one was given the lock while this one could still count on it. That a process stood still
-// excuses neither, because Err looks at the clock.
+// Two holders have the lock at once if both say so when the referee asks them after both have
+// begun. This is a proof: if Err of a lock is nil, the lock was held all the time since it was
+// acquired. So both locks were held when the report of the later one arrived, however slow or
+// stopped the reports were on their way to the referee. One such answer is enough if a larger
+// fencing token has been seen: in this case another holder was given the lock while this one could
+// still rely on it. A stopped process is no excuse, because Err looks at the clock.
 //
-// What it excuses is a holder that looks at Err, stands still, and acts when the next one has
-// begun: no lock prevents that. It is what a fencing token is for: what the lock protects refuses
-// tokens smaller than the largest it has seen.
+// The referee excuses a holder that checks Err, is stopped, and acts when the next hold has begun,
+// because no lock prevents that. Fencing tokens are made for this case: the protected resource
+// refuses tokens smaller than the largest it has seen.
 type referee struct {
 	lease time.Duration
 	ask   func(process int, hold, question int64)
 
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex // guards the fields below
 	tally     lockTally
 	names     map[string]*judged
 	holds     map[holdOf]*holding
 	doubts    map[int64]*doubt
 	questions int64
-	stood     map[int]time.Time // until when a process last stood still
-	emptied   []time.Time       // when masters have forgotten what they had
+	stood     map[int]time.Time // the time until which a process was last stopped
+	emptied   []time.Time       // the times at which masters have lost their data
 }
 
-// lockTally is what a run showed.
+// lockTally is the result of a run.
 type lockTally struct {
 	Locker       string `json:"locker"`
 	Acquisitions int    `json:"acquisitions"`
-	Handovers    int    `json:"handovers"`   // acquisitions after one of another process
+	Handovers    int    `json:"handovers"`   // acquisitions after an acquisition of another process
 	Stops        int    `json:"stops"`       // of processes
-	Masters      int    `json:"masters"`     // that were stopped, or killed and begun again
-	Emptied      int    `json:"emptied"`     // of those, sooner after their end than the documentation wants it
-	Lost         int    `json:"lost"`        // acquisitions whose holder was told that it had lost the lock
-	Overlaps     int    `json:"overlaps"`    // two that believed to have one lock
-	Excused      int    `json:"excused"`     // the same after a master had forgotten
-	LateStopped  int    `json:"lateStopped"` // acted after the next one had begun, and had been stopped since it looked
-	LateRunning  int    `json:"lateRunning"` // the same, but was not stopped: it had lost the lock otherwise, or was slow
-	Refused      int    `json:"refused"`     // of those, by their tokens
-	Deaths       int    `json:"deaths"`      // of processes, by themselves
+	Masters      int    `json:"masters"`     // how often masters were stopped, or killed and restarted
+	Emptied      int    `json:"emptied"`     // restarts of these without data, sooner than the documentation demands
+	Lost         int    `json:"lost"`        // acquisitions whose holder learned that it had lost the lock
+	Overlaps     int    `json:"overlaps"`    // two holders believed to have one lock
+	Excused      int    `json:"excused"`     // the same, after a master had lost its data
+	LateStopped  int    `json:"lateStopped"` // a holder acted after the next hold had begun, and was stopped after its check of Err
+	LateRunning  int    `json:"lateRunning"` // the same, but the holder wasn't stopped: it had lost the lock in another way, or was slow
+	Refused      int    `json:"refused"`     // late actions that were refused because of their tokens
+	Deaths       int    `json:"deaths"`      // of processes that ended by themselves
 	Death        string `json:"death,omitempty"`
 	Troubles     int    `json:"troubles"` // errors of Lock, TryLock and Unlock other than ErrHeld and ErrLost
 	Trouble      string `json:"trouble,omitempty"`
 	First        string `json:"first,omitempty"` // overlap
 }
 
-// judged is what the referee knows of a name.
+// judged is the referee's knowledge of a name.
 type judged struct {
 	largest int64 // token
 	newest  *holding
 	open    []*holding
 }
 
-// holdOf names a hold.
+// holdOf identifies a hold.
 type holdOf struct {
 	process int
 	hold    int64
@@ -76,13 +76,13 @@ type holding struct {
 	began time.Time
 }
 
-// doubt is whether all of these believe to have the lock.
+// doubt is an open question: do all these holders believe that they have the lock?
 type doubt struct {
 	of      []*holding
 	asked   time.Time
 	left    int // answers
 	denied  bool
-	largest int64 // token that had been seen
+	largest int64 // the largest token that had been seen
 }
 
 func newReferee(lease time.Duration, ask func(process int, hold, question int64)) *referee {
@@ -92,7 +92,7 @@ func newReferee(lease time.Duration, ask func(process int, hold, question int64)
 	}
 }
 
-// begins is told that a holder has the lock, and goes on with the resource that the lock protects.
+// begins records that a holder has the lock and starts to use the protected resource.
 func (r *referee) begins(at holdOf, name string, token int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *referee) begins(at holdOf, name string, token int64) {
 	n.open = append(n.open, h)
 }
 
-// doubt asks holders whether they all believe to have the lock.
+// doubt asks holders whether all of them believe that they have the lock.
 func (r *referee) doubt(n *judged, of ...*holding) {
 	r.questions++
 	d := &doubt{of: of, asked: time.Now(), left: len(of), largest: n.largest}
@@ -129,7 +129,7 @@ func (r *referee) doubt(n *judged, of ...*holding) {
 	}
 }
 
-// answers is told whether a holder believes to have the lock, in answer to a question.
+// answers records the answer to a question: whether a holder believes that it has the lock.
 func (r *referee) answers(question int64, believes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +155,8 @@ func (r *referee) answers(question int64, believes bool) {
 	}
 }
 
-// forgotten says whether a master has forgotten so lately that one of them may still believe in
-// what was there: for a lease.
+// forgotten reports whether a master has lost its data within the last lease. In this time one of
+// the holders may still believe in a lock that the master has lost.
 func (r *referee) forgotten(d *doubt) bool {
 	return slices.ContainsFunc(r.emptied, func(at time.Time) bool {
 		return d.asked.Before(at.Add(r.lease))
@@ -170,8 +170,7 @@ func (d *doubt) String() string {
 	return fmt.Sprintf("processes %d and %d believed in the lock of %s, with the tokens %d and %d", d.of[0].process, d.of[1].process, d.of[0].name, d.of[0].token, d.of[1].token)
 }
 
-// acts is told that a holder, which has looked at Err at some time, does something to what the lock
-// protects.
+// acts records that a holder, which has checked Err at some time, acts on the protected resource.
 func (r *referee) acts(at holdOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,8 +184,8 @@ func (r *referee) acts(at holdOf) {
 	}
 }
 
-// late counts what a holder does when the next one has begun. It was acquired a lease at most
-// before it was heard to have begun.
+// late counts an action of a holder after the next hold has begun. The holder's own lock was
+// acquired at most one lease before the report that its hold had begun.
 func (r *referee) late(h *holding, n *judged) {
 	if r.stood[h.process].After(h.began.Add(-r.lease)) {
 		r.tally.LateStopped++
@@ -198,7 +197,7 @@ func (r *referee) late(h *holding, n *judged) {
 	}
 }
 
-// ends is told that a holder doesn't count on the lock any more.
+// ends records that a holder no longer relies on the lock.
 func (r *referee) ends(at holdOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +214,7 @@ func (r *referee) end(at holdOf) {
 	n.open = slices.DeleteFunc(n.open, func(other *holding) bool { return other == h })
 }
 
-// stands is told that a process is about to be stopped, and goesOn that it is about to be
+// stands records that a process is about to be stopped, and goesOn records that it is about to be
 // continued.
 func (r *referee) stands(process int) {
 	r.mu.Lock()
@@ -230,7 +229,7 @@ func (r *referee) goesOn(process int) {
 	r.stood[process] = time.Now()
 }
 
-// dies is told that a process has ended by itself. It answers nothing any more.
+// dies records that a process has ended by itself. The process answers no more questions.
 func (r *referee) dies(process int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +249,7 @@ func (r *referee) dies(process int, why string) {
 	}
 }
 
-// forgets is told that a master has lost all that it had, and is there again at once.
+// forgets records that a master has lost all its data and is back at once.
 func (r *referee) forgets() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +257,7 @@ func (r *referee) forgets() {
 	r.tally.Emptied++
 }
 
-// counts changes the tally.
+// counts applies a change to the tally.
 func (r *referee) counts(change func(t *lockTally)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 const testLease = time.Second
 
-// court is a referee, and what it has asked.
+// court is a referee with the questions that it has asked.
 type court struct {
 	*referee
 	t     *testing.T
@@ -27,7 +27,8 @@ func convene(t *testing.T) *court {
 	return c
 }
 
-// say answers all questions: these processes believe.
+// say answers all questions. The given processes believe that they have the lock, and the others
+// don't.
 func (c *court) say(believers ...int) {
 	all := c.asked
 	c.asked = nil
@@ -40,7 +41,7 @@ func (c *court) say(believers ...int) {
 	}
 }
 
-// The holders of these are processes 1, 2 and 3.
+// The holders of these holds are in processes 1, 2 and 3.
 var first, second, third = holdOf{1, 1}, holdOf{2, 1}, holdOf{3, 1}
 
 func TestReferee(t *testing.T) {

@@ -28,14 +28,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// lockSystem is where a locker keeps its locks. The parent starts it and tells its processes where
-// it is.
+// lockSystem is the system in which a locker keeps its locks. The parent process starts it and
+// passes its address to the child processes.
 type lockSystem struct {
 	start func(redis string) (where string, stop func(), err error)
 	open  func(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error)
 }
 
-// lockSystems are those that a stampede can have under the loader, by the protection's name.
+// lockSystems are the systems that a stampede can use under the loader, by the protection's name.
 var lockSystems = map[string]lockSystem{
 	"redislock":  {thatRedis, openRedislock},
 	"redlock":    {fiveRedis, openRedlock},
@@ -44,12 +44,12 @@ var lockSystems = map[string]lockSystem{
 	"postgresql": {startPostgreSQL, openPostgreSQL},
 }
 
-// lockSystemNames are in the order in which they are listed.
+// lockSystemNames are the names, in the order in which they are listed.
 var lockSystemNames = []string{"redislock", "redlock", "zklock", "sqlite", "postgresql"}
 
 const (
-	benchLease  = 3 * time.Second // as the loader's lease
-	lockTimeout = time.Second     // for a step in a system of locks: the machine is busy
+	benchLease  = 3 * time.Second // the same as the loader's lease
+	lockTimeout = time.Second     // the limit for a step in a system of locks; long, because the machine is busy
 )
 
 func thatRedis(redis string) (string, func(), error) { return redis, func() {}, nil }
@@ -150,7 +150,7 @@ func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect,
 	if err != nil {
 		return nil, nil, err
 	}
-	db.SetMaxOpenConns(20) // a PostgreSQL has a hundred for all
+	db.SetMaxOpenConns(20) // PostgreSQL has a hundred connections for all processes
 	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Create(ctx)
@@ -158,7 +158,7 @@ func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect,
 	return l, func() { _ = l.Close(); _ = db.Close() }, err
 }
 
-// startLocks starts what a protection needs, if it needs anything, and says where that is.
+// startLocks starts the system of a protection, if it needs one, and returns its address.
 func startLocks(name, redis string) (where string, stop func(), err error) {
 	s, ok := lockSystems[name]
 	if !ok {
@@ -174,7 +174,7 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 	return where, stop, nil
 }
 
-// openLocks opens a locker, and has it dial by having it lock something.
+// openLocks opens a locker, and locks a name once so that the locker dials.
 func openLocks(ctx context.Context, name, where string, lease time.Duration) (lock.Locker, func(), error) {
 	l, stop, err := lockSystems[name].open(ctx, where, lease)
 	if err == nil {
@@ -190,11 +190,11 @@ func openLocks(ctx context.Context, name, where string, lease time.Duration) (lo
 	return l, stop, nil
 }
 
-// lockPrefix begins the names of contenders that have a locker's locks under the loader.
+// lockPrefix is the prefix of the names of contenders that use a locker under the loader.
 const lockPrefix = "lock-"
 
-// lockContenders are the loader with each locker under it. What keeps the locks is started for the
-// run.
+// lockContenders returns the loader with each locker under it. The system of the locks is started
+// for the run.
 func lockContenders() []contender.Contender {
 	var all []contender.Contender
 	for _, name := range lockSystemNames {
@@ -210,7 +210,7 @@ func lockContenders() []contender.Contender {
 	return all
 }
 
-// underLocks closes what is under the loader after it.
+// underLocks closes the locker after the loader that uses it.
 type underLocks struct {
 	contender.Protection
 	wrapped *lockstore.Store
@@ -240,7 +240,7 @@ func (u *underLocks) Close() error {
 	return err
 }
 
-// startLocksOf starts what a contender's locks are in, if it has some.
+// startLocksOf starts the system of a contender's locks, if it has locks.
 func startLocksOf(c contender.Contender, redis string) (where string, stop func(), err error) {
 	return startLocks(strings.TrimPrefix(c.Name, lockPrefix), redis)
 }

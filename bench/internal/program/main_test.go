@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 		Main(testPeers)
 	}
 	if os.Getenv("GORACE") == "" {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // or each replica takes a second to end under -race
+		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each replica takes a second to end under -race
 	}
 	os.Exit(redistest.Main(m))
 }
@@ -32,7 +32,7 @@ func bench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// rowOf returns the cells of a table's row, nil if there is none of this name.
+// rowOf returns the cells of the table's row with this name, or nil if there is none.
 func rowOf(table, name string) []string {
 	for line := range strings.Lines(table) {
 		if cells := strings.Fields(line); len(cells) > 1 && cells[0] == name {
@@ -68,7 +68,7 @@ func TestStampede(t *testing.T) {
 	}
 }
 
-// TestStampedeOnLocks has the loader on each locker: 4 processes with 50 callers make one load.
+// TestStampedeOnLocks uses the loader on each locker: 4 processes with 50 callers make one load.
 func TestStampedeOnLocks(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	for _, name := range lockSystemNames {

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// meter counts what one process sends to Redis: round trips, each of a command or a pipeline of
-// them. Where it listens, it counts the messages of channels that arrive, too.
+// meter counts the round trips of one process to Redis. A round trip is a command or a pipeline of
+// commands. On subscriptions it also counts the messages that arrive.
 type meter struct {
 	trips    atomic.Int64
 	listens  bool
@@ -31,14 +31,14 @@ func (m *meter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// DialHook counts on every connection, those of subscriptions too.
+// DialHook counts on every connection, also on those of subscriptions.
 func (m *meter) DialHook(next redis.DialHook) redis.DialHook {
 	if !m.listens {
 		return next
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
-		if tcp, ok := conn.(*net.TCPConn); ok { // embedded, or go-redis would no longer look whether it still stands
+		if tcp, ok := conn.(*net.TCPConn); ok { // embed *net.TCPConn; otherwise go-redis would no longer check whether the connection is alive
 			conn = &meteredConn{TCPConn: tcp, messages: messageCounter{total: &m.messages}}
 		}
 		return conn, err
@@ -56,14 +56,14 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// messageHead is how a message begins in RESP2 and RESP3, after the line that says of how many
-// parts it is.
+// messageHead is the beginning of a message in RESP2 and RESP3, after the line with the number of
+// its parts.
 var messageHead = []byte("$7\r\nmessage\r\n")
 
-// messageCounter counts messages in a stream that comes in pieces.
+// messageCounter counts messages in a stream that arrives in pieces.
 type messageCounter struct {
 	total *atomic.Int64
-	tail  []byte // of what has been seen, too short to be a head
+	tail  []byte // the last bytes of the stream, fewer than a head
 }
 
 func (c *messageCounter) see(piece []byte) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// outagePlan is what outage measures.
+// outagePlan contains the settings of outage.
 type outagePlan struct {
 	steady
 	Before  time.Duration `json:"beforeNanos"`
@@ -20,8 +20,8 @@ type outagePlan struct {
 }
 
 const (
-	shortestBackoff = 0.8 // of Options.Backoff, which is shortened by a random fifth at most
-	longestBackoff  = 3   // and grows with the failures in a row
+	shortestBackoff = 0.8 // times Options.Backoff, which is shortened at random by at most a fifth
+	longestBackoff  = 3   // times Options.Backoff, which grows with the failures in a row
 )
 
 // outage runs the scenario of an origin that fails for a while under steady load.
@@ -63,18 +63,18 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
 }
 
-// outageTally is what one repetition of one protection showed, of the requests that arrived during
-// the outage.
+// outageTally is the result of one repetition of one protection, for the requests that arrived
+// during the outage.
 type outageTally struct {
 	steadyTally
 	Attempts       int   `json:"attempts"`       // loads that began during the outage
-	MostPerBackoff int   `json:"mostPerBackoff"` // of them, in any time as long as the shortest back-off
-	ErrorP50       int64 `json:"errorP50Nanos"`  // of those who got an error
+	MostPerBackoff int   `json:"mostPerBackoff"` // the most attempts in any period as long as the shortest back-off
+	ErrorP50       int64 `json:"errorP50Nanos"`  // of requests that got an error
 	ErrorP99       int64 `json:"errorP99Nanos"`
-	AtOnce         int   `json:"atOnce"`          // of those, in less than a tenth of the time of a load
-	Recovered      bool  `json:"recovered"`       // a fresh value was given after the origin's return
-	FirstFresh     int64 `json:"firstFreshNanos"` // from the origin's return to when it first was
-	LastBad        int64 `json:"lastBadNanos"`    // from the origin's return to the last answer that was an error or older than that
+	AtOnce         int   `json:"atOnce"`          // errors that came in less than a tenth of the time of a load
+	Recovered      bool  `json:"recovered"`       // a fresh value was returned after the origin worked again
+	FirstFresh     int64 `json:"firstFreshNanos"` // the time from the origin's return to the first fresh value
+	LastBad        int64 `json:"lastBadNanos"`    // the time from the origin's return to the last answer that was an error or an older value
 }
 
 func (p outagePlan) tally(seen sight) (t outageTally) {
@@ -150,8 +150,8 @@ fresh after, bad until: from the origin's return to the first answer made since,
 	return s.printTo(w)
 }
 
-// mostWithin returns how many of these moments at most lie in any time of this length, its end left
-// out.
+// mostWithin returns the largest number of these moments in any period of this length. The end of a
+// period isn't part of it.
 func mostWithin(moments []int64, length time.Duration) (most int) {
 	sorted := slices.Sorted(slices.Values(moments))
 	first := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// pagePlan is what the page about the field measures: every scenario and a hit, for all contenders.
+// pagePlan contains the settings of the page that compares all contenders: every scenario and hits.
 type pagePlan struct {
 	setting
 	Repeat   int
@@ -20,11 +20,11 @@ type pagePlan struct {
 	Against  []string
 }
 
-// pageSize is how large values are, in bytes.
+// pageSize is the size of values in bytes.
 const pageSize = 1024
 
-// pageOf prints a page in Markdown about how contenders do beside each other. It needs a
-// redis-server, for one scenario kills it.
+// pageOf prints a page in Markdown that compares contenders. It needs a redis-server, because one
+// scenario kills Redis.
 func pageOf(ctx context.Context, peers Peers, args []string, stdout, stderr io.Writer) error {
 	p, err := parsePage(peers, args, stderr)
 	if err != nil {
@@ -74,7 +74,7 @@ func parsePage(peers Peers, args []string, stderr io.Writer) (p pagePlan, err er
 		within("repeat", p.Repeat, 1, 1000))
 }
 
-// play has all contenders go through all scenarios.
+// play runs all scenarios for all contenders.
 func (p pagePlan) play(ctx context.Context, server *server, chosen []contender.Contender, going *progress) ([]matchReport, error) {
 	matches := make([]match, len(scenarios))
 	results := make([]map[string][]contestResult, len(scenarios))
@@ -102,7 +102,7 @@ func (p pagePlan) play(ctx context.Context, server *server, chosen []contender.C
 	return reportsOf(matches, results), nil
 }
 
-// hits counts hits of one caller, and of many callers with a key each.
+// hits counts the hits of one caller, and of many callers that each have their own key.
 func (p pagePlan) hits(
 	ctx context.Context, server *server, chosen []contender.Contender, going *progress,
 ) (one, all []*hitsRow, err error) {
@@ -114,10 +114,10 @@ func (p pagePlan) hits(
 	return one, all, err
 }
 
-// pageCallers are the callers that ask for hits at the same time.
+// pageCallers is the number of callers that ask at the same time.
 const pageCallers = 64
 
-// markdown is the page. Its lines of prose wrap at 100 columns.
+// markdown returns the page. Its lines of prose wrap at 100 columns.
 func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsRow, chosen []contender.Contender) string {
 	var page strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&page, format, args...) }
@@ -181,7 +181,7 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 	return page.String()
 }
 
-// wholeMs is the median of the p99 in whole milliseconds, or a dash.
+// wholeMs returns the median of the p99 in whole milliseconds, or a dash.
 func wholeMs(rs []contestResult) string {
 	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
 	if len(answered) == 0 {
@@ -190,7 +190,7 @@ func wholeMs(rs []contestResult) string {
 	return fmt.Sprintf("%.0f", float64(middle(answered, func(r contestResult) int64 { return r.P99 }))/1e6)
 }
 
-// factor has two digits that matter, or is a dash without a floor.
+// factor formats a ratio with two significant digits. Without a floor it returns a dash.
 func factor(ratio float64) string {
 	switch {
 	case ratio == 0:

@@ -10,13 +10,13 @@ import (
 // The page has a row for each contender in both tables, marks what failed and says why, and its
 // prose wraps.
 func TestPage(t *testing.T) {
-	redistest.Start(t) // or there is none, and the page can't be made
+	redistest.Start(t) // this skips the test without a redis-server, because the page needs one
 	code, page, stderr := bench(t, "page", "-contenders", "none,cacheguard", "-processes", "2", "-callers", "3",
 		"-lock-ttl", "2s", "-repeat", "1", "-hits", "20ms")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	rows := map[string][]string{} // by what they begin with
+	rows := map[string][]string{} // by their first cell
 	for line := range strings.Lines(page) {
 		line = strings.TrimSuffix(line, "\n")
 		if name, cells, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok && strings.HasPrefix(line, "| ") {
@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Items of a list are indented, and a word that is longer than a line stands alone.
+// Items of a list are indented, and a word that is longer than a line gets its own line.
 func TestWrapped(t *testing.T) {
 	long := strings.Repeat("x", 120)
 	want := "- " + strings.TrimSpace(strings.Repeat("word ", 19)) + "\n  word word\n"

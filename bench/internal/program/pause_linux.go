@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// pause sleeps in the kernel: time.Sleep of an idle process comes back up to a millisecond late,
-// because epoll counts in those.
+// pause sleeps in the kernel. In an idle process time.Sleep returns up to a millisecond late,
+// because epoll counts in milliseconds.
 func pause(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // a signal ends it early: whoever calls looks at the clock
+	_ = syscall.Nanosleep(&ts, nil) // a signal ends it early, so callers check the clock
 }

@@ -1,18 +1,19 @@
-// Package program is the benchmark: the command bench, and the command bench/peers, which has
-// libraries of others besides.
+// Package program is the benchmark. It is used by the command bench, and by the command
+// bench/peers, which adds other libraries.
 //
-// A command conducts: it starts a Redis, the origin (package slowdb) and replicas, has these do
-// things, judges and prints. There is one of each part:
+// A command starts a Redis, the origin (package slowdb) and replicas. It gives the replicas jobs,
+// judges the results and prints them. These are the parts:
 //
-//   - A contender is a [contender.Contender], whatever command compares it. What only some can do,
-//     asking for many keys at once or saying that a value is stale, is an interface of its own.
-//     Locks are no contenders: handover compares each [Locker], and locks each lock.Locker.
-//   - A replica is this program once more, with the command "replica". It does jobs, which arrive
-//     on its stdin, each on a goroutine of its own, and answers on its stdout (package wire). A job
-//     is a type with a method do, and its fields are all that crosses the wire; see job. The first
-//     job opens a contender or a locker, which the later ones use.
-//   - A run of a contender is a contest: a fleet, an origin, and a scenario that is played on them.
-//     hits, stampede, expiry and outage are scenarios, too.
+//   - A contender is a [contender.Contender] in every command. Features of only some contenders,
+//     such as asking for many keys at once or reporting that a value is stale, are separate
+//     interfaces. Locks are no contenders: handover compares each [Locker], and locks tests each
+//     lock.Locker.
+//   - A replica is a second run of this program, with the command "replica". Jobs arrive on its
+//     stdin. It does each job on a separate goroutine, and answers on its stdout (package wire). A
+//     job is a type with a method do. Only the job's fields are sent to the replica. See job. The
+//     first job opens a contender or a locker, and later jobs use it.
+//   - A run of a contender is a contest: a fleet, an origin, and a scenario. hits, stampede, expiry
+//     and outage are scenarios, too.
 //   - A sheet prints for people, with all tables; printJSON prints for machines.
 package program
 
@@ -31,21 +32,21 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// Main runs the program's command line, with these peers besides what it has itself, and ends the
-// process.
+// Main runs the program's command line, with these peers in addition to the program's own
+// contenders and lockers, and ends the process.
 func Main(peers Peers) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or a pager that ends would end this before it has cleaned up
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // otherwise a pager that ends would end this process before it has cleaned up
 	os.Exit(run(ctx, peers, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// commandNames are those that a user can give.
+// commandNames returns the names of the commands for users.
 func commandNames() []string {
 	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "compare", "proxy", "page")
 }
 
-// run is Main for tests too. It returns 2 for a wrong command line.
+// run is the part of Main that tests can use. It returns 2 for a wrong command line.
 func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
@@ -99,31 +100,31 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 	return 1
 }
 
-// Peers are the contenders that a program has besides those of this module. Whoever has libraries
-// of others to show lives in a module of its own, so that they are no dependencies of this one.
+// Peers are a program's contenders in addition to those of this module. A program that compares
+// other libraries is a separate module, so that these libraries are no dependencies of this module.
 type Peers struct {
 	Lockers    []Locker              // for handover
 	Contenders []contender.Contender // for the scenarios
 }
 
-// contenders are the program's own and the peers'.
+// contenders returns the program's own contenders and the peers'.
 func (p Peers) contenders() []contender.Contender {
 	return slices.Concat(contender.All(), lockContenders(), p.Contenders)
 }
 
-// known are all that a replica can be told of.
+// known returns all contenders that a replica can open.
 func (p Peers) known() []contender.Contender { return append(p.contenders(), contender.Special...) }
 
-// among says whether some of the peers' contenders are chosen.
+// among reports whether some of the peers' contenders are chosen.
 func (p Peers) among(chosen []contender.Contender) bool {
 	theirs := contender.Names(p.Contenders)
 	return slices.ContainsFunc(chosen, func(c contender.Contender) bool { return slices.Contains(theirs, c.Name) })
 }
 
-// standardContenders are those that are compared unless others are named.
+// standardContenders returns the contenders that are compared unless others are named.
 func (p Peers) standardContenders() []string {
 	return slices.Concat(standardContenders, contender.Names(p.Contenders))
 }
 
-// lockers are the program's own and the peers'.
+// lockers returns the program's own lockers and the peers'.
 func (p Peers) lockers() []Locker { return slices.Concat(lockers, p.Lockers) }

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// progress says on a terminal what is going on, in one line that is overwritten.
+// progress shows on a terminal what the program does, in one line that is overwritten.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -21,7 +21,7 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
-// proxyPlan is what proxy runs.
+// proxyPlan contains the settings of proxy.
 type proxyPlan struct {
 	Listen, Redis string
 	Origin        *url.URL
@@ -29,10 +29,10 @@ type proxyPlan struct {
 	Options       middleware.Options
 }
 
-const proxyGrace = 5 * time.Second // for requests that are under way at the end
+const proxyGrace = 5 * time.Second // the time for running requests at the end
 
-// proxy serves an origin through the middleware until ctx ends, or for -time: the way to point a
-// public test-suite for HTTP caches at it.
+// proxy serves an origin through the middleware until ctx ends, or for -time. With it, a public
+// test-suite for HTTP caches can test the middleware.
 func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	p, err := parseProxy(args, stderr)
 	if err != nil {
@@ -50,7 +50,7 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	defer func() { err = errors.Join(err, closeStore()) }()
 	p.Options.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cache, err := middleware.New(store, p.Options)
-	if err != nil { // flags are all that there is in Options
+	if err != nil { // the Options contain only values of flags
 		return usageError(err.Error())
 	}
 	defer func() { err = errors.Join(err, cache.Close()) }()
@@ -75,7 +75,7 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxyGrace)
 	defer cancel()
 	if server.Shutdown(grace) != nil {
-		_ = server.Close() // what is still under way has had its time
+		_ = server.Close() // requests that still run have had their time
 	}
 	<-served
 	return nil
@@ -122,7 +122,7 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	return p, within("time", p.Time, 0, 24*time.Hour)
 }
 
-// store is what the cache stands on.
+// store returns the store of the cache.
 func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll func() error, err error) {
 	if p.Redis == "" {
 		s := memstore.New(memstore.Options{})
@@ -139,14 +139,13 @@ func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll 
 	return s, func() error { return errors.Join(s.Close(), rdb.Close()) }, nil
 }
 
-// origin is the handler behind the cache: it asks the origin for what it is asked for, as it is
-// asked for.
+// origin returns the handler behind the cache. It forwards each request unchanged to the origin.
 func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(p.Origin)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // also if it can't be parsed: it is part of the key
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // even if it can't be parsed, because it is part of the key
 			r.Out.Host = r.In.Host
 		},
 		Transport: transport,
@@ -158,8 +157,8 @@ func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reverse.ServeHTTP(seldomFlushed{w}, r) })
 }
 
-// seldomFlushed flushes event streams only. ReverseProxy flushes each part of a response whose
-// length it doesn't know, which a cache has to take for a stream that may never end.
+// seldomFlushed flushes only event streams. If ReverseProxy doesn't know the length of a response,
+// it flushes each part of it. A cache has to treat such a response as a stream that may never end.
 type seldomFlushed struct{ http.ResponseWriter }
 
 func (w seldomFlushed) FlushError() error {

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// startProxy runs the command, and returns where it listens, what stops it, and what waits for its
-// end.
+// startProxy runs the command. It returns the command's address, a function that stops it, and a
+// function that waits for its end.
 func startProxy(t *testing.T, args ...string) (address string, stop func(), end func() (code int, stderr string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

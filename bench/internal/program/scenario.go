@@ -9,23 +9,23 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// scenario is something that happens to a fleet.
+// scenario is a sequence of events that happen to a fleet.
 type scenario struct {
 	Name  string
-	What  string // happens, in a sentence
+	What  string // a sentence about the events
 	Least int    // processes that it needs
 
 	run   func(t *contest) error
-	wrong []fault // what must not be seen in it
+	wrong []fault // the faults that count in this scenario
 }
 
-// fault is something that a contender must not do in a scenario.
+// fault is a behaviour that is forbidden in a scenario.
 type fault struct {
 	words string
 	seen  func(r contestResult) bool
 }
 
-// The faults.
+// These are the faults.
 var (
 	everybodyLoads = fault{"loads more than once", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
 	loadsAgain     = fault{"loads more often than it must", everybodyLoads.seen}
@@ -36,7 +36,7 @@ var (
 	leavesStale    = fault{"leaves what is stale in the cache", func(r contestResult) bool { return r.Left > 0 }}
 )
 
-// scenarios are all, in the order in which they are told.
+// scenarios are all scenarios, in the order in which they are listed.
 var scenarios = []scenario{
 	{
 		"cold", "everybody asks for a key that is not cached, at the same moment", 1,
@@ -76,7 +76,7 @@ var scenarios = []scenario{
 	},
 }
 
-// verdict says what went wrong in any repetition; empty: nothing.
+// verdict returns the faults of any repetition, or "" if there were none.
 func (s scenario) verdict(rs []contestResult) string {
 	var all []string
 	for _, f := range s.wrong {
@@ -87,7 +87,7 @@ func (s scenario) verdict(rs []contestResult) string {
 	return strings.Join(all, ", ")
 }
 
-// cold is the plain stampede, round after round, each on a key of its own.
+// cold is the plain stampede. Each of its rounds uses a new key.
 func cold(t *contest) error {
 	for n := range t.arena.WarmUp + t.arena.Rounds {
 		if n == t.arena.WarmUp {
@@ -105,7 +105,7 @@ func cold(t *contest) error {
 	return nil
 }
 
-// avalanche is a stampede on many keys at once: each process has a caller for each.
+// avalanche is a stampede on many keys at once: each process has one caller for each key.
 func avalanche(t *contest) error {
 	many := t.arena.Keys
 	common, keys := t.keyed(many, slowdb.Plan{Takes: t.arena.Load})
@@ -114,8 +114,8 @@ func avalanche(t *contest) error {
 	}, keys...)
 }
 
-// redisGone kills Redis under a hot key. Each process may then load once; nobody has to fail, and
-// nobody has to wait for a server that doesn't answer.
+// redisGone kills Redis while a key is hot. After that each process may load once. No caller must
+// get an error, and no caller must wait for a server that doesn't reply.
 func redisGone(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
 	if err := t.wait(t.burst(key, 1), 1, &t.result.Stale); err != nil {
@@ -130,7 +130,8 @@ func redisGone(t *contest) error {
 	return errors.Join(err, t.arena.server.own.Restart())
 }
 
-// notThere has two bursts ask for what the origin doesn't have: the second one must not reach it.
+// In notThere two bursts ask for a value that the origin doesn't have. The second burst must not
+// reach the origin.
 func notThere(t *contest) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load, Missing: true})
 	return t.round(1, func() error {
@@ -139,18 +140,18 @@ func notThere(t *contest) error {
 		}
 		first := len(t.result.Took)
 		err := t.wait(t.burst(key, t.arena.Callers), 0, &t.result.Stale)
-		t.result.Took = t.result.Took[:first] // or the median would be between those who wait for a load and those who don't
+		t.result.Took = t.result.Took[:first] // otherwise the median would mix callers that wait for a load with callers that don't
 		return err
 	}, key)
 }
 
-// failing has everybody get an error, the sooner the better, and the origin asked as little as can
-// be.
+// In failing the origin fails, so all callers get an error. They should get it soon, and the origin
+// should get few requests.
 func failing(t *contest) error {
 	return oneBurst(t, slowdb.Plan{Takes: t.arena.Load, Fails: true})
 }
 
-// slowLoad has the load outlast the lock.
+// In slowLoad the load takes longer than the lock lasts.
 func slowLoad(t *contest) error { return oneBurst(t, slowdb.Plan{Takes: t.arena.Load}) }
 
 func oneBurst(t *contest, p slowdb.Plan) error {
@@ -171,10 +172,10 @@ func killedLeader(t *contest) error {
 	}, key)
 }
 
-// race changes the value in the middle of the first load, and has the caches told by the replica
-// that comes so many after the one that loads. Those who asked before it was acknowledged may be
-// told either; those who ask after that, and those who ask when all is over, must not be told what
-// was before.
+// race changes the value in the middle of the first load. The replica that comes after places
+// behind the loading replica tells the caches. Callers that asked before the change was
+// acknowledged may get either value. Callers that ask after it, or after the end of the round, must
+// not get the old value.
 func race(t *contest, after int) error {
 	key := t.key(slowdb.Plan{Takes: t.arena.Load})
 	return t.round(2, func() error {

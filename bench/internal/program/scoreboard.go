@@ -8,19 +8,19 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// score is how a contender does in all scenarios of a run.
+// score is the result of a contender in all scenarios of a run.
 type score struct {
 	contender string
 	passed    int
-	failed    []string // scenarios in which it did what it must not
+	failed    []string // scenarios in which the contender had a fault
 }
 
-// passing is what a scoreboard counts.
+// passing is the condition that the scoreboard counts.
 const passing = "as few loads as possible, no stale answer, no error, nobody left waiting"
 
-// scoresOf are computed from what stands behind the rows of the scenarios' tables.
+// scoresOf computes the scores from the remarks behind the rows of the scenarios' tables.
 func scoresOf(reports []matchReport, chosen []contender.Contender) []score {
-	times := map[string]int{} // that a scenario is played, with fleets of several sizes
+	times := map[string]int{} // the number of times that a scenario is run, with fleets of several sizes
 	for _, r := range reports {
 		times[r.Scenario]++
 	}
@@ -42,7 +42,7 @@ func scoresOf(reports []matchReport, chosen []contender.Contender) []score {
 	return scores
 }
 
-// fails is empty if there is none.
+// fails returns the failed scenarios as text. It is empty if there are none.
 func (s score) fails() string {
 	if len(s.failed) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func (s score) fails() string {
 	return "fails in " + strings.Join(s.failed, ", ")
 }
 
-// printScores has one line for each contender.
+// printScores prints one line for each contender.
 func printScores(s *sheet, reports []matchReport, chosen []contender.Contender) {
 	s.say("\nscoreboard: scenarios with %s\n", passing)
 	s.columns("contender", "passes", remark(" "))
@@ -59,7 +59,7 @@ func printScores(s *sheet, reports []matchReport, chosen []contender.Contender) 
 	}
 }
 
-// scoreSection is the scoreboard for a browser.
+// scoreSection returns the scoreboard as a section of the page.
 func scoreSection(reports []matchReport, chosen []contender.Contender) chart.Section {
 	passes := chart.Bars{Title: "scenarios that a contender passes", Names: []string{"passes"}}
 	for _, one := range scoresOf(reports, chosen) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// scored is a run of three matches: one contender fails in none, one in all.
+// scored returns a run of three matches. One contender fails in none of them, and one fails in all.
 func scored() ([]matchReport, []contender.Contender) {
 	good := contestResult{Loads: []int{1}, Need: 1, Requests: 1, Max: 1}
 	crowd, waits := good, good
@@ -23,8 +23,8 @@ func scored() ([]matchReport, []contender.Contender) {
 		[]contender.Contender{{Name: "best", What: "the best"}, {Name: "crowd", What: "a crowd"}}
 }
 
-// The scoreboard says of each contender how many scenarios it passes, and in which it fails in any
-// repetition; fleets of several sizes are told apart.
+// For each contender the scoreboard shows the number of scenarios that it passes, and the scenarios
+// in which it fails in any repetition. Fleets of different sizes are listed separately.
 func TestScoreboard(t *testing.T) {
 	reports, chosen := scored()
 	scores := scoresOf(reports, chosen)
@@ -34,8 +34,8 @@ func TestScoreboard(t *testing.T) {
 	}
 }
 
-// The standard report begins with the scoreboard, for people and on the page; that of one scenario
-// has none.
+// The standard report begins with the scoreboard, in the text and on the page. The report of a
+// single scenario has none.
 func TestScoreboardComesFirst(t *testing.T) {
 	reports, chosen := scored()
 	for name, first := range map[string]string{"": "scoreboard", "cold": "cold"} {

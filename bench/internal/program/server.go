@@ -21,18 +21,18 @@ import (
 type server struct {
 	addr, source string
 	rdb          *redis.Client
-	own          backend // nil if it was there before
+	own          backend // nil if the server ran before
 	embedded     bool
 }
 
 // backend is a Redis that was started for the run.
 type backend interface {
-	Kill()          // as a crash would
+	Kill()          // like a crash
 	Restart() error // on the same port, without data
 	Stop() error
 }
 
-// miniature is an embedded one.
+// miniature is an embedded Redis.
 type miniature struct{ *miniredis.Miniredis }
 
 func (m miniature) Kill() {
@@ -45,13 +45,13 @@ func (m miniature) Stop() error {
 	return nil
 }
 
-// What -redis says of itself.
+// These are the help texts of -redis.
 const (
 	redisHelp           = "host:port of a Redis to use, without a password or TLS; its counters are reset, and keys are left there, bench:..., lock:..., handover:... and cg:..., not all of which end; default: start a redis-server"
 	redisOrEmbeddedHelp = redisHelp + ", or embed one if there is none"
 )
 
-// openRedisOrEmbedded is openRedis, but where there is no redis-server it takes one that is
+// openRedisOrEmbedded is like openRedis. But if there is no redis-server, it uses a Redis that is
 // embedded in this process.
 func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	s, err := openRedis(ctx, addr)
@@ -62,7 +62,7 @@ func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	embedded.ClockTTL(true) // otherwise nothing in it would ever expire
+	embedded.ClockTTL(true) // otherwise no key in it would ever expire
 	return &server{
 		addr: embedded.Addr(), source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
 		own: miniature{embedded}, embedded: true, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
@@ -71,7 +71,7 @@ func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 
 var errNoRedis = errors.New("no redis-server on the PATH to start; name one with -redis host:port")
 
-// resetStats sets the server's counters to zero, if it has some.
+// resetStats sets the server's counters to zero, if it has counters.
 func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
 	if s.embedded {
 		return false, nil
@@ -79,7 +79,7 @@ func (s *server) resetStats(ctx context.Context) (counted bool, err error) {
 	return true, redistest.ResetStats(ctx, s.rdb)
 }
 
-// openRedis connects to the Redis at addr, or starts one if that is empty.
+// openRedis connects to the Redis at addr. If addr is empty, it starts a Redis.
 func openRedis(ctx context.Context, addr string) (*server, error) {
 	s := &server{addr: addr, source: "given with -redis"}
 	if addr == "" {
@@ -101,8 +101,8 @@ func openRedis(ctx context.Context, addr string) (*server, error) {
 	return s, nil
 }
 
-// try does once what a run does in a Redis that was there before, so that what it refuses is said
-// once, and before anything starts.
+// try runs once the commands that a run needs on an existing Redis. So if the Redis refuses one of
+// them, this is reported once, before the run starts.
 func (s *server) try(ctx context.Context) error {
 	if err := reach(ctx, s.rdb, s.addr); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *server) try(ctx context.Context) error {
 	return nil
 }
 
-// reach says whether a Redis answers its client.
+// reach returns an error if a Redis doesn't reply to its client.
 func reach(ctx context.Context, rdb *redis.Client, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -138,7 +138,7 @@ func (s *server) close() {
 	}
 }
 
-// about is what a table says about where it was measured.
+// about describes the machine and the Redis of a measurement.
 type about struct {
 	Go        string `json:"go"`
 	OS        string `json:"os"`
@@ -164,7 +164,7 @@ func redisVersion(ctx context.Context, rdb *redis.Client) string {
 	return cmp.Or(serverInfo(ctx, rdb, "server", "redis_version"), "of unknown version")
 }
 
-// serverInfo is what a server says of itself; empty: nothing.
+// serverInfo returns a value of the server's INFO, or "" if there is none.
 func serverInfo(ctx context.Context, rdb *redis.Client, section, name string) string {
 	for line := range strings.Lines(rdb.Info(ctx, section).Val()) {
 		if v, ok := strings.CutPrefix(line, name+":"); ok {
@@ -174,7 +174,7 @@ func serverInfo(ctx context.Context, rdb *redis.Client, section, name string) st
 	return ""
 }
 
-// serverSays is a number of serverInfo.
+// serverSays returns a value of serverInfo as a number.
 func serverSays(ctx context.Context, rdb *redis.Client, section, name string) (float64, error) {
 	n, err := strconv.ParseFloat(serverInfo(ctx, rdb, section, name), 64)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
-// simulationPlan is what simulate is to do.
+// simulationPlan contains the settings of simulate.
 type simulationPlan struct {
 	Config   simulate.Config
 	Policies []string
@@ -24,8 +24,8 @@ type simulationPlan struct {
 	Validation validation
 }
 
-// simulation simulates fleets that no one machine has, or with -validate compares simulated
-// stampedes with real ones.
+// simulation simulates fleets that are too large for one machine. With -validate it compares
+// simulated stampedes with real ones.
 func simulation(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := parseSimulation(args, stderr)
 	if err != nil {
@@ -158,7 +158,7 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	return p, cmp.Or(err, wrong, within("callers", v.Callers, 1, 100000), within("rounds", v.Rounds, 1, 10000), within("runs", v.Runs, 1, 1000))
 }
 
-// ofStampedes are the flags of -validate, which have no meaning without it.
+// ofStampedes are the flags that have a meaning only with -validate.
 var ofStampedes = []string{"processes", "callers", "rounds", "runs", "redis"}
 
 // refuseIgnored returns an error for flags that would be ignored.
@@ -224,5 +224,5 @@ func limit(n int) string {
 	return fmt.Sprintf("%d at a time", n)
 }
 
-// millisOf is a time of nanoseconds in milliseconds.
+// millisOf formats a time in nanoseconds as milliseconds.
 func millisOf(ns int64) string { return fmt.Sprintf("%.2f", float64(ns)/float64(time.Millisecond)) }

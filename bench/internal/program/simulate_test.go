@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
-// smallFleet is a simulation that takes no time to speak of.
+// smallFleet returns the options of a simulation that takes almost no time.
 func smallFleet(more ...string) []string {
 	return append([]string{"simulate", "-replicas", "10", "-keys", "500", "-low", "50", "-high", "200", "-time", "10m", "-day", "10m",
 		"-ttl", "30s", "-failover-at", "5m", "-deploy-time", "1m"}, more...)
@@ -55,7 +55,7 @@ func TestSimulateForMachines(t *testing.T) {
 	if len(printed.Results) != 2 || printed.Results[0]["policy"] != "lease" || printed.Results[1]["policy"] != "none" || printed.Plan["seed"] != 7. {
 		t.Fatalf("want the plan, and lease and none:\n%s", stdout)
 	}
-	// These names are documented: whoever reads them relies on them.
+	// These names are documented, so readers of the JSON rely on them.
 	for _, name := range []string{
 		"requests", "fresh", "loaded", "stale", "errors", "loads", "loadsPerSecond", "peakLoads", "loadsAtOnce", "commands", "peakCommands",
 		"messages", "peakMessages", "redisBusy", "mostOfOne",
@@ -74,12 +74,12 @@ func TestSimulateForMachines(t *testing.T) {
 	}
 }
 
-// TestSimulateAsItIs compares loads, which are certain, of real and simulated stampedes. Times are
-// the machine's.
+// TestSimulateAsItIs compares the loads of real and simulated stampedes, because their numbers are
+// certain. It doesn't compare times, because they depend on the machine.
 func TestSimulateAsItIs(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3", "-callers", "5", "-rounds", "2",
-		"-runs", "2", "-load", "500ms", "-json") // a busy machine lets all arrive within that
+		"-runs", "2", "-load", "500ms", "-json") // on a busy machine all requests arrive within this time
 	var printed struct {
 		Calibrations []calibration
 		Results      []comparison

@@ -15,13 +15,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The protections of a stampede, in the order in which they are listed.
+// These are the protections of a stampede, in the order in which they are listed.
 var (
 	plainNames      = []string{"none", "singleflight", "flight", "cacheguard"}
 	protectionNames = slices.Concat(plainNames, []string{contender.FlightLock}, lockSystemNames)
 )
 
-// plan is what a stampede measures.
+// plan contains the settings of a stampede.
 type plan struct {
 	Processes   int           `json:"processes"`
 	Callers     int           `json:"callers"`
@@ -33,7 +33,7 @@ type plan struct {
 	Redis       string        `json:"-"`
 	JSON        bool          `json:"-"`
 
-	warmUp int // rounds before those that count
+	warmUp int // rounds before the counted rounds
 }
 
 // stampede runs the standard scenario.
@@ -81,21 +81,22 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 		within("size", p.Size, 0, 64<<20), within("load", p.Load, 0, 30*time.Second))
 }
 
-// tally is what one repetition of one protection showed.
+// tally is the result of one repetition of one protection.
 type tally struct {
 	Loads    []int   `json:"loads"`           // in each round
 	Errors   int     `json:"errors"`          // of all callers
 	Error    string  `json:"error,omitempty"` // one of them
-	P50      int64   `json:"p50Nanos"`        // of latency minus load, all rounds together
+	P50      int64   `json:"p50Nanos"`        // of the latency minus the load, all rounds together
 	P99      int64   `json:"p99Nanos"`
 	First    int64   `json:"firstLoadNanos"` // median over the rounds: until the first load begins
 	Tail     int64   `json:"tailNanos"`      // median over the rounds: from the end of the first load to the 99th percentile of callers
-	Trips    int64   `json:"trips"`          // most of one process in one round
-	Commands []int64 `json:"commands"`       // in each round, also those inside scripts
-	Pings    int64   `json:"pings"`          // of those, to see whether the subscription stands
+	Trips    int64   `json:"trips"`          // the most trips of one process in one round
+	Commands []int64 `json:"commands"`       // in each round, including commands in scripts
+	Pings    int64   `json:"pings"`          // commands that check whether the subscription is alive
 }
 
-// stampeder is a protection as a contender: a locker's name is that of the loader with its locks.
+// stampeder returns the contender of a protection. The name of a locker means the loader with the
+// locks of this locker.
 func stampeder(name string) (contender.Contender, error) {
 	known := name
 	if slices.Contains(lockSystemNames, name) {
@@ -105,12 +106,12 @@ func stampeder(name string) (contender.Contender, error) {
 	if err != nil {
 		return contender.Contender{}, err
 	}
-	chosen[0].OwnClient = false // what the loader asks is counted in any case
+	chosen[0].OwnClient = false // the loader's own commands are counted in any case
 	return chosen[0], nil
 }
 
-// pollMost is how long a process that polls waits at most before it looks again, and pollLeast how
-// long at least.
+// pollMost is the longest time that a polling process waits before it looks again, and pollLeast is
+// the shortest.
 const (
 	pollMost  = 100 * time.Millisecond
 	pollLeast = pollMost / 2
@@ -138,7 +139,8 @@ func (p plan) runOne(ctx context.Context, server *server, name string) (t tally,
 	return t, err
 }
 
-// countCommands counts since the last reset, without what the benchmark itself asked.
+// countCommands returns the number of commands since the last reset, without the benchmark's own
+// commands.
 func countCommands(ctx context.Context, rdb *redis.Client) (commands, pings int64, err error) {
 	stats, err := redistest.CommandStats(ctx, rdb)
 	if err != nil {
@@ -179,7 +181,7 @@ loads: of one round, least to most. p50, p99: latency minus load, median of the 
 first load: from the start to the first load. tail: from the end of that load to the 99th percentile.
 trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.
 `)
-	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil { // which needs no lease
+	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil { // flight needs no lease
 		p99 := func(t tally) int64 { return t.P99 }
 		a, b := float64(middle(guarded, p99)), float64(middle(floor, p99))
 		s.say("\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n", a/b, (a-b)/1e6)

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// ownGroup: should the parent die, a child that is stopped can't read the end of its orders. In a
-// process group of its own it is orphaned then, and the kernel hangs it up.
+// ownGroup puts a child into its own process group. If the parent dies, a stopped child can't read
+// the end of its input. But then its process group is orphaned, and the kernel ends it with SIGHUP.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// standStill stops a process as if its machine stood still, until goOn.
+// standStill stops a process, as if its machine were stopped, until goOn is called.
 func standStill(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -14,16 +14,17 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// match is one scenario with a fleet of one size: a table, with a row for each contender.
+// match is one scenario with a fleet of one size. It makes one table, with a row for each
+// contender.
 type match struct {
 	scenario           scenario
 	Processes, Callers int
 }
 
-// standardKeys are as many as an avalanche has of keys, and a process of callers then.
+// standardKeys is the number of keys in an avalanche, and the number of callers in each process.
 const standardKeys = 1000
 
-// standardMatches are what the run without a command shows.
+// standardMatches returns the matches of the run without a command.
 func standardMatches() []match {
 	all := []match{{scenarioNamed("cold"), 4, 50}, {scenarioNamed("cold"), 16, 50}}
 	for _, name := range []string{"missing", "failing", "killed", "race-same", "race-other"} {
@@ -32,13 +33,13 @@ func standardMatches() []match {
 	return append(all, match{scenarioNamed("avalanche"), 4, standardKeys})
 }
 
-// standardContenders are the plain ways, the best lock of the example that each caller takes for
-// itself, the textbook's lock under a flight, and this module.
+// standardContenders are the plain contenders, the example's best lock (which each caller takes for
+// itself), the textbook's lock under a flight, and this module.
 var standardContenders = []string{"none", "singleflight", "stage-watchdog", contender.FlightLock, "cacheguard"}
 
-// runPlan is what a run of scenarios measures.
+// runPlan contains the settings of a run of scenarios.
 type runPlan struct {
-	Scenario string `json:"scenario,omitempty"` // empty: the standard ones
+	Scenario string `json:"scenario,omitempty"` // empty: the standard scenarios
 	setting
 	Repeat  int      `json:"repeat"`
 	Redis   string   `json:"-"`
@@ -47,7 +48,7 @@ type runPlan struct {
 	html    string // file
 }
 
-// contests runs the standard scenarios, or the one that is named.
+// contests runs the standard scenarios, or the scenario with the given name.
 func contests(ctx context.Context, peers Peers, name string, args []string, stdout, stderr io.Writer) error {
 	p, err := parseContests(peers, name, args, stderr)
 	if err != nil {
@@ -59,7 +60,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	}
 	defer server.close()
 	matches := standardMatches()
-	if server.embedded { // it answers thousands of commands a second, an avalanche has tens of thousands at once
+	if server.embedded { // the embedded Redis handles thousands of commands a second, but an avalanche sends tens of thousands at once
 		matches = slices.DeleteFunc(matches, func(m match) bool { return m.scenario.Name == "avalanche" })
 	}
 	if p.Scenario != "" {
@@ -79,7 +80,7 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 		for i, m := range matches {
 			a := &arena{server: server, setting: p.setting}
 			a.Processes, a.Callers, a.Keys = m.Processes, m.Callers, m.Callers
-			for _, c := range rotated(chosen, n) { // another one begins each time
+			for _, c := range rotated(chosen, n) { // each repetition begins with another contender
 				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c)
 				if err != nil {
@@ -107,9 +108,9 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	return p.print(stdout, about, reports, chosen, peers)
 }
 
-// moreSections are what the page of the standard run has besides its scenarios: a hot key that
-// expires again and again, and fleets that grow. They need a redis-server; without one they are
-// left out.
+// moreSections returns the additional sections on the page of the standard run: a hot key that
+// expires again and again, and fleets that grow. They need a redis-server. Without a redis-server
+// they are left out.
 func moreSections(ctx context.Context, peers Peers, going *progress, redis string) ([]chart.Section, error) {
 	server, err := openRedis(ctx, redis)
 	if errors.Is(err, errNoRedis) {
@@ -183,12 +184,12 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, lockHelp)
 	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
 	patience := 4 * time.Second
-	if name == "slow" { // those whose locks have ended load again, and they have their time too
+	if name == "slow" { // callers whose locks have ended load again, and these loads take time, too
 		patience = 12 * time.Second
 	}
 	flags.DurationVar(&p.Patience, "patience", patience, "after which a caller without an answer is stuck")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
-	if name != "redis-gone" { // which kills it
+	if name != "redis-gone" { // this scenario kills Redis
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
 	}
 	names := contender.Names(peers.contenders())
@@ -227,21 +228,22 @@ func (p runPlan) validate() (err error) {
 		within("patience", p.Patience, p.leastPatience(), 10*time.Minute), within("repeat", p.Repeat, 1, 1000))
 }
 
-// leastPatience is what callers need who are to get an answer from the best of contenders.
+// leastPatience returns the shortest patience with which callers can get an answer from the best
+// contenders.
 func (p runPlan) leastPatience() time.Duration {
 	switch p.Scenario {
 	case "slow":
 		return 2*p.Load + p.LockTTL
-	case "", "killed": // the standard run has that, too
+	case "", "killed": // the standard run includes this scenario, too
 		return p.LockTTL + 2*p.Load
 	}
 	return 2 * p.Load
 }
 
-// outlasting is how long a load takes that is to outlast a lock.
+// outlasting returns the time of a load that is to last longer than a lock.
 func outlasting(lockTTL time.Duration) time.Duration { return lockTTL * 5 / 2 }
 
-// scenarioNamed is the scenario of that name, or one without a name.
+// scenarioNamed returns the scenario with this name, or a scenario without a name if there is none.
 func scenarioNamed(name string) scenario {
 	if i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.Name == name }); i >= 0 {
 		return scenarios[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// printed is what scenarios print for machines.
+// printed is the JSON of scenarios.
 type printed struct {
 	Plan      runPlan
 	Scenarios []matchReport
@@ -27,13 +27,13 @@ func runScenario(t *testing.T, args ...string) printed {
 	return p
 }
 
-// Each scenario catches a contender that fails in it, and the loader does not.
+// Each scenario detects a contender that fails in it. The loader doesn't fail.
 func TestScenarios(t *testing.T) {
-	redistest.Start(t) // or there is none, and each would embed one
+	redistest.Start(t) // this skips the test without a redis-server, because each scenario would embed a Redis
 	for _, c := range []struct {
 		scenario, fails string
 		words           string
-		loads           int // of cacheguard
+		loads           int // the loads of cacheguard
 	}{
 		{"cold", "none", "loads more than once", 1},
 		{"missing", "singleflight", "loads more than once", 1},
@@ -49,9 +49,9 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			args := []string{c.scenario, "-processes", "2", "-repeat", "1", "-poll", "20ms", "-contenders", c.fails + ",cacheguard,cacheguard-strong"}
 			switch c.scenario {
-			case "race-same", "race-other": // time for a change in the middle of the load, and no end of a lock
+			case "race-same", "race-other": // enough time for a change in the middle of the load, without the end of a lock
 				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "20s")
-			case "killed": // time for a busy machine to renew a lease
+			case "killed": // enough time for a busy machine to renew a lease
 				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience", "10s")
 			case "slow":
 				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "20s")
@@ -71,8 +71,8 @@ func TestScenarios(t *testing.T) {
 			if !strings.Contains(s.Failed[c.fails], c.words) {
 				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words, s.Results[c.fails])
 			}
-			// A process that the message has not reached yet may answer with what it is loading,
-			// which is documented, but not with StrongReads.
+			// A process that the message hasn't reached yet may answer with the value that it is
+			// loading. The documentation says so. With StrongReads it may not.
 			if f := s.Failed["cacheguard"]; f != "" && !(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
 				t.Errorf("cacheguard: %s: %+v", f, s.Results["cacheguard"])
 			}
@@ -91,7 +91,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// The loader on a locker goes through a scenario as without one.
+// The loader on a locker passes a scenario as it does without a locker.
 func TestScenarioUnderLocks(t *testing.T) {
 	redistest.Start(t)
 	s := runScenario(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-lock-ttl", "20s", "-patience", "20s",
@@ -103,8 +103,8 @@ func TestScenarioUnderLocks(t *testing.T) {
 	}
 }
 
-// What is printed for people has a table for each scenario, and says behind a row what is wrong
-// with it.
+// The text output has a table for each scenario. If a contender has a fault, a remark behind its
+// row names the fault.
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers", "5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s",
@@ -125,7 +125,7 @@ func TestStandardTable(t *testing.T) {
 	}
 }
 
-// Where there is no redis-server one is embedded, and the output says so.
+// If there is no redis-server, a Redis is embedded, and the output says so.
 func TestScenariosWithoutARedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, stdout, stderr := bench(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "1", "-repeat", "1", "-contenders", "singleflight,cacheguard")
@@ -140,7 +140,8 @@ func TestScenariosWithoutARedisServer(t *testing.T) {
 	}
 }
 
-// An embedded Redis is too slow for an avalanche: contenders would be told apart by that.
+// An embedded Redis is too slow for an avalanche, so the results would show the speed of this
+// Redis, not of the contenders.
 func TestStandardRunWithoutARedisServer(t *testing.T) {
 	if !redistest.Full() {
 		t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
@@ -156,8 +157,8 @@ func TestStandardRunWithoutARedisServer(t *testing.T) {
 	}
 }
 
-// Where one of the peers' is among them, what is to be known of each stands below the table; and
-// they are compared unless others are named.
+// If one of the peers is among the contenders, the notes about all contenders are printed below the
+// table. Peers are compared unless other contenders are named.
 func TestPeersAreDescribed(t *testing.T) {
 	ours := contender.Contender{Name: "ours", What: "one of ours", Note: "With a flaw."}
 	theirs := contender.Contender{Name: "theirs", What: "one of theirs", Note: "example.com/theirs v1.2.3."}

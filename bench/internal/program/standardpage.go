@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// writable says before a run what would be said after it.
+// writable checks before a run that the file can be written, so that this error doesn't come only
+// after the run.
 func writable(html string) error {
 	if html == "" {
 		return nil
@@ -26,7 +27,7 @@ func writable(html string) error {
 	return nil
 }
 
-// writePage writes a page into a file of its own, and says where it is.
+// writePage writes a page into a file, and prints where the file is.
 func writePage(name string, p chart.Page, stderr io.Writer) error {
 	var page bytes.Buffer
 	if err := chart.WritePage(&page, p); err != nil {
@@ -39,8 +40,8 @@ func writePage(name string, p chart.Page, stderr io.Writer) error {
 	return err
 }
 
-// matchSections draw the scenarios: what reaches the origin, what reaches Redis, and how long
-// callers take.
+// matchSections draws the scenarios: the loads of the origin, the commands of Redis, and the times
+// of callers.
 func matchSections(reports []matchReport, chosen []contender.Contender) []chart.Section {
 	var sections []chart.Section
 	for _, r := range reports {
@@ -79,10 +80,10 @@ func matchSections(reports []matchReport, chosen []contender.Contender) []chart.
 	return sections
 }
 
-// sentence begins with a capital and ends with a full stop.
+// sentence makes a sentence from a text, with a capital letter and a full stop.
 func sentence(s string) string { return string(s[0]-'a'+'A') + s[1:] + "." }
 
-// page is a run of scenarios for a browser.
+// page returns the page of a run of scenarios.
 func (p runPlan) page(about about, reports []matchReport, chosen []contender.Contender) chart.Page {
 	names := chart.Section{Title: "The contenders"}
 	for _, c := range chosen {
@@ -103,7 +104,7 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 	}
 }
 
-// page is growth for a browser.
+// page returns the page of growth.
 func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.Page {
 	perProcess, fixed := slope(byProcesses)
 	page := chart.Page{Title: "What grows with the fleet", Intro: []string{about.String(), fmt.Sprintf(

@@ -9,17 +9,17 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// matchReport is a scenario as it is printed for machines.
+// matchReport is the result of a scenario in the form in which -json prints it.
 type matchReport struct {
 	Scenario  string                     `json:"scenario"`
 	What      string                     `json:"what"`
 	Processes int                        `json:"processes"`
 	Callers   int                        `json:"callers"`
-	Results   map[string][]contestResult `json:"results"` // by contender, one for each repetition
+	Results   map[string][]contestResult `json:"results"` // by contender, one result for each repetition
 	Failed    map[string]string          `json:"failed"`  // by contender: what went wrong
 }
 
-// reportsOf are the results of matches.
+// reportsOf returns the reports of matches.
 func reportsOf(matches []match, results []map[string][]contestResult) []matchReport {
 	reports := make([]matchReport, len(matches))
 	for i, m := range matches {
@@ -33,7 +33,7 @@ func reportsOf(matches []match, results []map[string][]contestResult) []matchRep
 	return reports
 }
 
-// print writes the results for people, or for machines.
+// print writes the results as text or as JSON.
 func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender, peers Peers) error {
 	if p.json {
 		notes := map[string]string{}
@@ -84,10 +84,10 @@ repetitions (least to most). Callers of a burst share its fate: it counts as one
 	return s.printTo(w)
 }
 
-// described is what is to be known of a contender.
+// described returns the description and the note of a contender.
 func described(c contender.Contender) string { return strings.TrimSpace(c.What + ". " + c.Note) }
 
-// mark is what stands behind a row that shows something wrong.
+// mark returns the remark behind a row that shows a fault.
 func mark(wrong string) remark {
 	if wrong == "" {
 		return ""
@@ -99,13 +99,13 @@ func allLoads(rs []contestResult) []int {
 	return flat(rs, func(r contestResult) []int { return r.Loads })
 }
 
-// tookOf is a dash where nobody had an answer.
+// tookOf formats times. It returns a dash if no caller got an answer.
 func tookOf(rs []contestResult, of func(contestResult) int64) string {
 	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
 	return ms(answered, of)
 }
 
-// count is a dash where nobody counts.
+// count formats a number. It returns a dash if the number wasn't counted.
 func count(n int64) string {
 	if n == notCounted {
 		return "-"
@@ -113,7 +113,7 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// mostCommandsOf is notCounted where the server doesn't.
+// mostCommandsOf returns the largest number of commands, or notCounted if the server doesn't count.
 func mostCommandsOf(rs []contestResult) int64 {
 	counted := flat(rs, func(r contestResult) []int64 { return r.Commands })
 	return slices.Max(append(counted, notCounted))

@@ -13,11 +13,10 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-// steady is a load on one hot key that doesn't change, whatever the answers: what expiry and outage
-// have in common.
+// steady is a constant load on one hot key, whatever the answers. expiry and outage both use it.
 type steady struct {
 	Processes   int           `json:"processes"`
-	Rate        int           `json:"rate"` // requests a second of each
+	Rate        int           `json:"rate"` // requests a second of each process
 	Size        int           `json:"size"`
 	Repeat      int           `json:"repeat"`
 	TTL         time.Duration `json:"ttlNanos"`
@@ -26,7 +25,7 @@ type steady struct {
 	Redis       string        `json:"-"`
 	JSON        bool          `json:"-"`
 
-	names *string // -protections as it was given
+	names *string // the value of -protections
 	of    []string
 }
 
@@ -51,28 +50,28 @@ func (s *steady) validate() (err error) {
 		within("load", s.Load, 0, 30*time.Second))
 }
 
-// course is how a run goes: for how long, and when the origin is down.
+// course describes a run: its length, and the time in which the origin is down.
 type course struct {
 	Time, Backoff        time.Duration
-	OutageAfter, Outlast time.Duration // Outlast 0: never
+	OutageAfter, Outlast time.Duration // Outlast 0: the origin is never down
 }
 
-// sight is what a fleet has seen of one protection in one repetition.
+// sight contains the observations of a fleet for one protection in one repetition.
 type sight struct {
-	Start, End int64 // of the clock
+	Start, End int64 // the times at which the clock started and ended
 	Outage     period
 	Replicas   []record
 	Loads      []load // of all
 	Interval   time.Duration
-	Offset     time.Duration // of each replica's arrivals from those of the one before
+	Offset     time.Duration // the delay of each replica's arrivals after those of the previous replica
 }
 
-// due is when the k-th request of a replica was to arrive.
+// due returns the time at which the k-th request of a replica was due.
 func (s sight) due(replica, k int) int64 {
 	return s.Start + int64(replica)*int64(s.Offset) + int64(k)*int64(s.Interval)
 }
 
-// measured has a fleet run for each protection in each repetition, and what it has seen tallied.
+// measured runs a fleet for each protection in each repetition, and tallies its observations.
 func measured[T any](
 	ctx context.Context, s *steady, server *server, c course, tally func(name string, seen sight) T,
 ) (map[string][]T, error) {
@@ -104,7 +103,7 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 			return err
 		}
 		interval := time.Second / time.Duration(s.Rate)
-		warmUp := max(2*s.Load, min(c.Time, time.Second)) // before the clock starts: connections are dialled
+		warmUp := max(2*s.Load, min(c.Time, time.Second)) // the time before the clock starts, in which connections are dialled
 		start := time.Now().Add(warmUp + 100*time.Millisecond)
 		seen = sight{
 			Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(),
@@ -127,7 +126,7 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 	return seen, err
 }
 
-// period is a time from one moment until just before another one, in nanoseconds since 1970.
+// period is the time from From until just before To, in nanoseconds since 1970.
 type period struct{ From, To int64 }
 
 func (s period) has(at int64) bool { return s.From <= at && at < s.To }
@@ -136,7 +135,7 @@ func (s period) has(at int64) bool { return s.From <= at && at < s.To }
 type load struct {
 	Begin, End int64   // End is 0 while it runs
 	Made       version // 0 if it failed
-	Replaces   version // what its caller had in hand, 0 for nothing
+	Replaces   version // the version that its caller already had, or 0
 }
 
 func loadOf(l slowdb.Load) load {
@@ -150,11 +149,11 @@ func loadOf(l slowdb.Load) load {
 	return one
 }
 
-// steadyTally is what the tallies of expiry and outage have in common.
+// steadyTally is the common part of the tallies of expiry and outage.
 type steadyTally struct {
 	Requests int    `json:"requests"`
 	Errors   int    `json:"errors"`
-	Stale    int    `json:"stale"`           // answers, by the protection's own word
+	Stale    int    `json:"stale"`           // answers that the protection itself reported as stale
 	Error    string `json:"error,omitempty"` // one of them
 	P50      int64  `json:"p50Nanos"`
 	P99      int64  `json:"p99Nanos"`
@@ -164,7 +163,7 @@ type steadyTally struct {
 	LateP999 int64  `json:"lateP999Nanos"` // of all arrivals
 }
 
-// tally counts the requests that arrived in a time, and has each looked at.
+// tally counts the requests that arrived in a period, and calls look for each.
 func (s sight) tally(in period, look func(request)) (t steadyTally) {
 	var took, late []int64
 	for q := range s.requests(in) {
@@ -191,14 +190,14 @@ func (s sight) tally(in period, look func(request)) (t steadyTally) {
 	return t
 }
 
-// request is one of those that arrived after the clock started.
+// request is a request that arrived after the clock started.
 type request struct {
 	Due, Latency int64
 	Kind         kind
 	Made         version
 }
 
-// requests are those of all replicas, which arrived in a time.
+// requests yields the requests of all replicas that arrived in a period.
 func (s sight) requests(in period) iter.Seq[request] {
 	return func(yield func(request) bool) {
 		for i, r := range s.Replicas {
@@ -215,7 +214,7 @@ func (s sight) requests(in period) iter.Seq[request] {
 // noise explains the last columns.
 var noise = fmt.Sprintf("late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.", tooLate)
 
-// heading begins a sheet with what was run.
+// heading begins a sheet with a description of the run.
 func (s *steady) heading(what string, about about) *sheet {
 	var sheet sheet
 	sheet.say("%d processes x %d requests per second on one hot key, open loop, TTL %v, load %v, value %d bytes, %s x %s\n%v\n\n",

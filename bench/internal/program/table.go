@@ -9,29 +9,29 @@ import (
 	"text/tabwriter"
 )
 
-// printJSON is how every command prints for machines.
+// printJSON prints the results of every command as JSON.
 func printJSON(w io.Writer, what any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(what)
 }
 
-// sheet is how every command prints for people: paragraphs, and tables between them.
+// sheet is the text output of every command: paragraphs, and tables between them.
 type sheet struct {
 	text  bytes.Buffer
-	table *tabwriter.Writer // nil outside of one
+	table *tabwriter.Writer // nil outside of a table
 }
 
-// say adds text, after the table that has been begun.
+// say ends the current table, and adds text after it.
 func (s *sheet) say(format string, args ...any) {
 	if s.table != nil {
-		_ = s.table.Flush() // into memory
+		_ = s.table.Flush() // this only writes to memory
 		s.table = nil
 	}
 	fmt.Fprintf(&s.text, format, args...)
 }
 
-// columns begins a table. Its cells are at the right of their columns.
+// columns begins a table whose cells are aligned at the right of their columns.
 func (s *sheet) columns(heads ...any) { s.columnsAt(tabwriter.AlignRight, heads...) }
 
 func (s *sheet) columnsAt(align uint, heads ...any) {
@@ -40,10 +40,10 @@ func (s *sheet) columnsAt(align uint, heads ...any) {
 	s.row(heads...)
 }
 
-// remark is a last cell that has no column.
+// remark is a text after the last cell of a row. It has no column.
 type remark string
 
-// row adds a row to the table that has been begun.
+// row adds a row to the current table.
 func (s *sheet) row(cells ...any) {
 	for _, c := range cells {
 		fmt.Fprint(s.table, c)
@@ -54,15 +54,15 @@ func (s *sheet) row(cells ...any) {
 	fmt.Fprintln(s.table)
 }
 
-// printTo writes all of it.
+// printTo writes the whole sheet.
 func (s *sheet) printTo(w io.Writer) error {
 	s.say("")
 	_, err := s.text.WriteTo(w)
 	return err
 }
 
-// figure is the median of the repetitions, and from where to where they go if there is more than
-// one.
+// figure formats the median of the repetitions. If there is more than one repetition, it adds the
+// smallest and the largest value.
 func figure[T any](ts []T, format string, of func(T) float64) string {
 	var values []float64
 	for _, t := range ts {
@@ -77,12 +77,12 @@ func figure[T any](ts []T, format string, of func(T) float64) string {
 	return fmt.Sprintf(format+" ("+format+"-"+format+")", median(values), slices.Min(values), slices.Max(values))
 }
 
-// ms is a time of the repetitions in milliseconds.
+// ms formats a time of the repetitions in milliseconds.
 func ms[T any](ts []T, of func(T) int64) string {
 	return figure(ts, "%.2f", func(t T) float64 { return float64(of(t)) / 1e6 })
 }
 
-// spread is ms of the times themselves.
+// spread is like ms, for a slice of times.
 func spread(ns []int64) string { return ms(ns, func(n int64) int64 { return n }) }
 
 func middle[T any](ts []T, of func(T) int64) int64 {
@@ -93,7 +93,7 @@ func middle[T any](ts []T, of func(T) int64) int64 {
 	return median(values)
 }
 
-// flat has what each of some has several of.
+// flat joins the slices that of returns for the elements.
 func flat[T, E any](ts []T, of func(T) []E) (all []E) {
 	for _, t := range ts {
 		all = append(all, of(t)...)
@@ -108,7 +108,7 @@ func total[T any](ts []T, of func(T) int) (sum int) {
 	return sum
 }
 
-// most is notCounted of none.
+// most returns the largest value, or notCounted if there are no elements.
 func most[T any](ts []T, of func(T) int) int {
 	most := notCounted
 	for _, t := range ts {
@@ -117,7 +117,7 @@ func most[T any](ts []T, of func(T) int) int {
 	return most
 }
 
-// ratio is a over b.
+// ratio formats a divided by b.
 func ratio(a, b int) string {
 	if b == 0 {
 		return "-"
@@ -140,7 +140,8 @@ func repetitions(n int) string {
 	return fmt.Sprintf("%d repetitions", n)
 }
 
-// quantile returns the q-quantile of values, 0 of none. It leaves the order alone.
+// quantile returns the q-quantile of values, or 0 if there are no values. It doesn't change the
+// order of values.
 func quantile(values []int64, q float64) int64 {
 	if len(values) == 0 {
 		return 0
@@ -149,7 +150,8 @@ func quantile(values []int64, q float64) int64 {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// median of an even number of values is the mean of the two in the middle. Of none it is 0.
+// median returns the median of values. For an even number of values this is the mean of the two in
+// the middle. Without values it returns 0.
 func median[T int64 | float64](values []T) T {
 	if len(values) == 0 {
 		return 0

@@ -15,28 +15,29 @@ import (
 	"github.com/cacheguard/cacheguard/internal/simulate"
 )
 
-// validated are the protections whose stampedes are run and simulated, and the policies they are.
+// validated are the protections whose stampedes are run and simulated, each with its policy in the
+// simulation.
 var validated = []struct{ protection, policy string }{
 	{"none", "none"}, {"singleflight", "local"}, {contender.FlightLock, "lock"}, {"cacheguard", "lease"},
 }
 
-// comparison is one protection's stampede, run and simulated. Each slice has one of each run. Times
-// are in nanoseconds.
+// comparison is one protection's stampede, run and simulated. Each slice has one value for each
+// run. Times are in nanoseconds.
 type comparison struct {
 	Processes  int     `json:"processes"`
 	Protection string  `json:"protection"`
-	Loads      extent  `json:"loads"` // least and most of a round
+	Loads      extent  `json:"loads"` // the least and the most loads of a round
 	SimLoads   extent  `json:"simulatedLoads"`
 	P99        []int64 `json:"p99Nanos"` // of whole requests
 	SimP99     []int64 `json:"simulatedP99Nanos"`
 	Overhead   []int64 `json:"overheadP99Nanos"` // the same without the load
 	SimOver    []int64 `json:"simulatedOverheadP99Nanos"`
-	Deviation  float64 `json:"p99Deviation"` // of the simulated median from the one that ran, as a share of it
+	Deviation  float64 `json:"p99Deviation"` // the difference between the simulated and the real median, as a share of the real median
 	OverDev    float64 `json:"overheadP99Deviation"`
 	Errors     int     `json:"errors"`
 }
 
-// extent is from least to most.
+// extent is a range from least to most.
 type extent struct {
 	Least int `json:"least"`
 	Most  int `json:"most"`
@@ -46,7 +47,7 @@ func (e extent) String() string { return span([]int{e.Least, e.Most}) }
 
 func extentOf(of []int) extent { return extent{slices.Min(of), slices.Max(of)} }
 
-// validation is what -validate runs.
+// validation contains the settings of -validate.
 type validation struct {
 	Processes []int         `json:"processes"`
 	Callers   int           `json:"callers"`
@@ -100,7 +101,8 @@ func (v validation) run(ctx context.Context, server *server) (all []comparison, 
 	return all, measured, nil
 }
 
-// deviation of the median of what was simulated from that of what ran.
+// deviation returns the difference between the simulated and the real median, as a share of the
+// real median.
 func deviation(simulated, ran []int64) float64 {
 	a, b := median(simulated), median(ran)
 	if b == 0 {
@@ -145,26 +147,26 @@ Median of the runs (least to most); a deviation is that of the medians. Two roun
 	return s.printTo(w)
 }
 
-// tenths is the median of the runs in some unit, and from where to where they go.
+// tenths formats the median of the runs in the given unit, with the smallest and the largest value.
 func tenths(ns []int64, unit float64) string {
 	return figure(ns, "%.1f", func(n int64) float64 { return float64(n) / unit })
 }
 
-// calibration is what the machine takes for the steps of a stampede, none of which is measured with
-// one.
+// calibration contains the times that the machine takes for the steps of a stampede. None of them
+// is measured during a stampede.
 type calibration struct {
 	Start    int64 `json:"startNanos"`   // processor time for each caller
-	Client   int64 `json:"clientNanos"`  // and for each of its commands
-	Server   int64 `json:"serverNanos"`  // and of Redis for it
-	Script   int64 `json:"scriptNanos"`  // of Redis for a script
-	Message  int64 `json:"messageNanos"` // of Redis for each process that is told
-	Idle     int64 `json:"idleNanos"`    // a round trip when nothing else runs
+	Client   int64 `json:"clientNanos"`  // processor time for each of its commands
+	Server   int64 `json:"serverNanos"`  // processor time of Redis for each command
+	Script   int64 `json:"scriptNanos"`  // processor time of Redis for a script
+	Message  int64 `json:"messageNanos"` // processor time of Redis for each process that gets a message
+	Idle     int64 `json:"idleNanos"`    // the time of a round trip when nothing else runs
 	Delivery int64 `json:"deliveryNanos"`
-	Late     int64 `json:"lateNanos"`  // how late a timer is
-	Begin    int64 `json:"beginNanos"` // how late the first caller begins
+	Late     int64 `json:"lateNanos"`  // the delay of a timer
+	Begin    int64 `json:"beginNanos"` // the delay of the first caller
 }
 
-// calibrate measures with as many processes and callers as the stampede has.
+// calibrate measures these times with as many processes and callers as the stampede has.
 func (p plan) calibrate(ctx context.Context, server *server) (c calibration, err error) {
 	rdb := server.rdb
 	if err := c.alone(ctx, rdb); err != nil {
@@ -189,24 +191,24 @@ func (p plan) calibrate(ctx context.Context, server *server) (c calibration, err
 	if err != nil {
 		return c, err
 	}
-	// The 99th percentile of callers is done when 99 of 100 parts of the work are.
+	// The 99th percentile of callers is done when 99 of 100 parts of the work are done.
 	c.Begin = max(0, 2*noop.P50-noop.P99)
 	c.Start = max(1, (noop.P99-c.Begin)*cores*100/99/all)
 	c.Server = max(1, (after-before)/(all*int64(p.Rounds+p.warmUp)))
 	c.Client = max(1, (ping.P99-c.Begin)*cores*100/99/all-c.Start-c.Server)
 	c.Script = c.Server + max(0, c.Script)
-	c.Message = c.Server / 2 // a write, of the read and the write that a command takes
+	c.Message = c.Server / 2 // a message is only a write, a command is a read and a write
 	return c, nil
 }
 
-// alone measures what takes time when nothing else runs.
+// alone measures the times of steps while nothing else runs.
 func (c *calibration) alone(ctx context.Context, rdb *redis.Client) error {
 	const times = 1000
 	ping, err := repeated(times, func() error { return rdb.Ping(ctx).Err() })
 	if err != nil {
 		return err
 	}
-	// As many steps as the scripts of a lease have.
+	// This script has as many steps as the scripts of a lease.
 	script := redis.NewScript(`redis.call('MGET', KEYS[1], KEYS[2]) redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return {'granted', '1', 0}`)
 	if err := script.Load(ctx, rdb).Err(); err != nil {
 		return err
@@ -242,7 +244,8 @@ func (c *calibration) alone(ctx context.Context, rdb *redis.Client) error {
 	return err
 }
 
-// repeated is the median time of what is done so many times. What comes first is not counted.
+// repeated calls do the given number of times, and returns the median of its times. Before that it
+// calls first, whose time isn't counted.
 func repeated(times int, do func() error, first ...func() error) (int64, error) {
 	took := make([]int64, times)
 	for i := range took {
@@ -260,14 +263,14 @@ func repeated(times int, do func() error, first ...func() error) (int64, error) 
 	return quantile(took, 0.5), nil
 }
 
-// serverTime is the processor time that Redis has taken so far, in nanoseconds.
+// serverTime returns the processor time that Redis has used so far, in nanoseconds.
 func serverTime(ctx context.Context, rdb *redis.Client) (int64, error) {
 	sys, err := serverSays(ctx, rdb, "cpu", "used_cpu_sys")
 	user, err2 := serverSays(ctx, rdb, "cpu", "used_cpu_user")
 	return int64((sys + user) * 1e9), errors.Join(err, err2)
 }
 
-// burst is the stampede of a plan, with what was measured.
+// burst returns the stampede of a plan for the simulator, with the measured times.
 func (c calibration) burst(p plan, seed uint64) simulate.Burst {
 	d := func(ns int64) time.Duration { return time.Duration(ns) }
 	return simulate.Burst{

@@ -16,14 +16,14 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
-// replicaCommand is what a fleet's processes are started with.
+// replicaCommand is the command with which a fleet's processes are started.
 const replicaCommand = "replica"
 
-// worker is a replica as it sees itself. Its first job opens what the others are done with: a
-// contender, or a locker.
+// worker is a replica from its own view. Its first job opens a contender or a locker, and the other
+// jobs use it.
 type worker struct {
 	peers Peers
-	ends  []func() // in which order it was opened
+	ends  []func() // in the order of opening
 
 	origin *slowdb.Client
 	meter  *meter
@@ -34,9 +34,9 @@ type worker struct {
 	holders *holders
 }
 
-// work does jobs until there are no more.
+// work does jobs until its input ends.
 func work(ctx context.Context, peers Peers, stdin io.Reader, stdout io.Writer) error {
-	logging.Disable() // what a contender does when Redis is away is counted, not told
+	logging.Disable() // events while Redis is away are counted, not logged
 	w := &worker{peers: peers}
 	defer w.close()
 	return wire.Serve(ctx, stdin, stdout, func(ctx context.Context, j any) (any, error) {
@@ -48,7 +48,8 @@ func work(ctx context.Context, peers Peers, stdin io.Reader, stdout io.Writer) e
 	})
 }
 
-// atEnd has something closed when the worker ends, before what was opened earlier.
+// atEnd registers a function that is called when the worker ends. Functions that were registered
+// later are called first.
 func (w *worker) atEnd(end func()) { w.ends = append(w.ends, end) }
 
 func (w *worker) close() {
@@ -57,7 +58,7 @@ func (w *worker) close() {
 	}
 }
 
-// dial is the client that what is compared asks Redis with.
+// dial returns the client with which the contender or locker uses Redis.
 func (w *worker) dial(o redis.Options) *redis.Client {
 	o.ContextTimeoutEnabled = true
 	rdb := redis.NewClient(&o)
@@ -65,9 +66,9 @@ func (w *worker) dial(o redis.Options) *redis.Client {
 	return rdb
 }
 
-// fillPool has a client dial all the connections that its pool may have, as that of a program has
-// which has run for a while: or whoever needs one for each caller would be measured with dialling,
-// and whoever needs few would not.
+// fillPool makes a client dial all connections that its pool may have, as in a program that has run
+// for a while. Otherwise the times of contenders that need a connection for each caller would
+// include dialling, and the times of other contenders would not.
 func fillPool(ctx context.Context, rdb *redis.Client) error {
 	var errs []error
 	var all []*redis.Conn
@@ -82,18 +83,19 @@ func fillPool(ctx context.Context, rdb *redis.Client) error {
 	return errors.Join(errs...)
 }
 
-// job is what a replica does when it is told to, and A what it answers.
+// job is a task for a replica. A is the type of its answer.
 type job[A any] interface {
 	do(ctx context.Context, w *worker) (A, error)
 }
 
-// nothing is the answer of a job that is just done.
+// nothing is the answer of a job without a result.
 type nothing struct{}
 
-// jobs are how each kind of job is done, by its type.
+// jobs are the functions that do each kind of job, by its type.
 var jobs = map[reflect.Type]func(ctx context.Context, w *worker, j any) (any, error){}
 
-// known makes a kind of job known to both ends. What it returns is for a variable.
+// known registers a kind of job at both ends. Its result only allows a call in the declaration of a
+// variable.
 func known[A any](j job[A]) struct{} {
 	gob.Register(j)
 	var answer A
@@ -110,7 +112,7 @@ func known[A any](j job[A]) struct{} {
 	return struct{}{}
 }
 
-// ask has a replica do a job, and waits for its answer.
+// ask gives a replica a job, and waits for its answer.
 func ask[A any](ctx context.Context, r *replica, j job[A]) (answer A, err error) {
 	got, err := r.Ask(ctx, j)
 	if errors.Is(err, wire.ErrEnded) {

@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
-// request is what a replica sends, and reply what it gets.
+// request is a message of a replica to the origin, and reply is the origin's answer.
 type (
 	request struct {
 		Replica  int
@@ -16,7 +16,7 @@ type (
 		Replaces int64
 	}
 	reply struct {
-		Version int64 // 0: there is nothing
+		Version int64 // 0: there is no value
 		Failed  bool
 	}
 )
@@ -42,16 +42,17 @@ func Dial(ctx context.Context, addr string, replica int) (*Client, error) {
 	return &Client{conn, wire.NewClient(conn, conn), replica}, nil
 }
 
-// Close ends the connection. Loads that are under way fail.
+// Close ends the connection. Running loads fail.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Load makes one load. version is 0 if there is nothing of that name; err is ErrFailed if the
-// origin failed, and ctx' when that ended first: then the origin knows that nobody waits.
+// Load makes one load. version is 0 if the origin has no value with this name. err is ErrFailed if
+// the origin failed. If ctx ends first, err is its error, and the origin learns that nobody waits
+// any more.
 func (c *Client) Load(ctx context.Context, key string) (version int64, err error) {
 	return c.Renew(ctx, key, 0)
 }
 
-// Renew is Load by a caller that has a version already, which this one replaces.
+// Renew is like Load, for a caller that already has a version. The new version replaces it.
 func (c *Client) Renew(ctx context.Context, key string, replaces int64) (version int64, err error) {
 	answer, err := c.wire.Ask(ctx, request{c.replica, key, replaces})
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package slowdb is what the benchmark's replicas load from: a slow database, held by the program
-// that conducts a run and asked over the loopback network. So it sees every load, whoever makes it
-// and whether or not who asked lives to hear the answer, which loads were under way at the same
-// time, and which version of a value each has brought.
+// Package slowdb is the origin of the benchmark's replicas. It simulates a slow database in the
+// program that conducts a run, and replicas use it over the loopback network. So it sees every
+// load, even if the caller dies before the answer. It knows which loads ran at the same time, and
+// which version of a value each load returned.
 package slowdb
 
 import (
@@ -15,31 +15,31 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/wire"
 )
 
-// Plan is how the loads of a key go.
+// Plan describes the loads of a key.
 type Plan struct {
 	Takes   time.Duration
 	Fails   bool // after Takes
-	Missing bool // there is nothing of this name
+	Missing bool // there is no value with this name
 
-	// Dated has each load bring a version of its own, in place of what was so when it began: when
-	// it ended, in nanoseconds since 1970.
+	// With Dated each load returns its own version: the time of its end in nanoseconds since 1970.
+	// Without Dated it returns the key's version at its beginning.
 	Dated bool
 
-	// Down and Up are when the origin fails for a while: loads that begin in between do.
+	// From Down to Up the origin fails: loads that begin in this time fail.
 	Down, Up time.Time
 }
 
 func (p Plan) fails(at time.Time) bool { return p.Fails || !at.Before(p.Down) && at.Before(p.Up) }
 
-// Load is one load. It brings what was so when it began.
+// Load is one load. It returns the key's version at the time of its beginning.
 type Load struct {
 	Replica  int
 	Begin    time.Time
-	End      time.Time // zero while it goes on
+	End      time.Time // zero while the load runs
 	Version  int64
-	Replaces int64 // what its caller had already; 0: nothing
+	Replaces int64 // the version that its caller already had; 0: none
 	Failed   bool
-	GivenUp  bool // nobody waited for its end any more
+	GivenUp  bool // no caller waited for its end
 }
 
 // Server is the origin. It is safe for concurrent use.
@@ -53,7 +53,7 @@ type Server struct {
 	keys map[string]*shelf
 }
 
-// shelf is what there is to be known of a key.
+// shelf is the state of a key.
 type shelf struct {
 	plan    Plan
 	version int64
@@ -73,7 +73,7 @@ func Listen() (*Server, error) {
 	return s, nil
 }
 
-// Addr is host:port for Dial.
+// Addr returns host:port for Dial.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Close ends the origin and all its connections.
@@ -91,14 +91,14 @@ func (s *Server) Put(key string, p Plan) {
 	s.keys[key] = &shelf{plan: p, version: 1, begun: make(chan struct{})}
 }
 
-// Replan has the loads of a key that begin from now on go otherwise.
+// Replan changes the plan of a key for loads that begin from now on.
 func (s *Server) Replan(key string, p Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys[key].plan = p
 }
 
-// Change gives a key its next version, and returns that.
+// Change gives a key its next version, and returns this version.
 func (s *Server) Change(key string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,14 +107,14 @@ func (s *Server) Change(key string) int64 {
 	return k.version
 }
 
-// Begun is closed when the first load of a key has begun.
+// Begun returns a channel that is closed when the first load of a key has begun.
 func (s *Server) Begun(key string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keys[key].begun
 }
 
-// Loads are those of a key so far, in the order in which they began.
+// Loads returns the loads of a key so far, in the order in which they began.
 func (s *Server) Loads(key string) []Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Server) Loads(key string) []Load {
 	return loads
 }
 
-// MostAtOnce is how many of these loads were under way at the same time, at most.
+// MostAtOnce returns the largest number of these loads that ran at the same time.
 func MostAtOnce(loads []Load) int {
 	type edge struct {
 		at   time.Time
@@ -142,7 +142,7 @@ func MostAtOnce(loads []Load) int {
 		if c := a.at.Compare(b.at); c != 0 {
 			return c
 		}
-		return a.step - b.step // what ends when another begins is not beside it
+		return a.step - b.step // a load that ends when another begins doesn't run at the same time
 	})
 	now, most := 0, 0
 	for _, e := range edges {
@@ -162,18 +162,18 @@ func (s *Server) accept() {
 	}
 }
 
-// serve answers one replica. When its connection ends nobody waits for its loads any more.
+// serve answers one replica. When its connection ends, no caller waits for its loads any more.
 func (s *Server) serve(conn net.Conn) {
 	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stop()
 	_ = wire.Serve(s.ctx, conn, conn, func(ctx context.Context, ask any) (any, error) {
 		r, _ := ask.(request)
 		return s.load(ctx, r), nil
-	}) // an error means that the connection has ended, or the replica in the middle of a word
+	}) // an error means that the connection has ended, or that the replica has ended in the middle of a message
 	_ = conn.Close()
 }
 
-// load makes one load, unless nobody waits for it any more before it is over.
+// load makes one load. It gives the load up if no caller waits for it any more.
 func (s *Server) load(ctx context.Context, r request) reply {
 	s.mu.Lock()
 	k := s.keys[r.Key]
@@ -208,5 +208,5 @@ func (s *Server) load(ctx context.Context, r request) reply {
 	return reply{l.Version, l.Failed}
 }
 
-// ErrFailed is the origin's own failure.
+// ErrFailed is the error of a load that failed at the origin.
 var ErrFailed = errors.New("the origin failed")

@@ -44,7 +44,7 @@ func (c *Client) ask(ctx context.Context, key string) <-chan answer {
 	return told
 }
 
-// A load brings what was so when it began, and all are seen.
+// A load returns the version at its beginning, and the server records all loads.
 func TestLoads(t *testing.T) {
 	s, c := open(t, 2)
 	s.Put("slow", Plan{Takes: 300 * time.Millisecond})
@@ -80,7 +80,7 @@ func TestWhatLoadsBring(t *testing.T) {
 	}
 }
 
-// Whoever no longer waits, or is no more, has given its load up; others go on.
+// If a caller no longer waits, or its replica has ended, its load is given up. Other loads go on.
 func TestGivenUp(t *testing.T) {
 	s, c := open(t, 3)
 	s.Put("long", Plan{Takes: time.Hour})
@@ -134,8 +134,8 @@ func TestMostAtOnce(t *testing.T) {
 	}
 }
 
-// A load of what is dated brings when it ended, no two the same, and a load that begins while the
-// origin is down fails. Both tell what they replace.
+// With Dated a load returns the time of its end, and no two loads return the same time. A load that
+// begins while the origin is down fails. Both record the version that they replace.
 func TestDated(t *testing.T) {
 	s, c := open(t, 1)
 	s.Put("hot", Plan{Dated: true})
@@ -144,7 +144,7 @@ func TestDated(t *testing.T) {
 	if err != nil || first < began {
 		t.Errorf("%d, %v; want a moment after %d", first, err, began)
 	}
-	s.keys["hot"].version += int64(time.Hour) // as if another load had ended in the same moment
+	s.keys["hot"].version += int64(time.Hour) // as if another load had ended at the same moment
 	if v, err := c[0].Renew(t.Context(), "hot", first); v != first+int64(time.Hour)+1 || err != nil {
 		t.Errorf("%d, %v; want one more than %d and an hour", v, err, first)
 	}

@@ -1,6 +1,6 @@
-// Package wire is how the benchmark's processes talk, over pipes and connections: one end asks, and
-// the other one answers each question on a goroutine of its own. Both are the same program: what
-// crosses the wire are its own types, which it has registered with gob.
+// Package wire is the protocol between the benchmark's processes, over pipes and connections. One
+// end asks, and the other end answers each question on a separate goroutine. Both ends are the same
+// program. They send the program's own types, which it has registered with gob.
 package wire
 
 import (
@@ -12,13 +12,14 @@ import (
 	"sync"
 )
 
-// question is what one end sends. Without Ask it says that nobody waits any more for an answer.
+// question is a message of the asking end. Without Ask it means that nobody waits for the answer
+// any more.
 type question struct {
 	ID  int
 	Ask any
 }
 
-// reply is what it gets.
+// reply is the answer to a question.
 type reply struct {
 	ID     int
 	Answer any
@@ -29,26 +30,26 @@ type reply struct {
 type Client struct {
 	over chan struct{} // closed when no more answers come
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out     *gob.Encoder
 	last    int
 	waiting map[int]chan<- reply // nil when no more answers come
 }
 
-// ErrEnded is for questions that the other end has not answered before it ended.
+// ErrEnded is the error of a question if the other end has ended without an answer.
 var ErrEnded = errors.New("the other end is gone")
 
-// NewClient asks by out, and reads answers from in until that ends.
+// NewClient returns a client that sends questions to out, and reads answers from in until in ends.
 func NewClient(in io.Reader, out io.Writer) *Client {
 	c := &Client{over: make(chan struct{}), out: gob.NewEncoder(out), waiting: map[int]chan<- reply{}}
 	go c.listen(gob.NewDecoder(bufio.NewReader(in)))
 	return c
 }
 
-// Over is closed when no more answers come.
+// Over returns a channel that is closed when no more answers come.
 func (c *Client) Over() <-chan struct{} { return c.over }
 
-// listen hands answers to those who wait for them.
+// listen passes answers to the calls that wait for them.
 func (c *Client) listen(in *gob.Decoder) {
 	defer close(c.over)
 	for {
@@ -73,7 +74,8 @@ func (c *Client) listen(in *gob.Decoder) {
 	}
 }
 
-// Ask waits for the answer. If ctx ends first, the other end is told, and the error is its cause.
+// Ask sends a question and waits for the answer. If ctx ends first, Ask tells the other end, and
+// returns the cause of ctx.
 func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 	answered := make(chan reply, 1)
 	c.mu.Lock()
@@ -103,14 +105,14 @@ func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 		defer c.mu.Unlock()
 		if c.waiting != nil {
 			delete(c.waiting, id)
-			_ = c.out.Encode(question{ID: id}) // an error means that it is gone, which listen sees
+			_ = c.out.Encode(question{ID: id}) // an error means that the other end is gone, which listen notices
 		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Serve is the end that answers, until there are no more questions: then those that are left have
-// their contexts ended, and are waited for.
+// Serve is the answering end. It answers until there are no more questions. Then it ends the
+// contexts of the questions that are still running, and waits for them.
 func Serve(
 	ctx context.Context, in io.Reader, out io.Writer, answer func(ctx context.Context, ask any) (any, error),
 ) error {
@@ -147,8 +149,8 @@ func Serve(
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if delete(gone, q.ID); ctx.Err() == nil { // or nobody waits
-				_ = replies.Encode(r) // an error means that nobody asks any more
+			if delete(gone, q.ID); ctx.Err() == nil { // otherwise nobody waits for the answer
+				_ = replies.Encode(r) // an error means that the asking end is gone
 			}
 			cancel()
 		})

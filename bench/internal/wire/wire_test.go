@@ -12,7 +12,7 @@ type word string
 
 func init() { gob.Register(word("")) }
 
-// open has an end that answers, and what ends it.
+// open returns a client of an answering end, and a function that ends that end.
 func open(t *testing.T, answer func(ctx context.Context, ask any) (any, error)) (c *Client, end func() error) {
 	asks, ask := io.Pipe()
 	answers, out := io.Pipe()
@@ -27,7 +27,7 @@ func open(t *testing.T, answer func(ctx context.Context, ask any) (any, error)) 
 	}
 }
 
-// Answers come to those who have asked, in whatever order, and so do errors.
+// Each answer and each error comes to the call that has asked, in any order.
 func TestAnswers(t *testing.T) {
 	second := make(chan struct{})
 	c, end := open(t, func(_ context.Context, ask any) (any, error) {
@@ -64,7 +64,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Who no longer waits is told of, and at the end all are.
+// If a caller no longer waits, the other end is told. At the end the contexts of all questions end.
 func TestNobodyWaits(t *testing.T) {
 	began, gone := make(chan struct{}), make(chan struct{})
 	c, end := open(t, func(ctx context.Context, _ any) (any, error) {

@@ -25,12 +25,12 @@ type child struct {
 	gone   chan struct{}
 	orders int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	reports []report
 	more    chan struct{} // closed when there are more reports
 }
 
-// start starts a process with a locker of its own.
+// start starts a process that opens its own locker.
 func (e *env) start() *child {
 	e.Helper()
 	switch {
@@ -74,7 +74,7 @@ func (p *child) listen(stdout io.Reader) {
 	for in := json.NewDecoder(stdout); ; {
 		var r report
 		if err := in.Decode(&r); err != nil {
-			_ = p.cmd.Process.Kill() // the process may have written something other than a report
+			_ = p.cmd.Process.Kill() // the process may have written a line that is no report
 			_ = p.cmd.Wait()
 			p.add(report{Kind: reportGone})
 			return
@@ -155,7 +155,7 @@ func (p *child) acquired(hold int) int64 {
 	return r.Token
 }
 
-// holds checks that the process says that it has the lock.
+// holds checks that the process reports that it has the lock.
 func (p *child) holds(hold int) {
 	p.e.Helper()
 	switch r := p.done(p.do(order{Do: doErr, Hold: hold})); {
@@ -180,7 +180,8 @@ func (p *child) kill() {
 	<-p.gone
 }
 
-// stand stops the process at a point where that doesn't block the other users of the system.
+// stand stops the process at a point where a stopped process doesn't block the other users of the
+// system.
 func (p *child) stand() {
 	for range 100 {
 		if err := stop(p.cmd.Process); err != nil {
@@ -206,7 +207,7 @@ func (e *env) mayWrite() bool {
 	return true
 }
 
-// end makes the process end by itself.
+// end tells the process to end by itself.
 func (p *child) end() {
 	resume(p.cmd.Process)
 	_ = p.stdin.Close()

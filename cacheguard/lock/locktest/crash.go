@@ -87,9 +87,9 @@ func processKillWaiter(e *env) {
 	e.unlock(next)
 }
 
-// processStop: a process stands still for longer than its lease. When it goes on, it first asks
-// whether it still has the lock. At that point it must know that it doesn't, although it has had no
-// time to learn of that.
+// processStop: a process is stopped for longer than its lease. When it goes on, it first asks
+// whether it still has the lock. The answer must be that it doesn't, although the process has had
+// no time to learn of the loss.
 func processStop(e *env) {
 	p, name := e.start(), e.name()
 	hold, token := p.lock(name)

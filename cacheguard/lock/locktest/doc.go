@@ -15,13 +15,13 @@
 //	}
 //
 // The cases don't need an empty system, because they choose random names for their locks. If time
-// is part of the contract, they wait for it, a few leases each. A slow machine never makes them
-// fail. Events that must happen have generous time limits. Whether something forbidden happened is
-// judged by the order of events. If a lock reports that it was lost, the case counts that as bad
-// luck and begins again. So give the lockers timeouts that a busy machine can meet.
+// is part of the contract, a case waits a few leases. A slow machine never makes a case fail:
+// events that must happen have generous time limits, and whether something forbidden happened is
+// judged by the order of events. If a lock reports that it was lost, the case treats the loss as
+// bad luck and begins again. So give the lockers timeouts that a busy machine can meet.
 //
 // Some cases have to damage the system from outside. They are skipped unless the Fleet has a
-// function for that. Cases with processes that are killed and stopped need a TestMain:
+// function for this damage. Cases with processes that are killed and stopped need a TestMain:
 //
 //	func TestMain(m *testing.M) {
 //		os.Exit(locktest.Main(m, func(config string) (lock.Locker, func(), error) { ... }))

@@ -21,7 +21,7 @@ type env struct {
 	ctx     context.Context // ends with the case
 	a, b, c lock.Locker
 	limit   time.Duration // for events that must happen
-	prompt  time.Duration // for events that happen at once unless the machine is slow
+	prompt  time.Duration // the time limit for events that happen at once unless the machine is slow
 	waiters []*waiter
 	ended   []func()
 }
@@ -43,13 +43,13 @@ func newEnv(t TB, f Fleet, rule string) *env {
 	return e
 }
 
-// Errorf adds the rule to the failure.
+// Errorf reports a failure, with the rule of the case.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
 	e.TB.Errorf(format+"\n\tprotects: "+e.rule, args...)
 }
 
-// Fatalf adds the rule to the failure.
+// Fatalf reports a failure, with the rule of the case, and ends the case.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	e.TB.Fatalf(format+"\n\tprotects: "+e.rule, args...)
@@ -142,7 +142,8 @@ func (e *env) happensWithin(limit time.Duration, what string, c <-chan struct{})
 	}
 }
 
-// soon makes the case begin again if something took too long. That is allowed, but not every time.
+// soon makes the case begin again if an event took too long. An event may take too long, but not
+// every time.
 func (e *env) soon(what string, took, most time.Duration) {
 	if took > most {
 		e.unlucky("%s after %v; want it within %v", what, took, most)
@@ -168,19 +169,19 @@ func (e *env) lock(l lock.Locker, name string) lock.Lock {
 	return e.lockIn(e.ctx, l, name)
 }
 
-// lockIn is lock with a given context.
+// lockIn is like lock, with a given context.
 func (e *env) lockIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
 	e.Helper()
 	return e.asked(ctx, l.Lock, name).lock()
 }
 
-// try takes the lock of a name that is free.
+// try acquires the lock of a name that is free.
 func (e *env) try(l lock.Locker, name string) lock.Lock {
 	e.Helper()
 	return e.tryIn(e.ctx, l, name)
 }
 
-// tryIn is try with a given context.
+// tryIn is like try, with a given context.
 func (e *env) tryIn(ctx context.Context, l lock.Locker, name string) lock.Lock {
 	e.Helper()
 	return e.asked(ctx, l.TryLock, name).lock()
@@ -208,8 +209,8 @@ func (e *env) isLost(held lock.Lock) {
 	}
 }
 
-// unlocked returns the result of Unlock, and whether Unlock returned only when its context ended.
-// It must return then.
+// unlocked returns the result of Unlock. late reports whether Unlock returned only when its context
+// ended. If Unlock doesn't return even then, the case fails.
 func (e *env) unlocked(ctx context.Context, held lock.Lock) (err error, late bool) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(ctx, e.limit)
@@ -246,7 +247,7 @@ func (e *env) refused(l lock.Locker, held lock.Lock) {
 	e.refusedIn(e.ctx, l, held)
 }
 
-// refusedIn is refused with a given context.
+// refusedIn is like refused, with a given context.
 func (e *env) refusedIn(ctx context.Context, l lock.Locker, held lock.Lock) {
 	e.Helper()
 	w := e.asked(ctx, l.TryLock, held.Name())

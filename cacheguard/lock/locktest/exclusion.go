@@ -17,17 +17,17 @@ var exclusionCases = []spec{
 	{"exclusion: many wait at once", exclusive, exclusionWaitAtOnce},
 }
 
-// guard stands for the thing that a lock protects. It detects two holders at the same time, without
-// a clock: a holder that entered earlier, is still inside and has not lost its lock has held the
+// guard plays the role of the protected resource. It detects two holders at the same time, without
+// a clock. If a holder entered earlier, is still inside and has not lost its lock, it has held the
 // lock all the time.
 type guard struct {
 	fenced bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	inside  map[lock.Lock]bool
 	entries int
 	last    int64 // the last token
-	lost    int   // how many holders had lost their lock when they entered
+	lost    int   // the number of holders that had lost their lock when they entered
 	wrong   []string
 }
 
@@ -37,7 +37,7 @@ func (g *guard) enter(held lock.Lock) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.entries++
-	if held.Err() != nil { // possible after the machine stood still
+	if held.Err() != nil { // possible if the machine was stopped for a while
 		g.lost++
 		return
 	}
@@ -65,7 +65,7 @@ func (g *guard) entered() int {
 	return g.entries
 }
 
-// judge reports what went wrong. It is called when everybody has left.
+// judge reports the violations. It is called when all holders have left.
 func (g *guard) judge(e *env) {
 	e.Helper()
 	for i, w := range g.wrong {
@@ -155,7 +155,7 @@ func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 		return err
 	}
 	g.enter(held)
-	e.pass(time.Duration(rand.IntN(300)) * time.Microsecond) // time for another holder to come in
+	e.pass(time.Duration(rand.IntN(300)) * time.Microsecond) // time for another holder to enter
 	g.leave(held)
 	ctx, cancel = context.WithTimeout(e.ctx, e.limit)
 	defer cancel()

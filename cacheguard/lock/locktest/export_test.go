@@ -2,7 +2,8 @@ package locktest
 
 import "time"
 
-// SetPatience says how long cases wait for what must happen, until the test that calls it is over.
+// SetPatience sets the time limit of cases for events that must happen. It applies until the test
+// that calls it is over.
 func SetPatience(t interface{ Cleanup(func()) }, d time.Duration) {
 	was := patience
 	patience = d

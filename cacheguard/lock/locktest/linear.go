@@ -19,14 +19,14 @@ var linearCases = []spec{
 	{"linearizable: replies are lost", linear, linearReplies},
 }
 
-// history is what callers have observed of the lock of one name.
+// history is the record of what callers have observed of the lock of one name.
 type history struct {
-	sparse bool         // nobody waits, and few callers ask at once
+	sparse bool         // no caller waits, and few callers ask at once
 	lossy  bool         // replies are lost
-	left   atomic.Int64 // how many replies may still be lost
+	left   atomic.Int64 // the number of replies that may still be lost
 	tick   atomic.Int64 // orders calls and returns, whatever the clock's resolution
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	ops      []porcupine.Operation
 	refused  []interval // TryLocks that returned ErrHeld
 	attempts []interval // all calls that may have had the lock for a moment, or may be about to get it
@@ -49,8 +49,8 @@ type lockOp struct {
 
 const (
 	opAcquire = "acquire"
-	opEnd     = "end"    // of a hold, by Unlock or by a loss
-	opRefuse  = "refuse" // a TryLock
+	opEnd     = "end"    // the end of a hold, by Unlock or by a loss
+	opRefuse  = "refuse" // a refused TryLock
 )
 
 // lockState is the current hold and the last token.
@@ -161,9 +161,9 @@ func (h *history) once(e *env, client int, l lock.Locker, name string) {
 	end, err := h.time(client, func() error { return held.Unlock(ctx) })
 	switch {
 	case err == nil:
-	case errors.Is(err, lock.ErrLost): // it was lost at some time since it was acquired
+	case errors.Is(err, lock.ErrLost): // the lock was lost at some time after it was acquired
 		end.call = at.ret
-	default: // it is unlocked later, or expires
+	default: // the lock is unlocked later, or expires
 		end.ret, end.ended = unknown, end.ended.Add(e.fleet.Lease)
 		h.mu.Lock()
 		h.attempts = append(h.attempts, end)
@@ -188,8 +188,8 @@ func (h *history) add(at interval, op lockOp) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
 }
 
-// failed records an acquisition that returned an error. Its outcome is unknown: a lock that it has
-// got may exist for a lease.
+// failed records an acquisition that returned an error. Its outcome is unknown: it may have got a
+// lock that exists for a lease.
 func (h *history) failed(at interval, err error, lease time.Duration, leaves bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,9 +209,9 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 	last.ret, last.ended = unknown, at.ended.Add(lease)
 }
 
-// excused reports whether a TryLock overlapped another call that was about to get the lock or to
-// give it back. Then TryLock may return ErrHeld although nobody is known to hold the lock. For
-// example, two callers that ask at once may each get half of the votes.
+// excused reports whether a refused TryLock overlapped another call that was about to get the lock
+// or to give it back. Then TryLock may return ErrHeld although nobody is known to hold the lock.
+// For example, two callers that ask at once may each get half of the votes.
 func (h *history) excused(at interval) bool {
 	for _, other := range h.attempts {
 		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {

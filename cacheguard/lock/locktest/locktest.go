@@ -8,33 +8,34 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// Fleet is the lockers of the processes of a fleet. Lockers and Lease are required.
+// Fleet contains the lockers of the processes of a fleet. The fields Lockers and Lease are
+// required.
 type Fleet struct {
-	// Lockers are at least three lockers of the same system, each with its own connections, as
-	// three processes would have them. If they have a method Close, with or without an error
-	// result, a case may call it.
+	// Lockers are at least three lockers of the same system. Each has its own connections, as if it
+	// were in a separate process. If they have a method Close, with or without an error result, a
+	// case may call it.
 	Lockers []lock.Locker
 
-	// Lease is the longest time that a lock lasts after its holder died. 300 ms to 2 s are
-	// sensible.
+	// Lease is the longest time that a lock lasts after its holder died. A sensible value is
+	// between 300 ms and 2 s.
 	Lease time.Duration
 
-	// Fenced says that the locks have fencing tokens. Without Fenced, tokens must be 0.
+	// Fenced means that the locks have fencing tokens. Without Fenced, tokens must be 0.
 	Fenced bool
 
-	// Reentrant says that lock.Context carries a lock.
+	// Reentrant means that lock.Context carries a lock.
 	Reentrant bool
 
 	// Poll is the longest time until a waiting call notices that a lock was released. Zero means
 	// that the system wakes waiting calls.
 	Poll time.Duration
 
-	// OneWriter says that a process that stands still in the middle of a change blocks all others
-	// until it goes on, as with SQLite. A case that stops a process then makes sure that it is not
-	// in the middle of a change.
+	// OneWriter means that a process that is stopped in the middle of a change blocks all others
+	// until it goes on, as with SQLite. With OneWriter, a case never stops a process in the middle
+	// of a change.
 	OneWriter bool
 
-	// Cut cuts Lockers[0] off from the system until heal is called. No data passes in that time.
+	// Cut cuts Lockers[0] off from the system until heal is called. No data passes in this time.
 	// The connections may stay open or break.
 	Cut func() (heal func())
 
@@ -59,14 +60,14 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Case is one test of a locker. Run may be called many times, each time with a fleet of its own.
+// Case is one test of a locker. Run may be called many times, each time with a new fleet.
 type Case struct {
 	Name string
 	Rule string // the rule that a locker breaks if it fails the case
 	Run  func(t TB, f Fleet)
 }
 
-// Run runs all cases as subtests, each with a fleet of its own. open may call t.Parallel, because
+// Run runs all cases as subtests, each with a separate fleet. open may call t.Parallel, because
 // most cases spend most of their time waiting.
 func Run(t *testing.T, open func(t *testing.T) Fleet) {
 	for _, c := range Cases() {
@@ -86,14 +87,14 @@ func Cases() []Case {
 	return all
 }
 
-// spec is a case as it is written in the files of this package.
+// spec is a case in the form in which the files of this package define it.
 type spec struct {
 	name string
 	rule string
 	test func(e *env)
 }
 
-// attempts is how many times a case is tried if it has bad luck.
+// attempts is the number of times that a case is tried if it has bad luck.
 const attempts = 5
 
 func (s spec) run(t TB, f Fleet) {
@@ -125,7 +126,7 @@ func (s spec) once(t TB, f Fleet) (again *badLuck) {
 	return unlucky(func() { s.test(e) })
 }
 
-// The rules that cases protect.
+// These are the rules that cases protect.
 const (
 	exclusive = "mutual exclusion: at any time at most one holder has the lock of a name, as far as the holders can know"
 	tries     = "TryLock doesn't wait: it has the lock at once or says ErrHeld"

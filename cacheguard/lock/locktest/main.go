@@ -9,8 +9,8 @@ import (
 // processEnv is the environment variable with the configuration of a child process.
 const processEnv = "CACHEGUARD_LOCKTEST_PROCESS"
 
-// mainCalled says that TestMain calls Main, so this test binary can be started again as a process
-// of a fleet.
+// mainCalled is true if TestMain has called Main. Only then this test binary can be started again
+// as a process of a fleet.
 var mainCalled bool
 
 // Main is for TestMain. It normally runs the tests. If a case has started this test binary as
@@ -19,7 +19,7 @@ var mainCalled bool
 //
 //	os.Exit(locktest.Main(m, open))
 //
-// If TestMain does more for the tests, do that in the Run method of your own m.
+// If TestMain has other tasks, do them in the Run method of your own m.
 func Main(m interface{ Run() int }, open func(config string) (locker lock.Locker, close func(), err error)) int {
 	if config := os.Getenv(processEnv); config != "" {
 		return processMain(config, open, os.Stdin, os.Stdout)

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	os.Exit(locktest.Main(leakless{m}, openProcess))
 }
 
-// leakless runs the tests, and looks for goroutines that outlive them.
+// leakless runs the tests, and then fails if goroutines of the tests are still running.
 type leakless struct{ m *testing.M }
 
 func (l leakless) Run() int {

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// folds has the system be asked for something else than the name.
+// folds is a mutant that sends another name to the system.
 func folds(what string, fold func(name string) string) mutant {
 	return mutant{
 		name: "names: " + what, caught: []string{"names: any bytes"},

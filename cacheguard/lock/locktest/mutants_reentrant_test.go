@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// remembers keeps the hold of each name.
+// remembers makes a locker keep the hold of each name.
 func remembers(s *seat) {
 	s.inner.flaws.begun = func(h *tenure.Hold) {
 		s.shared.mu.Lock()
@@ -93,7 +93,7 @@ var reentrantMutants = []mutant{
 				if again == nil {
 					return again, err
 				}
-				_ = again.Unlock(ctx) // it is the same hold then
+				_ = again.Unlock(ctx) // in this case it is the same hold
 				return s.shared.hold(name), nil
 			}
 		},
@@ -131,5 +131,5 @@ var reentrantMutants = []mutant{
 	},
 }
 
-// anyContext is the key of a context that carries some lock, whichever.
+// anyContext is the key of a context that carries a lock of any name.
 type anyContext struct{}

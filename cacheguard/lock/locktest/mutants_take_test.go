@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// takes has the system take locks over in another way.
+// takes replaces the system's take.
 func takes(take func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)) func(s *seat) {
 	return func(s *seat) {
 		s.system.takeAs = func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
@@ -16,7 +16,7 @@ func takes(take func(s *seat, ctx context.Context, name, owner string, from int6
 	}
 }
 
-// until has locks end at another time than the system's, as they say.
+// until makes locks report another Until than the system's.
 func until(other func(held lock.Lock) time.Time) func(s *seat) {
 	return func(s *seat) {
 		s.locker.wrap = func(held lock.Lock) lock.Lock {

@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// numbers has locks have another token than the system's.
+// numbers makes locks return another token than the system's.
 func numbers(token func(s *seat, was int64) int64) func(s *seat) {
 	return func(s *seat) {
 		s.inner.flaws.terms = func(t *tenure.Terms) { t.Token = token(s, t.Token) }

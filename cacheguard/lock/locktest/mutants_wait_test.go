@@ -26,7 +26,7 @@ var waitMutants = []mutant{
 			s.locker.lock = func(ctx context.Context, name string) (lock.Lock, error) {
 				held, err := s.inner.Lock(context.WithoutCancel(ctx), name)
 				if err == nil && ctx.Err() != nil {
-					return nil, ctx.Err() // and keeps it
+					return nil, ctx.Err() // and keeps the lock
 				}
 				return held, err
 			}
@@ -174,7 +174,7 @@ var waitMutants = []mutant{
 	},
 }
 
-// leavesGhost is a Lock that waits on when its caller has left.
+// leavesGhost is a Lock that continues to wait after its caller has left.
 func leavesGhost(s *seat, then func(held lock.Lock)) func(ctx context.Context, name string) (lock.Lock, error) {
 	return func(ctx context.Context, name string) (lock.Lock, error) {
 		type result struct {
@@ -198,7 +198,7 @@ func leavesGhost(s *seat, then func(held lock.Lock)) func(ctx context.Context, n
 	}
 }
 
-// slowly is an acquire that takes a while, and after which the caller may be gone.
+// slowly is an acquire that takes a while. Its caller may be gone before it returns.
 func slowly(s *seat) func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
 	return func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
 		a, err := s.line.acquire(ctx, name, owner, d)

@@ -14,8 +14,8 @@ var nameCases = []spec{
 	{"names: waiters leave others alone", apart, namesManyWaiters},
 }
 
-// oddNames are families of names that some system may confuse with each other, or may not accept at
-// all.
+// oddNames are families of names. A system may confuse the names of a family with each other, or
+// may not accept them at all.
 var oddNames = [][]string{
 	{"", "a", "A", "á", "a\u0301", "ａ", "à", "ß", "ss", "İ", "i"},
 	{"", "a", "a ", " a", "a  ", "a\t", "a\n", "a\r\n", "a\x00", "\x00a", "\x00", "a\x00b", "a b", "a+b", "+", "a\u00a0"},
@@ -38,7 +38,7 @@ func longNames(unique string) (long []string) {
 }
 
 // namesAny uses many locks, so it has more bad luck than other cases. Therefore each family begins
-// again by itself.
+// again separately.
 func namesAny(e *env) {
 	for _, family := range oddNames {
 		e.luckily(func() {

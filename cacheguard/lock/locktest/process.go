@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// order is an order of a case to a process, a line of JSON on the process' standard input.
+// order is an order of a case to a process. It is sent as a line of JSON on the process' standard
+// input.
 type order struct {
 	ID    int // the report has the same ID
 	Do    string
@@ -34,7 +35,7 @@ const (
 	doErr      = "err"
 )
 
-// report is a message of a process, a line of JSON on its standard output.
+// report is a message of a process. It is sent as a line of JSON on its standard output.
 type report struct {
 	ID    int
 	Kind  string
@@ -49,7 +50,7 @@ const (
 	reportReady = "ready"
 	reportDone  = "done"
 	reportLost  = "lost" // Lost of the hold ID was closed
-	reportGone  = "gone" // added by the case's side: the process has ended
+	reportGone  = "gone" // added by the test process: the child process has ended
 )
 
 // processErrors are the errors that a report can name.
@@ -89,7 +90,7 @@ func processMain(config string, open func(config string) (lock.Locker, func(), e
 type process struct {
 	locker lock.Locker
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	out   *json.Encoder
 	holds map[int]lock.Lock // by the ID of the order that acquired
 }
@@ -157,5 +158,5 @@ func (p *process) done(o order, token int64, err error) {
 func (p *process) say(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.out.Encode(r) // an error doesn't matter: if nobody reads the output any more, the input ends, too
+	_ = p.out.Encode(r) // an error doesn't matter: if the test process no longer reads the output, the input ends, too
 }

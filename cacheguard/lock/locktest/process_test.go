@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// processMutant is a way to break a locker that shows only when there is more than one process.
+// processMutant is a way to break a locker that only a test with several processes can notice.
 type processMutant struct {
 	caught string
 	child  func(l *reference) lock.Locker // in the child process
@@ -124,7 +124,7 @@ var processMutants = map[string]processMutant{
 	},
 }
 
-// slowToHear is the system of a locker that takes a while to hear the answers to what it asks for.
+// slowToHear is a system whose replies reach the locker late.
 func slowToHear(l *reference, heard func(took time.Duration)) system {
 	inner := l.system
 	return &brokenSystem{system: inner, acquireAs: func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
@@ -136,8 +136,8 @@ func slowToHear(l *reference, heard func(took time.Duration)) system {
 	}}
 }
 
-// slowToTake takes a while to hear that it was given what it takes over, and has it for a lease
-// from then on.
+// slowToTake is a locker that receives the reply to Continue or SeizeUnsafely late, and counts the
+// lease from then on.
 func slowToTake(l *reference) lock.Locker {
 	inner := l.system
 	l.system = &brokenSystem{system: inner, takeAs: func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
@@ -149,12 +149,12 @@ func slowToTake(l *reference) lock.Locker {
 	return l
 }
 
-// handing is a table on which who gives a lock back gives it to the next one who waits, for a lease
-// from when that one asked.
+// handing is a table on which a holder that gives a lock back gives it to the next waiting caller,
+// for a lease from the time when that caller asked.
 type handing struct {
 	*table
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lines map[string][]*place
 	given map[string]chan struct{} // by owner
 }
@@ -176,7 +176,7 @@ func (h *handing) acquire(ctx context.Context, name, owner string, lease time.Du
 	return a, err
 }
 
-// hears is called with h.mu held.
+// The caller of hears holds h.mu.
 func (h *handing) hears(owner string) chan struct{} {
 	if h.given[owner] == nil {
 		h.given[owner] = make(chan struct{})
@@ -199,7 +199,7 @@ func (h *handing) release(name, owner string) (bool, error) {
 	return h.table.release(context.Background(), name, owner)
 }
 
-// give gives a lock from its owner to the next one.
+// give gives a lock from its owner to the next waiting caller.
 func (h *handing) give(name, owner string, next *place) bool {
 	h.table.mu.Lock()
 	defer h.table.mu.Unlock()
@@ -207,12 +207,13 @@ func (h *handing) give(name, owner string, next *place) bool {
 	if e.owner != owner {
 		return false
 	}
-	e.free() // those who don't know of the line look
+	e.free() // callers that don't know of the line look again
 	e.owner, e.token, e.until = next.owner, e.token+1, next.until
 	return true
 }
 
-// wait of a name, 0 and an owner returns when that one was given the lock.
+// wait waits like the table's wait. But if a zero byte and an owner follow the name, it waits until
+// this owner was given the lock.
 func (h *handing) wait(ctx context.Context, name string) error {
 	_, owner, hears := strings.Cut(name, "\x00")
 	if !hears {
@@ -229,13 +230,13 @@ func (h *handing) wait(ctx context.Context, name string) error {
 	}
 }
 
-// hearing is a remote system whose word, that the lock was given to an owner, counts whenever it
-// comes.
+// hearing is a remote system that believes the message that the lock was given to an owner, however
+// late the message comes.
 type hearing struct {
 	*remote
 	poll time.Duration
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	words  map[string]*rpc.Call
 	owners map[string]string // by name
 }
@@ -270,8 +271,8 @@ func (h *hearing) wait(ctx context.Context, name string) error {
 	return nil
 }
 
-// queue gives a name to those who ask in the order in which they came, and waits for who doesn't
-// ask again.
+// queue gives a name to the callers in the order in which they came, and waits for a caller even if
+// it doesn't ask again.
 type queue struct {
 	system
 
@@ -304,7 +305,7 @@ func TestProcessCasesFailBrokenLockers(t *testing.T) {
 	for name, m := range processMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A signal comes when it comes.
+			// The time at which a signal arrives can't be controlled.
 			suite().Fails(t, m.caught, 5, func(c suitetest.Case[locktest.Fleet]) *suitetest.Recorder {
 				f := serverFleet(t, name)
 				return suitetest.Record(func(r *suitetest.Recorder) { c.Run(r, f) })

@@ -36,7 +36,8 @@ func reentrantAtOnce(e *env) {
 		if again.Name() != held.Name() {
 			e.Errorf("the lock of %q has the name %q when it is had again", held.Name(), again.Name())
 		}
-		// And again, with a Context of the second hold that isn't derived from that of the first.
+		// Lock once more, with a Context of the second hold that isn't derived from the first
+		// hold's Context.
 		deeper, cancel := lock.Context(e.ctx, again)
 		e.unlock(e.lockIn(deeper, e.a, held.Name()))
 		cancel()
@@ -103,8 +104,8 @@ func reentrantLost(e *env) {
 	e.unlock(e.lock(e.b, held.Name()))
 }
 
-// reentrantAfter: after the lock was given back its Context carries nothing, and its name is free
-// for every caller.
+// reentrantAfter: after the lock was given back, its Context no longer carries the lock, and its
+// name is free for every caller.
 func reentrantAfter(e *env) {
 	ctx, held := e.under(e.a, e.name())
 	e.unlock(held)

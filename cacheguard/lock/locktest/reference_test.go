@@ -21,15 +21,15 @@ type reference struct {
 	flaws     flaws
 }
 
-// flaws are ways to break it from within. The zero value has none.
+// flaws are ways to break the reference from within. The zero value has none.
 type flaws struct {
-	name    func(name string) string                                     // what the system is asked for
+	name    func(name string) string                                     // the name that is sent to the system
 	terms   func(t *tenure.Terms)                                        // of each lock
-	left    func(name, owner string)                                     // instead of giving back what was left
-	context func(ctx context.Context) context.Context                    // instead of an acquisition's own
+	left    func(name, owner string)                                     // instead of giving back the lock of a call that gave up
+	context func(ctx context.Context) context.Context                    // instead of the acquisition's context
 	again   func(ctx context.Context, name string) (*tenure.Hold, error) // reentrancy
 	begun   func(h *tenure.Hold)
-	weak    bool // it doesn't ride out trouble
+	weak    bool // a waiting call doesn't tolerate trouble
 }
 
 func newReference(s system, lease time.Duration) *reference {
@@ -106,13 +106,13 @@ func (l *reference) take(ctx context.Context, name string, from int64) (lock.Loc
 	return held, nil
 }
 
-// ask asks until it has the lock or gives up.
+// ask sends requests until it has the lock or gives up.
 func (l *reference) ask(within context.Context, name, owner string, wait bool) (*tenure.Hold, error) {
 	at := name
 	if l.flaws.name != nil {
 		at = l.flaws.name(name)
 	}
-	var trouble time.Time // since when
+	var trouble time.Time // the time since which there has been trouble
 	for asked := false; ; asked = true {
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(within, l.opTimeout)

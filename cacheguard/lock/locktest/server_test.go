@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
 )
 
-// server offers a table over TCP, so that other processes have it, too.
+// server offers a table over TCP, so that other processes can use it, too.
 type server struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -22,14 +22,14 @@ type server struct {
 	conns []net.Conn
 }
 
-// Ask is what net/rpc carries.
+// Ask is a request over net/rpc.
 type Ask struct {
 	Name, Owner string
 	Lease       time.Duration
 	From        int64 // for Take
 }
 
-// service is the table as net/rpc wants it.
+// service is the table in the form that net/rpc needs.
 type service struct {
 	system system
 	life   context.Context // ends with the server
@@ -78,7 +78,7 @@ func startServer(t *testing.T, s system) *server {
 			v.mu.Lock()
 			v.conns = append(v.conns, conn)
 			v.mu.Unlock()
-			v.serving.Go(func() { r.ServeConn(conn) }) // returns when all its calls have
+			v.serving.Go(func() { r.ServeConn(conn) }) // returns when all its calls have returned
 		}
 	})
 	t.Cleanup(func() {
@@ -160,7 +160,7 @@ type process struct {
 	Mutant string // one of processMutants, or ""
 }
 
-// openProcess is for locktest.Main.
+// openProcess opens a locker for locktest.Main.
 func openProcess(config string) (lock.Locker, func(), error) {
 	var p process
 	if err := json.Unmarshal([]byte(config), &p); err != nil {
@@ -178,7 +178,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	return locker, func() { l.Close(); r.client.Close() }, nil
 }
 
-// serverFleet is reference lockers with a connection each to a table.
+// serverFleet returns a fleet of reference lockers, each with its own connection to a table.
 func serverFleet(t *testing.T, mutant string) locktest.Fleet {
 	tab := newTable()
 	var s system = tab
@@ -208,7 +208,7 @@ func serverFleet(t *testing.T, mutant string) locktest.Fleet {
 	return f
 }
 
-// TestSuiteOverTCP is the suite as others use it: on a clock that nobody moves, with processes.
+// TestSuiteOverTCP runs the suite as users of the package run it: in real time, and with processes.
 func TestSuiteOverTCP(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
 		t.Parallel()

@@ -10,12 +10,13 @@ import (
 
 const canSignal = true
 
-// setGroup puts a child into a process group of its own. If the test process dies, its children
-// read the end of their input and end, too. A stopped child can't read. But in a process group of
-// its own it is then orphaned, and the kernel ends it with SIGHUP.
+// setGroup puts a child into its own process group. If the test process dies, its children read the
+// end of their input and end, too. A stopped child can't read. But then its process group is
+// orphaned, and the kernel ends it with SIGHUP.
 func setGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// stop stops a process, after a short time, as if its machine stood still. resume ends that.
+// stop stops a process, after a short time, as if its machine were stopped. resume lets the process
+// go on.
 func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

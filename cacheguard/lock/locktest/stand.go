@@ -7,31 +7,32 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// still is a process that is stopped at some point of its work on several names. A rival wants the
-// lock of each of these names, too.
+// still is a process that is stopped at some point of its work on several names. For each of these
+// names a rival wants the lock, too.
 type still struct {
 	*child
 	names  []string
-	before []lock.Lock // locks of others, given back while the process stands still
+	before []lock.Lock // locks of other holders, given back while the process is stopped
 	from   []lock.Lock // like before, but the process may have taken them over
 	seizes bool        // the process may have taken a rival's lock; the rival learns of that within a lease
 	all    bool        // the process has all locks or none, by one order
 	holds  []int       // by name: the order that acquires the process' own lock
 	rivals []*waiter
-	after  time.Duration // how long the process stands still; 0: until the rivals have the locks
+	after  time.Duration // the time for which the process is stopped; 0: until the rivals have the locks
 	on     bool          // the process goes on
 	next   int           // the next report to check
 }
 
-// namesOfStill is large enough that defects which need some luck to show are found.
+// namesOfStill is the number of names. It is large enough to find defects that show only with some
+// luck.
 const namesOfStill = 8
 
-// standStill lets three processes stand still at a point that prepare reaches: for less than a
-// lease, for about a lease, and for as long as it takes others to get the locks, which is longer.
-// Whenever a process has a lock, it is asked at once whether it believes so. Two holders have had
-// one lock if Err of the process that stood still is nil although its rival had the lock before
-// that question, and Err of the rival's lock is nil even after it. An error of an acquisition that
-// stood still doesn't matter to a case.
+// standStill stops three processes at a point that prepare reaches. The first is stopped for less
+// than a lease, the second for about a lease, and the third for longer, until other holders get the
+// locks. When a process has a lock, it is asked at once whether it believes that it has the lock.
+// Two holders have had one lock in this case: Err of the stopped process is nil although its rival
+// had the lock before the question, and Err of the rival's lock is nil even after the question. If
+// an acquisition of a stopped process returns an error, the case ignores the error.
 func (e *env) standStill(prepare func(s *still)) {
 	e.Helper()
 	about := e.fleet.Lease*9/10 + rand.N(e.fleet.Lease/5)
@@ -93,7 +94,7 @@ func (e *env) standStill(prepare func(s *still)) {
 	}
 }
 
-// mayGoOn reports whether the process has stood still for long enough.
+// mayGoOn reports whether the process was stopped for long enough.
 func (s *still) mayGoOn(stood time.Duration) bool {
 	if s.after > 0 {
 		return stood >= s.after
@@ -217,8 +218,8 @@ func (s *still) hasAll() {
 	}
 }
 
-// standWaiting: the lock is given back, perhaps to a process that stands still. When that process
-// learns of it, another holder has the lock.
+// standWaiting: the lock is given back, perhaps to a process that is stopped. When this process
+// learns that it got the lock, another holder has it.
 func standWaiting(e *env) {
 	e.standStill(func(s *still) {
 		for _, name := range s.names {
@@ -230,7 +231,7 @@ func standWaiting(e *env) {
 	})
 }
 
-// standAcquiring: a request is answered, and the process reads the reply when it is no longer true.
+// standAcquiring: a process requests a lock, and reads the reply when the reply is no longer true.
 func standAcquiring(e *env) {
 	e.standStill(func(s *still) {
 		took := s.turn()
@@ -239,8 +240,8 @@ func standAcquiring(e *env) {
 	})
 }
 
-// turn returns about how long the process takes to acquire a lock that nobody else wants, or to
-// give it back.
+// turn returns the approximate time that the process takes to acquire a lock that no other caller
+// wants, or to give it back.
 func (s *still) turn() time.Duration {
 	s.e.Helper()
 	began := time.Now()

@@ -23,7 +23,7 @@ func standContinuing(e *env) {
 }
 
 // standSeizing: when the process reads the reply to SeizeUnsafely, the lock has ended and another
-// holder has it. Or the lock is seized late, from that holder.
+// holder has it. Or the lock is seized late, from this other holder.
 func standSeizing(e *env) {
 	e.seizer(e.b)
 	e.standStill(func(s *still) {
@@ -58,8 +58,8 @@ func (s *still) rivalsHeard() {
 	}
 }
 
-// standLockingAll: when the last locks are acquired, some of the first ones have ended, and others
-// have them.
+// standLockingAll: when the last locks are acquired, some of the first locks have ended, and other
+// holders have them.
 func standLockingAll(e *env) {
 	e.standStill(func(s *still) {
 		s.all = true
@@ -73,7 +73,7 @@ func standLockingAll(e *env) {
 	})
 }
 
-// letFinish lets a process that stood still acquire its missing locks, while rivals have the locks
+// letFinish lets a process that was stopped acquire its missing locks, while rivals have the locks
 // that it may have lost.
 func (s *still) letFinish() {
 	e := s.e

@@ -37,7 +37,7 @@ func stateAfterUnlock(e *env) {
 	}
 }
 
-// stateUntil: a holder that relies on Until is never surprised.
+// stateUntil: a holder never loses its lock before Until.
 func stateUntil(e *env) {
 	name := e.name()
 	held := e.lock(e.a, name)

@@ -13,7 +13,7 @@ import (
 
 const lease = 500 * time.Millisecond
 
-// seat is one locker of a fleet, with all that a mutant can break.
+// seat is one locker of a fleet, with all parts that a mutant can break.
 type seat struct {
 	table  *table
 	shared *shared
@@ -32,15 +32,15 @@ func (s *seat) pass(d time.Duration) {
 	}
 }
 
-// shared is what the mutants of one fleet remember.
+// shared is the state that the mutants of one fleet share.
 type shared struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	count int
 	names map[string]int
 	holds map[string]*tenure.Hold
 }
 
-// add counts, and returns the count.
+// add adds n to the count, and returns the count.
 func (s *shared) add(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *shared) add(n int) int {
 	return s.count
 }
 
-// each says of every n-th call that it is one.
+// each returns true on every n-th call.
 func (s *shared) each(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *shared) each(n int) bool {
 	return s.count%n == 0
 }
 
-// memoryFleet is three reference lockers on a table, each on a line of its own, broken in the same
-// way.
+// memoryFleet returns three reference lockers on a table. Each has its own line, and all are broken
+// in the same way.
 func memoryFleet(m mutant) (f locktest.Fleet, end func()) {
 	t := newTable()
 	f = locktest.Fleet{Lease: lease, Fenced: true, Reentrant: true, Steal: t.steal}
@@ -118,7 +118,7 @@ func TestSuitePassesAGoodLocker(t *testing.T) { suite().Passes(t, mutant{}) }
 
 func TestSuiteFailsBrokenLockers(t *testing.T) { suite().FailsMutants(t) }
 
-// Each case is there because of a locker that it turns away.
+// For each case there is a broken locker that fails it.
 func TestEachCaseCatchesAMutant(t *testing.T) {
 	var byProcesses []string
 	for _, m := range processMutants {

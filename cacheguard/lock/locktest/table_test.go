@@ -8,24 +8,25 @@ import (
 	"time"
 )
 
-// system is what the reference locker asks: the server of a lock service, as small as it can be.
+// system is the server of a lock service, as small as possible. The reference locker sends its
+// requests to it.
 type system interface {
 	// acquire gives the lock to owner for lease, if nobody has it or owner has it already.
 	acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error)
 	renew(ctx context.Context, name, owner string, lease time.Duration) (held bool, err error)
 	release(ctx context.Context, name, owner string) (held bool, err error)
 
-	// take gives the lock to owner if its holder has the token from, or is anybody.
+	// take gives the lock to owner if its holder has the token from, or if from is anybody.
 	take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)
 
-	// wait returns when the lock may be free.
+	// wait waits until the lock may be free.
 	wait(ctx context.Context, name string) error
 }
 
-// anybody is from whom a lock is taken by force.
+// anybody is used in place of a token to take a lock by force.
 const anybody = math.MinInt64
 
-// Answer is that of acquire. Fields are exported for net/rpc.
+// Answer is the reply to acquire. Fields are exported for net/rpc.
 type Answer struct {
 	Granted bool
 	Token   int64
@@ -33,20 +34,20 @@ type Answer struct {
 
 // table is a system in memory.
 type table struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	names map[string]*entry
 }
 
 type entry struct {
 	owner string
-	token int64 // of the last holder
+	token int64 // the token of the last holder
 	until time.Time
-	freed chan struct{} // closed when it is given back
+	freed chan struct{} // closed when the lock is given back
 }
 
 func newTable() *table { return &table{names: make(map[string]*entry)} }
 
-// at is called with t.mu held.
+// The caller of at holds t.mu.
 func (t *table) at(name string) *entry {
 	e := t.names[name]
 	if e == nil {
@@ -138,7 +139,7 @@ func (t *table) isHeld(name string) bool {
 	return t.at(name).owner != ""
 }
 
-// steal frees a name, whoever has it.
+// steal frees a name, even if it is held.
 func (t *table) steal(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,11 +148,11 @@ func (t *table) steal(name string) {
 	}
 }
 
-// line is the way from a locker to the system. It can be cut, and lose a reply.
+// line is the connection from a locker to the system. It can be cut, and can lose a reply.
 type line struct {
 	system
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	cut   chan struct{}
 	loses bool
 }
@@ -174,7 +175,7 @@ func (l *line) passes(ctx context.Context) error {
 	}
 }
 
-// Cut cuts the line until heal.
+// Cut cuts the line until heal is called.
 func (l *line) Cut() (heal func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +188,7 @@ func (l *line) Cut() (heal func()) {
 	}
 }
 
-// LoseReply has the reply to the next acquisition be lost.
+// LoseReply loses the reply to the next acquisition.
 func (l *line) LoseReply() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,14 +237,14 @@ func (l *line) wait(ctx context.Context, name string) error {
 	return l.passes(ctx)
 }
 
-// stealQuietly is steal, and those who wait don't hear of it.
+// stealQuietly is like steal, but doesn't wake the waiting callers.
 func (t *table) stealQuietly(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at(name).owner = ""
 }
 
-// told waits for a release, however long.
+// told waits for a release, without a time limit.
 func (t *table) told(ctx context.Context, name string) error {
 	t.mu.Lock()
 	freed := t.at(name).freed
@@ -267,7 +268,7 @@ func (t *table) stealAll() {
 	}
 }
 
-// outlive has nobody's lock end.
+// outlive makes every lock last for another hour, so that no lock ends during the test.
 func (t *table) outlive() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,7 +277,7 @@ func (t *table) outlive() {
 	}
 }
 
-// forget is steal, and nothing is known any more of those who had the lock.
+// forget is like steal, but the table also forgets the previous holders of the lock.
 func (t *table) forget(name string) {
 	t.steal(name)
 	t.mu.Lock()

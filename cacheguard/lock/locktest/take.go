@@ -27,8 +27,8 @@ func seizeFromHolder(e *env) {
 }
 
 // goesToAnother: a lock goes from one process to another without being free in between, and waiting
-// calls go on waiting. The first holder learns of that at its next renewal, and does no harm after
-// that.
+// calls go on waiting. The first holder learns of its loss at its next renewal, and does no harm
+// after it.
 func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, error)) {
 	for range 3 {
 		name := e.name()

@@ -37,7 +37,7 @@ func tokenGrows(e *env) {
 			}
 			e.unlock(held)
 		}
-		// And after a while in which nobody had the lock: the system must not forget its token.
+		// Nobody has the lock for a while. The system must not forget its token in this time.
 		e.pass(e.fleet.Lease * 3 / 2)
 		held := e.lock(e.a, name)
 		seen.next(held.Token())

@@ -55,7 +55,7 @@ func unlockTogether(e *env) {
 			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0], err)
 		}
 	}
-	e.unlock(held) // returns nil, as for the callers above
+	e.unlock(held) // returns nil, as it did for the callers above
 	e.unlock(e.try(e.b, held.Name()))
 }
 

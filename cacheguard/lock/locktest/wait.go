@@ -25,7 +25,7 @@ var waitCases = []spec{
 func waitHandover(e *env) {
 	name := e.name()
 	held := e.lock(e.a, name)
-	for _, l := range []lock.Locker{e.b, e.b, e.c, e.a} { // to another, to the same locker, and back
+	for _, l := range []lock.Locker{e.b, e.b, e.c, e.a} { // to another locker, to the same locker, and back
 		w := e.wait(l, name)
 		e.pass(e.fleet.Lease / 10)
 		w.waits(held)
@@ -77,8 +77,8 @@ func waitLatency(e *env) {
 	e.soon("half of those who wait have the lock", median, e.prompt)
 }
 
-// waitDisappears: no message wakes the waiting calls. They ask by themselves when the holder's
-// lease would be over.
+// waitDisappears: no message wakes the waiting calls. They send requests by themselves when the
+// holder's lease would be over.
 func waitDisappears(e *env) {
 	e.needsSteal()
 	held := e.lock(e.a, e.name())
@@ -142,8 +142,8 @@ func waitCancelled(e *env) {
 	e.unlock(held)
 }
 
-// ghost is a call that gives up at some moment. It can acquire the lock, or can't because another
-// holder has it.
+// ghost is a call that gives up at some moment. It may acquire the lock, unless another holder has
+// it.
 type ghost struct {
 	name  string
 	held  lock.Lock // the lock of another holder, if any
@@ -176,7 +176,7 @@ func (e *env) leave(held, unlockFirst bool) {
 		}
 	}
 	unlocked := make([]error, len(gs))
-	free := make([]time.Time, len(gs)) // since when the next call could have the lock
+	free := make([]time.Time, len(gs)) // the time from which the next call could have the lock
 	all := e.crew()
 	for i, g := range gs {
 		all.do(func() {
@@ -197,7 +197,7 @@ func (e *env) leave(held, unlockFirst bool) {
 				<-leavers[i].over
 				unlock()
 			}
-			if w := leavers[i]; w.err == nil { // it got the lock before it left
+			if w := leavers[i]; w.err == nil { // this call got the lock before it left
 				giveBack(w.held, e.limit)
 			}
 			free[i] = time.Now()

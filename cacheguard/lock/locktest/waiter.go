@@ -37,7 +37,7 @@ func (e *env) begin(ctx context.Context, step acquire, name string) *waiter {
 // wait starts a call of Lock.
 func (e *env) wait(l lock.Locker, name string) *waiter { return e.waitIn(e.ctx, l, name) }
 
-// waitIn is wait with a given context.
+// waitIn is like wait, with a given context.
 func (e *env) waitIn(ctx context.Context, l lock.Locker, name string) *waiter {
 	w := e.begin(ctx, l.Lock, name)
 	e.waiters = append(e.waiters, w)

@@ -24,7 +24,7 @@ var (
 )
 
 // calls are the waiting calls of this process, and the one subscription that wakes them. The
-// subscription begins with the first waiting call.
+// subscription begins when the first call waits.
 type calls struct {
 	link    *redislink.Link
 	channel string
@@ -32,13 +32,13 @@ type calls struct {
 
 	refused chan struct{} // closed when the subscription has failed for the first time
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sub      *redislink.Subscription
 	arriving bool // messages arrive
 	closed   bool
 	ears     map[string]*ear // by owner
 
-	spell report.Spell // a time in which messages don't arrive
+	spell report.Spell // the period in which messages don't arrive
 }
 
 // ear receives the messages for one waiting call.
@@ -69,8 +69,9 @@ func (c *calls) arrive() bool {
 	return c.arriving
 }
 
-// settle begins the subscription, if it hasn't begun yet, and waits until Redis has confirmed or
-// refused it, but no longer than most. Without messages waiting calls poll.
+// settle begins the subscription, if it hasn't begun yet. Then it waits until Redis has confirmed
+// or refused the subscription, but no longer than most. While no messages arrive, waiting calls
+// poll.
 func (c *calls) settle(ctx context.Context, most time.Duration) {
 	sub := c.subscribe()
 	if sub == nil {
@@ -122,9 +123,9 @@ func (c *calls) close() {
 	}
 }
 
-// heard receives a message: an owner, and the token if the owner was handed the lock. If the
-// owner's call no longer waits, it ignores the message, because the call gives the lock back when
-// it leaves.
+// heard receives a message. A message contains an owner, and a token if the owner was handed the
+// lock. If the owner's call no longer waits, heard ignores the message, because the call gives the
+// lock back when it stops waiting.
 func (c *calls) heard(message string) {
 	owner, text, given := strings.Cut(message, " ")
 	c.mu.Lock()
@@ -155,12 +156,12 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	if !errors.Is(err, context.Canceled) { // Close was called; that is no trouble
+	if !errors.Is(err, context.Canceled) { // Close was called, which is no failure
 		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error", c.link.Told(err))
 	}
 	if c.arriving {
 		c.arriving = false
-		c.wakeAll() // they poll from now on
+		c.wakeAll() // the calls poll from now on
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// suiteLease is long enough for a busy machine and short enough to be waited for.
+// suiteLease is long enough for a busy machine, and short enough that tests can wait for its end.
 const suiteLease = 500 * time.Millisecond
 
 const suitePrefix = "suite"
@@ -37,7 +37,7 @@ func TestConformanceFair(t *testing.T) {
 	})
 }
 
-// TestConformanceDefaultClient has clients that don't look at contexts.
+// TestConformanceDefaultClient uses clients that ignore contexts.
 func TestConformanceDefaultClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -46,8 +46,8 @@ func TestConformanceDefaultClient(t *testing.T) {
 	})
 }
 
-// TestConformanceCluster is on three masters. There is no proxy that a cluster's clients don't go
-// around.
+// TestConformanceCluster runs on three masters. It has no proxy, because the clients of a cluster
+// would go around it.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -64,8 +64,8 @@ func TestConformanceSentinel(t *testing.T) {
 	})
 }
 
-// TestConformanceMiniredis leaves out the case that holds some hundred locks at once: miniredis is
-// too slow to renew them all under the race detector.
+// TestConformanceMiniredis leaves out the case that holds some hundred locks at once, because under
+// the race detector miniredis is too slow to renew all of them.
 func TestConformanceMiniredis(t *testing.T) {
 	t.Parallel()
 	for _, c := range locktest.Cases() {
@@ -80,7 +80,7 @@ func TestConformanceMiniredis(t *testing.T) {
 	}
 }
 
-// openFleet is three processes.
+// openFleet opens the lockers of three processes.
 func openFleet(t *testing.T, s site) locktest.Fleet {
 	t.Helper()
 	s.Options = suiteOptions(s.Options)
@@ -98,7 +98,8 @@ func openFleet(t *testing.T, s site) locktest.Fleet {
 	return f
 }
 
-// overProxy is three processes of which the first goes over a wire that can be cut.
+// overProxy opens the lockers of three processes. The first is connected through a proxy that can
+// be cut.
 func overProxy(t *testing.T, addr string, opts redislock.Options, change func(*redis.Options)) locktest.Fleet {
 	t.Helper()
 	f := openFleet(t, site{Addrs: []string{addr}, Options: opts})
@@ -127,7 +128,7 @@ func suiteOptions(o redislock.Options) redislock.Options {
 	return o
 }
 
-// open is a locker on a client of its own; both end with the test.
+// open returns a locker on a separate client. Both are closed at the end of the test.
 func open(t *testing.T, rdb redis.UniversalClient, opts redislock.Options) *redislock.Locker {
 	t.Helper()
 	if opts.Logger == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Lock and Unlock are one round trip each when nobody has the lock.
+// If the lock is free, Lock and Unlock take one round trip each.
 func TestUncontendedRoundTrips(t *testing.T) {
 	proxy := newProxy(t, redistest.Shared(t).Addr())
 	l := locker(t, proxy.Addr(), redislock.Options{})
@@ -32,7 +32,7 @@ func TestUncontendedRoundTrips(t *testing.T) {
 	}
 }
 
-// They are the commands that the documentation names.
+// Lock and Unlock run the commands that the documentation names.
 func TestUncontendedCommands(t *testing.T) {
 	const n = 10
 	usual := map[string]int64{"EVALSHA": 2 * n, "GET": n, "TIME": n, "SET": 3 * n, "ZREM": n, "ZPOPMIN": n, "DEL": n}
@@ -42,7 +42,7 @@ func TestUncontendedCommands(t *testing.T) {
 	delete(early, "ZREM")
 	for what, c := range map[string]struct {
 		opts  redislock.Options
-		early bool // before anybody waited
+		early bool // before any call has waited
 		want  map[string]int64
 	}{
 		"usual": {want: usual},
@@ -64,7 +64,7 @@ func TestUncontendedCommands(t *testing.T) {
 			stats, err := redistest.CommandStats(t.Context(), rdb)
 			must(t, err)
 			maps.DeleteFunc(stats, func(name string, _ int64) bool {
-				return name == "PING" || strings.HasPrefix(name, "CONFIG") || name == "INFO" // of the subscription and of this test
+				return name == "PING" || strings.HasPrefix(name, "CONFIG") || name == "INFO" // commands of the subscription and of this test
 			})
 			if !maps.Equal(stats, c.want) {
 				t.Errorf("%d times Lock and Unlock took %v; want %v", n, stats, c.want)
@@ -73,8 +73,8 @@ func TestUncontendedCommands(t *testing.T) {
 	}
 }
 
-// When Redis stops answering just while a step runs on its caller's goroutine, the end of a context
-// is noticed after OpTimeout at the latest, and the next time at once.
+// If Redis stops responding while a step runs on its caller's goroutine, the call notices the end
+// of its context after OpTimeout at the latest. The next call notices it at once.
 func TestContextEndsWhileRedisIsSilent(t *testing.T) {
 	const opTimeout = 2 * time.Second
 	proxy := newProxy(t, redistest.Shared(t).Addr())
@@ -105,7 +105,7 @@ func TestContextEndsWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
-// A hand-over is one message to one process, and one step, however many processes wait.
+// A hand-over takes one message to one process, and one step, however many processes wait.
 func TestHandOverWakesOne(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		for _, waiting := range []int{2, 16} {

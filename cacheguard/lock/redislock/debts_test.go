@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Redis stands still, a call is given up, and Redis goes on and carries out what the call had sent:
-// nobody has that lock, and it doesn't stand in the way until its lease is over.
+// Redis is stopped, and a call is given up. Then Redis goes on and carries out the call's request.
+// No call has this lock, and it doesn't block other calls until its lease is over.
 func TestGivenUpWhileRedisStandsStill(t *testing.T) {
 	const prefix, name = "debts", "n"
 	l, proxy, rdb := indebted(t, prefix)
@@ -33,7 +33,7 @@ func TestGivenUpWhileRedisStandsStill(t *testing.T) {
 	await(t, "nothing is owed", func() bool { return l.Debts() == 0 })
 }
 
-// An Unlock that gets no answer is done when Redis answers again.
+// An Unlock that got no reply is carried out when Redis replies again.
 func TestUnlockReachesRedisThatComesBack(t *testing.T) {
 	const prefix, name = "unlocks", "n"
 	l, proxy, rdb := indebted(t, prefix)
@@ -46,7 +46,7 @@ func TestUnlockReachesRedisThatComesBack(t *testing.T) {
 	await(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
 }
 
-// indebted is a locker behind a proxy, whose locks don't end by themselves in the time of a test.
+// indebted returns a locker behind a proxy. Its locks don't expire within the time of a test.
 func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy, *redis.Client) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
@@ -58,7 +58,7 @@ func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy,
 	return l, proxy, client(t, addr)
 }
 
-// loseReleases loses what gives locks back, until heal.
+// loseReleases makes the proxy lose all releases, until heal is called.
 func loseReleases(proxy *redistest.Proxy) (heal func()) {
 	var faults []*redistest.Fault
 	for range 1000 {

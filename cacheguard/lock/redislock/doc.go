@@ -1,9 +1,9 @@
-// Package redislock implements distributed locks on one Redis. A lock is a key that names its owner
-// and has an expiry. It is set only if nobody has the lock (SET NX PX), and deleted only by its
-// owner.
+// Package redislock implements distributed locks on one Redis. A lock is a key with an expiry. Its
+// value names the owner. The key is set only if nobody has the lock (SET NX PX), and only the owner
+// deletes it.
 //
 // While a holder lives, its lock is renewed. When the holder dies, the lock expires by itself, at
-// most one Lease later. Waiting calls stand in a queue in Redis (the line). Unlock gives the lock
+// most one Lease later. Waiting calls form a queue in Redis (the line). Unlock gives the lock
 // directly to the first call in the queue, so a hand-over costs one message and two steps, however
 // many calls wait.
 //
@@ -20,19 +20,20 @@
 //
 //   - At most one holder of a name at a time, while Redis keeps its data and its clock runs at the
 //     same rate as those of its clients. A lease is counted from before its request was sent, on
-//     the client's monotonic clock, so wall clocks of clients don't matter. The cases in which two
-//     holders are possible all the same are listed below.
+//     the client's monotonic clock, so wall clocks of clients don't matter. The next section lists
+//     the cases in which there can be two holders.
 //   - A holder learns when it loses the lock. Lost is closed when the lock could not be renewed in
 //     time, was taken away, or was held for longer than MaxHold.
-//   - Only the owner gives a lock back. Each call of Lock is an owner of its own. If the reply to a
+//   - Only the owner gives a lock back. Each call of Lock is a different owner. If the reply to a
 //     call is lost, the call sends its request again and recognises its lock. If a call gives up,
-//     it releases the lock that it may have been given. If Redis doesn't reply to that release, or
-//     to Unlock, the locker repeats the release until Redis replies, for up to one Lease.
+//     it releases the lock, because Redis may have granted it in the meantime. If Redis doesn't
+//     reply to that release, or to Unlock, the locker repeats the release until Redis replies, for
+//     up to one Lease.
 //   - Fencing tokens grow with each holder of a name. A token is the server's clock in
 //     microseconds, or the last token plus one if that is larger. Tokens also grow after Redis has
 //     lost some or all of its data, unless its clock has been set back.
 //   - A lock that is given back goes to the waiting calls in their order, not to a new call. (In a
-//     cluster, and after a lock that expired, the waiting calls have to be quicker than a new call,
+//     cluster, and after a lock has expired, a new call can be quicker than the waiting calls,
 //     unless Options.Fair keeps the order.) If a message is lost, the hand-over takes a third of
 //     Lease longer. While no messages arrive, it takes at most a third of a second longer.
 //   - Calls with the lock's own context (lock.Context) get the lock at once.
@@ -41,13 +42,13 @@
 //
 //   - Exclusion when Redis loses data. A master that dies loses what its replica hadn't received
 //     yet. So after a failover by Sentinel or in a cluster, or after a restart, two holders can
-//     have the same name until the first holder's next renewal tells it that its lock is lost. That
-//     takes up to a third of Lease. Eviction has the same effect: use a Redis with noeviction for
-//     locks. A server whose clock jumps forward has the same effect, too. If a server's clock is
+//     have the same lock. The first holder learns at its next renewal, up to a third of Lease
+//     later, that its lock is lost. Eviction has the same effect: use a Redis with noeviction for
+//     locks. A forward jump of the server's clock has the same effect, too. If a server's clock is
 //     set back, the locks and queue places of dead processes last longer by that time.
-//   - Exclusion when a holder stands still. A process that was paused (by a garbage collector, a
-//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If that does harm and
-//     isn't only wasted work, let what the lock protects check the Token (Kleppmann: How to do
+//   - Exclusion when a holder is stopped. A process that was paused (by a garbage collector, a
+//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If this would do harm,
+//     and not only waste work, let the protected resource check the Token (Kleppmann: How to do
 //     distributed locking, 2016).
 //   - Exclusion across a suspend. If a machine's monotonic clock stops while the machine is
 //     suspended, as Linux' does, its holders believe for that much longer that they have their
@@ -57,7 +58,7 @@
 //
 // # What it costs
 //
-// When nobody else wants the lock, Lock and Unlock take one round trip each, and ten commands in
+// If no other call wants the lock, Lock and Unlock take one round trip each, and ten commands in
 // total:
 //
 //	EVALSHA, EVALSHA    one step each, so that nothing can come between its parts
@@ -71,26 +72,26 @@
 //	DEL                 nobody: the lock is free
 //
 // Options.Fair adds GET and ZRANGE, which check whether a call waits. ZREM is left out until a call
-// of this locker has waited, because before that it can't have a place in the queue.
+// of this locker has waited, because without waiting a call has no place in the queue.
 //
 // Both steps run on the caller's goroutine while Redis responds, because another goroutine costs
-// more than the step. So if Redis stops responding during a step, the call notices the end of its
-// context only after OpTimeout in the worst case. If the call's deadline is nearer than OpTimeout,
-// the step runs on another goroutine and takes about half as long again.
+// more than the step. So if Redis stops responding during a step, the call may notice the end of
+// its context as late as OpTimeout. If the call's deadline is nearer than OpTimeout, the step runs
+// on another goroutine and takes about half as long again.
 //
 // A waiting call requests its place in the queue once, and again every third of Lease. For a
-// hand-over Unlock's step gives the lock to the next call and sends one message on the channel of
-// that call's process, however many other calls wait. (A message on a channel shared by all would
-// reach every process each time.) The lease of a waiting call that is handed the lock starts when
-// that call last sent its request, not when it was given the lock. The message contains the fencing
-// token, and each reply to a waiting call contains the last token given before it. A message whose
-// token isn't larger than the token of the last reply is ignored. So a process that stood still
-// never trusts a lock that has ended in the meantime. In a cluster, Redis sends each message to all
-// nodes and can't say whether a subscriber received it. There the message only wakes the next call,
-// which then sends its request.
+// hand-over, the step of Unlock gives the lock to the next call and sends one message on the
+// channel of the process of this call, however many other calls wait. (With one channel for all
+// processes, each message would reach every process.) The lease of a lock that is handed to a
+// waiting call starts at the time when this call last sent its request, not at the hand-over. The
+// message contains the fencing token, and each reply to a waiting call contains the last token
+// given before it. A message whose token isn't larger than the token of the last reply is ignored.
+// So a process that was stopped never trusts a lock that has ended in the meantime. In a cluster,
+// Redis sends each message to all nodes and doesn't know whether a subscriber received it. There
+// the message only wakes the next call, which then sends its request.
 //
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes.
-// Consider that memory when there are many names, as with the loads of a cache.
+// Plan for this memory if there are many names, for example with the loads of a cache.
 //
 // # What is in Redis
 //
@@ -102,8 +103,8 @@
 //	<prefix>:{<name>}:given:<owner>  that the owner gave it back, for two OpTimeouts, in case Unlock has to ask twice
 //
 // A name that begins with "}" or a backslash gets a backslash in front. To end a lock by hand,
-// delete the first of these keys. Its holder learns that at the next renewal, and waiting calls
-// notice it when they send their requests again.
+// delete the first of these keys. The holder learns of the deletion at the next renewal. Waiting
+// calls notice it when they send their requests again.
 //
 // Redis has to be 6.2 or later. With an ACL the least that works is ~<prefix>:* &<prefix>:* and
 // +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin +zrange +hset +hget +hdel +publish
@@ -112,17 +113,18 @@
 // error of a call names the first missing right that it needs, and the error of Warm names all of
 // them. In a cluster Warm checks the rights on one node only.
 //
-// If the key of a lock has no expiry, or one more than 1000 leases and an hour away, no locker has
-// set it like that. Calls don't wait for this lock: the error wraps lock.ErrHeld and names the key.
-// (If the value of the key has an owner and a token, Lock first gives the holder one Lease to renew
-// it.) To free the lock, delete the key, or take the lock with SeizeUnsafely. If one of the keys
-// has the wrong type, the error names that key. If the last fencing token is 2^53-1, the largest
-// integer that scripts can tell from the next one, there is no larger token: calls fail until the
-// fence key is deleted. A larger number in the fence key can't be a token, and is ignored.
+// If the key of a lock has no expiry, or an expiry more than 1000 leases and an hour away, no
+// locker has set this expiry. Calls don't wait for this lock: the error wraps lock.ErrHeld and
+// names the key. (If the value of the key has an owner and a token, Lock first gives the holder one
+// Lease to renew it.) To free the lock, delete the key, or take the lock with SeizeUnsafely. If one
+// of the keys has the wrong type, the error names that key. Scripts can't tell integers above
+// 2^53-1 from their neighbours. So if the last fencing token is 2^53-1, there is no larger token,
+// and calls fail until the fence key is deleted. A larger number in the fence key can't be a token,
+// and is ignored.
 //
 // Any client that can write these keys or publish on the channels is trusted with the locks: a
 // hand-over message is believed without a check in Redis if its token is larger. Don't let other
 // clients subscribe to the channels, not even by a pattern (PSUBSCRIBE *). Redis counts them as
-// receivers of the message, so the lock can be handed to a process that died while it waited, which
-// costs up to one Lease.
+// receivers of the message. So the lock can be handed to a process that died while it waited, and
+// then nobody has the lock for up to one Lease.
 package redislock

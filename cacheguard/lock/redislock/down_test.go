@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A server that is silent or away costs OpTimeout, and a caller that leaves leaves at once.
+// If a server is silent or away, a call takes OpTimeout. If the context of a call ends, the call
+// returns at once.
 func TestDown(t *testing.T) {
 	const op = 200 * time.Millisecond
 	server := redistest.Start(t)
@@ -20,7 +21,7 @@ func TestDown(t *testing.T) {
 		"silent":  func(p *redistest.Proxy) error { p.Blackhole(true); return nil },
 		"refuses": func(p *redistest.Proxy) error { defer p.Cut(); return p.Refuse(true) },
 	} {
-		for _, looks := range []bool{true, false} { // at contexts
+		for _, looks := range []bool{true, false} { // whether the client looks at contexts
 			t.Run(name, func(t *testing.T) {
 				proxy := newProxy(t, server.Addr())
 				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: looks})
@@ -46,8 +47,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// Whoever leaves gets its context's error at once, also in the middle of a step that gets no
-// answer.
+// If the context of a call ends, the call returns the context's error at once, even in the middle
+// of a step that gets no reply.
 func TestLeavesAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := newProxy(t, server.Addr())
@@ -66,11 +67,11 @@ func TestLeavesAtOnce(t *testing.T) {
 	if !errors.Is(c.err, context.Canceled) {
 		t.Errorf("Lock says %v", c.err)
 	}
-	close(gate) // it had the lock, and gives it back
+	close(gate) // Redis granted the lock, and the call gives it back
 	unlock(t, locked(t, locker(t, server.Addr(), redislock.Options{}), "n"))
 }
 
-// Those who wait sit out a restart of the server, for one lease.
+// Waiting calls tolerate a restart of the server, for one lease.
 func TestWaitsThroughRestart(t *testing.T) {
 	const prefix, name = "restart", "n"
 	server := redistest.Start(t)
@@ -79,11 +80,11 @@ func TestWaitsThroughRestart(t *testing.T) {
 	locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, server.Addr()), prefix, name, 1)
-	must(t, server.Restart()) // it has forgotten all
+	must(t, server.Restart()) // the server has lost all its data
 	unlock(t, waits.lock(t))
 }
 
-// What lasts for longer is the answer to those who wait.
+// Trouble that lasts for longer than a lease is returned to the waiting calls as an error.
 func TestWaitsNoLongerThanALease(t *testing.T) {
 	const prefix, name = "nolonger", "n"
 	server := redistest.Start(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
-// Locks of a queue of jobs: first come, first served, and for ten minutes at most. Warm dials and
-// subscribes before the first lock is asked for. An operator takes the lock of a job that hangs.
+// These are locks of a queue of jobs. The first job to come gets the lock first, and a lock is held
+// for ten minutes at most. Warm dials and subscribes before the first lock is requested. An
+// operator takes the lock of a job that hangs.
 func ExampleNew() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -49,7 +50,7 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	handed, err := locker.Continue(ctx, "import", seized.Token()) // in the process that goes on
+	handed, err := locker.Continue(ctx, "import", seized.Token()) // in the process that continues the job
 	fmt.Println(err, errors.Is(hangs.Unlock(ctx), lock.ErrLost))
 	fmt.Println(handed.Unlock(ctx))
 	// Output:

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts' texts, for faults that strike one of them.
+// These are the scripts' texts, for faults that affect only one script.
 var (
 	AcquireScript = acquireLua
 	RenewScript   = renewLua
@@ -16,35 +16,36 @@ var (
 	TakeScript    = takeLua
 )
 
-// Lease is that of a locker.
+// Lease returns a locker's Lease.
 func (l *Locker) Lease() time.Duration { return l.opts.Lease }
 
-// NextOwner is how the next question of a locker will be called.
+// NextOwner returns the name of the owner of the locker's next question.
 func NextOwner(l *Locker) string { return l.process + "/" + strconv.FormatInt(l.asked.Load()+1, 36) }
 
-// LockName is where a lock stands.
+// LockName returns the key of a lock.
 func LockName(prefix, name string) string { return namesOf(prefix, name).lock }
 
-// LineName is where those wait that want it.
+// LineName returns the key of the queue of the calls that wait for a lock.
 func LineName(prefix, name string) string { return namesOf(prefix, name).line }
 
-// FenceName is where its last fencing token is kept.
+// FenceName returns the key of a lock's last fencing token.
 func FenceName(prefix, name string) string { return namesOf(prefix, name).fence }
 
-// SeenName is where it stands until when each of them counts as there.
+// SeenName returns the key that stores for each waiting call how long the call counts as present.
 func SeenName(prefix, name string) string { return namesOf(prefix, name).seen }
 
-// Leave is what an owner's process sends when it gives up, in order of arrival, on a single server.
+// Leave sends the release that an owner's process sends when it gives up, on a single server that
+// keeps the order of arrival.
 func Leave(ctx context.Context, rdb *redis.Client, prefix, name, owner string) error {
 	n := namesOf(prefix, name)
 	return releaseScript.Run(ctx, rdb, []string{n.lock, n.line, n.seen, n.given(owner), n.fence},
 		owner, "1", "1", 1000, fenceMemory).Err()
 }
 
-// Debts is how many locks are to be given back when Redis answers again.
+// Debts returns the number of locks that will be given back when Redis replies again.
 func (l *Locker) Debts() int { return l.debts.Len() }
 
-// Tried are the commands that Warm tries, each with its key.
+// Tried returns the commands that Warm tries, each with its key.
 func Tried(l *Locker) map[string]bool {
 	n, tried := namesOfNobody(l.opts.Prefix), make(map[string]bool)
 	keys := map[any]string{n.lock: " lock", n.line: " line", n.seen: " seen", n.fence: " fence", n.given(""): " given"}

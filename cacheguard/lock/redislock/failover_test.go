@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A failover loses what the replica had not been told. This is the loss that the documentation
-// states: two holders at once, until the first one's next renewal; and their tokens tell them
+// A failover loses the data that the replica hadn't received. The documentation states this loss:
+// there are two holders at once until the first holder's next renewal. Their tokens tell them
 // apart.
 func TestSentinelFailoverLosesALock(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	defer operator.Close()
 	must(t, a.Warm(ctx))
 	must(t, b.Warm(ctx))
-	survivor, err := a.Lock(ctx, "replicated") // and it has time to get to the replica
+	survivor, err := a.Lock(ctx, "replicated") // this lock has time to reach the replica
 	must(t, err)
 
 	master, err := s.Master(ctx)
@@ -48,7 +48,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	}
 	atMaster := redis.NewClient(&redis.Options{Addr: master})
 	defer atMaster.Close()
-	must(t, atMaster.Do(ctx, "CLIENT", "KILL", "TYPE", "replica").Err()) // or the wire would keep it for the replica
+	must(t, atMaster.Do(ctx, "CLIENT", "KILL", "TYPE", "replica").Err()) // otherwise the proxy would keep the data for the replica
 	began := time.Now()
 	first, err := a.Lock(ctx, name)
 	must(t, err)
@@ -82,7 +82,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	}
 	must(t, second.Unlock(ctx))
 
-	// What the replica had been told is not lost, nor is the way of messages.
+	// The data that the replica had received is not lost, and messages still arrive.
 	if err := survivor.Err(); err != nil {
 		t.Logf("the failover took longer than a lease: %v", err)
 		return
@@ -96,7 +96,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	must(t, waits.lock(t).Unlock(ctx))
 }
 
-// awaitReplicated waits until the replica has all that the master has.
+// awaitReplicated waits until the replica has all data of the master.
 func awaitReplicated(ctx context.Context, t *testing.T, master string) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: master})

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Tokens grow when everything was lost, and when the server's clock was set back.
+// Tokens grow even after all data was lost, and after the server's clock was set back.
 func TestTokensGrow(t *testing.T) {
 	const prefix, name = "fence", "n"
 	server := redistest.Start(t)
@@ -42,7 +42,7 @@ func TestTokensGrow(t *testing.T) {
 	if after := token(); after <= first {
 		t.Errorf("%d follows %d after a restart", after, first)
 	}
-	// A clock that was set back is one that once was ahead.
+	// If a clock was set back, it was ahead before.
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), strconv.FormatInt(ahead, 10), 0).Err())
 	for want := ahead + 1; want < ahead+4; want++ {
@@ -52,14 +52,14 @@ func TestTokensGrow(t *testing.T) {
 	}
 }
 
-// Whatever stands where a lock should stand, a call ends with an error or finds the name held: it
-// never panics, and never takes what isn't free.
+// Whatever the key of a lock contains, a call returns an error or finds the name held. It never
+// panics, and never takes a lock that isn't free.
 func TestGarbage(t *testing.T) {
 	const prefix = "garbage"
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
 	ctx := t.Context()
-	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: 200 * time.Millisecond}) // which ends soon, and where it must not:
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: 200 * time.Millisecond}) // this Lease is short; lasting has a longer one
 	lasting := locker(t, addr, redislock.Options{Prefix: prefix})
 
 	must(t, rdb.Set(ctx, redislock.LockName(prefix, "foreign"), "somebody else's", 0).Err())
@@ -77,7 +77,7 @@ func TestGarbage(t *testing.T) {
 	held, err := lasting.Lock(ctx, "fence")
 	must(t, err)
 	unlock(t, held)
-	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "far"), int64(1)<<60, 0).Err()) // no clock was ever there
+	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "far"), int64(1)<<60, 0).Err()) // no clock ever had this time
 	for before := int64(0); before == 0; before = held.Token() {
 		held = locked(t, lasting, "far")
 		if held.Token() <= before || held.Token() > time.Now().Add(time.Hour).UnixMicro() {
@@ -97,7 +97,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A copy of a command that arrives when its call is over does no harm but one lease's wait.
+// If a copy of a command arrives after its call is over, other calls wait for one lease at most. It
+// does no other harm.
 func TestLateCopies(t *testing.T) {
 	const prefix, name, lease = "late", "n", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -109,7 +110,7 @@ func TestLateCopies(t *testing.T) {
 	release := proxy.Duplicate(redistest.IsEval(redislock.ReleaseScript))
 	unlock(t, held)
 
-	// A release finds another's lock.
+	// A release finds the lock of another holder.
 	other := locked(t, b, name)
 	_, err := release.Release(t.Context())
 	must(t, err)
@@ -123,7 +124,7 @@ func TestLateCopies(t *testing.T) {
 	must(t, err)
 	unlock(t, other)
 
-	// An acquisition makes a ghost, which nobody renews.
+	// An acquisition makes a ghost. No holder renews it.
 	acquire = proxy.Duplicate(redistest.IsEval(redislock.AcquireScript))
 	unlock(t, locked(t, a, name))
 	_, err = acquire.Release(t.Context())
@@ -136,8 +137,8 @@ func TestLateCopies(t *testing.T) {
 	t.Logf("a ghost cost %v of a lease of %v", time.Since(began), lease)
 }
 
-// What is sent are durations: two calls differ in their owner only, so no clock of a client can
-// matter.
+// Clients send only durations: the requests of two calls differ only in their owner. So the clocks
+// of clients don't matter.
 func TestDurationsOnly(t *testing.T) {
 	proxy := newProxy(t, redistest.Shared(t).Addr())
 	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "durations", Lease: 300 * time.Millisecond})
@@ -181,7 +182,7 @@ func TestDurationsOnly(t *testing.T) {
 	}
 }
 
-// Tokens grow while the server's clock stands still, by each way to a lock.
+// Tokens grow even while the server's clock stands still, for each way to get a lock.
 func TestTokensGrowWhileTheClockStandsStill(t *testing.T) {
 	const prefix = "fence"
 	server := miniredis.RunT(t)

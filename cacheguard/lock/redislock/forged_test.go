@@ -16,10 +16,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// mostToken is the largest number that Redis' scripts can tell from the next.
+// mostToken is the largest integer that Redis' scripts can tell from the next integer.
 const mostToken = 1<<53 - 1
 
-// says holds an error to what it has to say.
+// says checks that the text of an error contains what it must contain.
 func says(t *testing.T, err error, what ...string) {
 	t.Helper()
 	if err == nil {
@@ -32,7 +32,7 @@ func says(t *testing.T, err error, what ...string) {
 	}
 }
 
-// Something else at one of a lock's names is an error that says at which.
+// If one of a lock's keys has another type, the error names the key.
 func TestKeysOfAnotherType(t *testing.T) {
 	const prefix, name, lease = "types", "n", 2 * time.Second
 	addr := redistest.Start(t).Addr()
@@ -67,7 +67,7 @@ func TestKeysOfAnotherType(t *testing.T) {
 	}
 }
 
-// A lock that somebody has set by hand, without an end, is not waited for for ever.
+// If the lock was set by hand without an expiry, a call doesn't wait for it for ever.
 func TestLockWithoutEnd(t *testing.T) {
 	const prefix, lease = "endless", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -103,8 +103,8 @@ func TestLockWithoutEnd(t *testing.T) {
 	}
 }
 
-// A holder whose lock has lost its end by hand gives it one when it renews it: whoever waits goes
-// on waiting.
+// If the expiry of a held lock was removed by hand, the holder sets it again at its next renewal,
+// and waiting calls go on waiting.
 func TestLockThatIsMadePersistent(t *testing.T) {
 	const prefix, name = "persist", "n"
 	addr := redistest.Shared(t).Addr()
@@ -120,8 +120,8 @@ func TestLockThatIsMadePersistent(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// The largest token is given once, on each way to a token. After it there is an error that says
-// what to do.
+// The largest token is given once, for each way to get a token. After that, the error says what to
+// do.
 func TestTokensEnd(t *testing.T) {
 	const prefix = "tokensend"
 	addr := redistest.Shared(t).Addr()
@@ -215,7 +215,7 @@ func TestTokensEnd(t *testing.T) {
 	})
 }
 
-// Numbers in the line that nobody has written break nothing.
+// Forged numbers in the queue break nothing.
 func TestForgedLine(t *testing.T) {
 	const prefix = "forgedline"
 	addr := redistest.Shared(t).Addr()
@@ -236,7 +236,7 @@ func TestForgedLine(t *testing.T) {
 	}
 }
 
-// A message with a token that is never given is not believed.
+// A message with a token that can't have been given is not believed.
 func TestForgedMessage(t *testing.T) {
 	const prefix, name = "forgedmessage", "n"
 	addr := redistest.Shared(t).Addr()

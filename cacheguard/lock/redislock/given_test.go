@@ -16,15 +16,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// stand puts somebody into the line who counts as there until then.
+// stand puts an owner into the queue. The owner counts as present until the given time.
 func stand(t *testing.T, rdb *redis.Client, prefix, name, owner string, until time.Time) {
 	t.Helper()
 	must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: owner}).Err())
 	must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), owner, until.UnixMicro()).Err())
 }
 
-// Who is first and can't be told is passed over, unless the order is kept: then it is its turn
-// until it counts as gone.
+// If the first call in the queue can't get messages, the lock goes to the next call. But if Fair
+// keeps the order, the first call has the turn until it counts as gone.
 func TestFirstIsDeaf(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestFirstIsDeaf(t *testing.T) {
 	}
 }
 
-// Who stands still doesn't count as there, though its connection does.
+// A stopped process doesn't count as present, even though its connection is alive.
 func TestFirstStandsStill(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -73,7 +73,8 @@ func TestFirstStandsStill(t *testing.T) {
 	}
 }
 
-// The token of a lock that was given is remembered as that of one that was asked for.
+// Redis remembers the token of a lock that was handed over in the same way as the token of a lock
+// that was requested.
 func TestGivenTokenIsRemembered(t *testing.T) {
 	const prefix, name = "given", "n"
 	addr := redistest.Shared(t).Addr()
@@ -90,9 +91,9 @@ func TestGivenTokenIsRemembered(t *testing.T) {
 	unlock(t, next)
 }
 
-// One that leaves while the lock is free, for the first can't be told, passes it on to the next
-// one, with a token that is larger than the last one: also when the clock was set back, and when
-// the last one was forgotten.
+// The lock is free because the first call can't get messages. If this call leaves, it passes the
+// lock on to the next call, with a token that is larger than the last token. This is also true if
+// the clock was set back, and if the last token was forgotten.
 func TestLeavingFirstPassesOn(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprint(forgotten), func(t *testing.T) {
@@ -124,8 +125,9 @@ func TestLeavingFirstPassesOn(t *testing.T) {
 	}
 }
 
-// A message that is older than the last answer tells of a lock that has ended: one who stood still,
-// and was given the lock meanwhile, asks instead of believing it.
+// A message that is older than the last reply is about a lock that has ended. A stopped process
+// that was given this lock in the meantime doesn't believe the message, but sends its request
+// again.
 func TestOldMessageIsNotBelieved(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -149,7 +151,7 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 			hears(fmt.Sprint(owner, " ", held.Token()))
 			taken, err := a.SeizeUnsafely(t.Context(), name)
 			must(t, err)
-			hears(owner) // and is told of that one
+			hears(owner) // and gets the message about this lock
 			hears(fmt.Sprint(owner, " ", taken.Token()))
 			unlock(t, taken)
 			if next := waits.lock(t); next.Token() <= taken.Token() {
@@ -157,13 +159,13 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 			} else {
 				unlock(t, next)
 			}
-			_ = held.Unlock(t.Context()) // it was lost
+			_ = held.Unlock(t.Context()) // the lock was lost
 		})
 	}
 }
 
-// A turn is held by nobody, but there was a last token: a message that is not newer counts as
-// little.
+// During a turn no call has the lock, but there is a last token. A message whose token is not
+// larger is ignored in this case, too.
 func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	const prefix, name = "oldturn", "n"
 	addr := redistest.Shared(t).Addr()
@@ -188,8 +190,8 @@ func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	}
 }
 
-// A lock that is given lasts for a lease from the last question. Who can't renew it knows when that
-// is over.
+// A lock that was handed over lasts for one lease from the last question. A holder that can't renew
+// it knows when this lease is over.
 func TestGivenLockEndsInTime(t *testing.T) {
 	const prefix, name, lease = "intime", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -218,7 +220,7 @@ func TestGivenLockEndsInTime(t *testing.T) {
 	}
 }
 
-// asking is what a client does with scripts.
+// asking is a hook on the commands of a client.
 type asking func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
 func (a asking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -235,8 +237,8 @@ func (a asking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Who hears of a lock that it was given when that has ended asks anew: a lock that is lost already
-// is of no use to its caller.
+// If a call learns that it was given the lock when this lock has already ended, it sends its
+// request again, because a lost lock is of no use to the caller.
 func TestGivenLockThatHasEnded(t *testing.T) {
 	const prefix, name, lease = "hasended", "n", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -259,11 +261,11 @@ func TestGivenLockThatHasEnded(t *testing.T) {
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
 	deaf.Store(true)
-	<-asks // and hears nothing else until OpTimeout is over, more than a lease after the question that was answered
+	<-asks // and gets no other reply until OpTimeout is over, more than a lease after the question that got a reply
 	unlock(t, held)
 	<-asks // the same question once more
 	select {
-	case <-asks: // the next one
+	case <-asks: // the next question
 	case <-waits.done:
 	}
 	deaf.Store(false)
@@ -272,8 +274,8 @@ func TestGivenLockThatHasEnded(t *testing.T) {
 	unlock(t, next)
 }
 
-// An answer that is read when the lock it grants has ended is no lock: Lock asks anew, and TryLock
-// says what happened.
+// If a reply is read when the granted lock has already ended, the call doesn't get this lock. Lock
+// sends its request again, and TryLock returns an error that tells what happened.
 func TestAnswerThatIsReadTooLate(t *testing.T) {
 	const prefix, lease = "readlate", time.Second
 	addr := redistest.Shared(t).Addr()
@@ -281,7 +283,7 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 	var stands atomic.Bool
 	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if stands.CompareAndSwap(true, false) { // this process, until the lock has ended
+		if stands.CompareAndSwap(true, false) { // this process is stopped until the lock has ended
 			await(t, "the lock has ended", func() bool {
 				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"), redislock.LockName(prefix, "try")).Val() == 0
 			})
@@ -299,8 +301,8 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 	says(t, err, "when the lock had ended again")
 }
 
-// A lease counts from its question, not from the answer: Redis may have begun it long before that
-// was read.
+// A lease counts from the question, not from the reply, because Redis may have begun the lease long
+// before the reply was read.
 func TestLeaseCountsFromItsQuestion(t *testing.T) {
 	const prefix, name, lease = "fromquestion", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -331,7 +333,8 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 	unlock(t, held)
 }
 
-// Who finds the lock held before it can be woken asks once more when it can, and then has a place.
+// If a call finds the lock held before it can be woken, it sends its request once more as soon as
+// it can be woken. Then it has a place.
 func TestColdLockerGetsAPlace(t *testing.T) {
 	const prefix, name = "cold", "n"
 	addr := redistest.Shared(t).Addr()
@@ -343,14 +346,14 @@ func TestColdLockerGetsAPlace(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// What gives a question back is sent when the question has arrived: or it would overtake it, and
-// leave a lock that nobody has.
+// The release of a question is sent after the question has arrived. Otherwise the release could
+// overtake the question, and a lock without a holder would stay.
 func TestLeavingFollowsTheQuestion(t *testing.T) {
 	const prefix, name = "follows", "n"
 	addr := redistest.Shared(t).Addr()
 	proxy := newProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
-	// There are connections for more than the question, or what follows it would have to dial
+	// There are more connections than the question needs. Otherwise the release would have to dial
 	// first.
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MinIdleConns: 4})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -365,10 +368,10 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 	cancel()
 	<-leaves.done
 	through := client(t, proxy.Addr())
-	for range 100 { // so that whatever was sent is there before the question
+	for range 100 { // so that everything that was sent arrives before the question
 		must(t, through.Ping(t.Context()).Err())
 	}
 	close(gate)
-	must(t, a.Close()) // which waits for both
+	must(t, a.Close()) // Close waits for both
 	unlock(t, locked(t, b, name))
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A holder that hangs hears after MaxHold that it is not to go on, and doesn't keep the lock: it
-// ends one lease later.
+// After MaxHold a holder that hangs learns that its lock is lost. The lock ends one lease later.
 func TestMaxHold(t *testing.T) {
 	const prefix, name, lease, most = "most", "n", 300 * time.Millisecond, time.Second
 	addr := redistest.Shared(t).Addr()
@@ -38,7 +37,7 @@ func TestMaxHold(t *testing.T) {
 	unlock(t, next)
 }
 
-// A negative MaxHold is none, and a lock is renewed for as long as it is held.
+// A negative MaxHold means no limit: a lock is renewed for as long as it is held.
 func TestHeldForManyLeases(t *testing.T) {
 	const prefix, name, lease = "renewed", "n", 150 * time.Millisecond
 	addr := redistest.Shared(t).Addr()
@@ -54,8 +53,8 @@ func TestHeldForManyLeases(t *testing.T) {
 	unlock(t, held)
 }
 
-// A renewal that gets no answer is tried again until the lease is over; then the lock is lost,
-// before another has it.
+// A renewal that gets no reply is tried again until the lease is over. Then the lock is lost,
+// before another holder can have it.
 func TestRenewalFails(t *testing.T) {
 	const prefix, name, lease = "renewal", "n", time.Second
 	addr := redistest.Shared(t).Addr()
@@ -63,7 +62,7 @@ func TestRenewalFails(t *testing.T) {
 	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease})
 	b := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
 	held := locked(t, a, name)
-	for range 2 { // one try that fails costs nothing
+	for range 2 { // a single failed try does no harm
 		fails := proxy.DropCommand(redistest.IsEval(redislock.RenewScript), redistest.Hangup)
 		<-fails.Struck()
 	}

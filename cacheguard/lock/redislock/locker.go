@@ -24,7 +24,7 @@ type Locker struct {
 	opts    Options
 	process string // the name of this locker and of its channel
 	lease   any    // in ms, as an argument of scripts
-	again   any    // in ms: how long an Unlock may be sent again
+	again   any    // in ms: the time in which an Unlock may be sent again
 	asked   atomic.Int64
 	keeper  *tenure.Keeper
 	debts   *tenure.Debts // releases that Redis hasn't confirmed
@@ -35,8 +35,8 @@ var _ lock.Locker = (*Locker)(nil)
 
 // New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports all
 // invalid options in one error and never dials. The client stays the caller's: Close doesn't close
-// it. Set ContextTimeoutEnabled in the client's options. Without it, the steps on a cluster client
-// run on a separate goroutine each, which costs time.
+// it. Set ContextTimeoutEnabled in the client's options. Without this option, each step on a
+// cluster client runs on a separate goroutine, which costs time.
 func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	link, wrong := redislink.New(rdb, opts.OpTimeout)
@@ -80,15 +80,15 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask sends requests until it has the lock, or until it gives up. Then nothing of the question
-// stays in Redis.
+// ask sends requests until it has the lock, or until it gives up. After it has given up, nothing of
+// the question stays in Redis.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
 	if wait && l.calls.arrive() { // take a place with the first request; otherwise only when the lock turns out to be held
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 	}
 	a, err := l.put(ctx, q)
-	if wait && errors.Is(err, errLate) { // this process stood still; Redis works
+	if wait && errors.Is(err, errLate) { // this process was stopped; Redis works
 		a, err = l.put(ctx, q)
 	}
 	endless := errors.Is(err, lock.ErrHeld)
@@ -119,8 +119,8 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	})
 }
 
-// abandon gives back, in the background, a lock that a question may have been granted without its
-// caller learning of it.
+// abandon gives back, in the background, a lock that Redis may have granted to a question whose
+// caller didn't learn of it.
 func (l *Locker) abandon(q *question) {
 	l.keeper.Go(func() {
 		q.asking.Wait() // otherwise the release could overtake the request that it is to undo
@@ -129,8 +129,9 @@ func (l *Locker) abandon(q *question) {
 }
 
 // Warm dials, subscribes and loads the scripts in advance, so that the first contended lock needn't
-// wait for that. If the user lacks rights that locks need, the error of Warm names each missing
-// right. If the server is a replica, the error says so. Only ctx limits how long Warm takes.
+// wait for these steps. If the user lacks rights that locks need, the error of Warm names each
+// missing right. If the server is a replica, the error says so. Only ctx limits how long Warm
+// takes.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (l *Locker) Warm(ctx context.Context) error {
 	case err == nil:
 		err = l.calls.ready(ctx)
 	case ctx.Err() != nil:
-		err = errors.Join(tenure.Why(ctx), err) // err names what Warm has waited for
+		err = errors.Join(tenure.Why(ctx), err) // err names the step for which Warm has waited
 	}
 	if err != nil {
 		return fmt.Errorf("redislock: warming up: %w", err)
@@ -166,7 +167,7 @@ func (l *Locker) Close() error {
 	return nil
 }
 
-// channels is the start of the name of each process' channel.
+// channels returns the start of the name of each process' channel.
 func (l *Locker) channels() string { return l.opts.Prefix + ":" }
 
 // question is the request of one call for a lock.

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	goleak.VerifyTestMain(runner{redistest.Wrap(m)},
-		// It sleeps for a second before it sees that its client was closed.
+		// This goroutine sleeps for a second before it notices that its client was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -27,12 +27,12 @@ type runner struct{ tests redistest.Runner }
 
 func (r runner) Run() int { return locktest.Main(r.tests, openSite) }
 
-// silent drops what go-redis logs, which is a line for each connection that a test refuses.
+// silent drops the log of go-redis, which has a line for each connection that a test refuses.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// site says where a locker is and what it is like; as text it goes to child processes.
+// site contains the address and the options of a locker. It is sent to child processes as text.
 type site struct {
 	Addrs    []string
 	Cluster  bool
@@ -40,7 +40,7 @@ type site struct {
 	Options  redislock.Options
 }
 
-// client is one process' client.
+// client returns the client of one process.
 func (s site) client() redis.UniversalClient {
 	switch {
 	case s.Cluster:
@@ -52,7 +52,7 @@ func (s site) client() redis.UniversalClient {
 	}
 }
 
-// config is the site as text.
+// config returns the site as text.
 func (s site) config() string {
 	s.Options.Logger = nil
 	text, err := json.Marshal(s)

@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// separate is a client whose messages come over another wire.
+// separate returns a client whose messages come over another connection.
 type separate struct {
 	redis.UniversalClient
 	messages *redis.Client
@@ -44,8 +44,8 @@ func (l *lines) with(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// While messages don't arrive, those who wait ask from time to time; that they don't is logged
-// once, and a connection that is only silent is noticed.
+// While messages don't arrive, waiting calls poll. The log has one line about the lost messages,
+// and a connection that is only silent is noticed.
 func TestMessagesBreak(t *testing.T) {
 	for name, breaks := range map[string]func(t *testing.T, p *redistest.Proxy) (heal func()){
 		"cut": func(t *testing.T, p *redistest.Proxy) func() {
@@ -75,7 +75,7 @@ func TestMessagesBreak(t *testing.T) {
 			heal := breaks(t, wire)
 			await(t, "it is noticed", func() bool { return log.with("messages don't arrive") == 1 })
 			unlock(t, held)
-			held = waits.lock(t) // it has asked by itself: the lease is an hour
+			held = waits.lock(t) // the call has polled, because the lease is an hour
 			heal()
 			await(t, "it is said that they arrive again", func() bool { return log.with("messages arrive again") == 1 })
 			waits = calls(t.Context(), a, name)
@@ -85,7 +85,7 @@ func TestMessagesBreak(t *testing.T) {
 			waits = calls(t.Context(), b, name)
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
-			unlock(t, waits.lock(t)) // woken over the new connection
+			unlock(t, waits.lock(t)) // a message on the new connection has woken the call
 			if n := log.with("messages don't arrive"); n != 1 {
 				t.Errorf("it was logged %d times", n)
 			}
@@ -93,7 +93,8 @@ func TestMessagesBreak(t *testing.T) {
 	}
 }
 
-// A message that is lost while its connection stands costs a third of the lease.
+// If a message is lost although its connection is intact, the hand-over takes a third of the lease
+// longer.
 func TestMessageIsLost(t *testing.T) {
 	const prefix, name, lease = "lost", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -102,7 +103,7 @@ func TestMessageIsLost(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
-	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // nobody is told
+	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // no waiting call is told
 	began := time.Now()
 	next := waits.lock(t)
 	if took := time.Since(began); took < lease/10 {
@@ -114,7 +115,7 @@ func TestMessageIsLost(t *testing.T) {
 	}
 }
 
-// Without the right to subscribe, or to any channel, locks are had all the same.
+// Locks also work without the right to subscribe, and without the right to any channel.
 func TestWithoutTheRightToSubscribe(t *testing.T) {
 	const prefix, name = "rights", "n"
 	server := redistest.Start(t)
@@ -133,7 +134,8 @@ func TestWithoutTheRightToSubscribe(t *testing.T) {
 	unlock(t, waits.lock(t))
 }
 
-// If its context ends first, Warm says what it has waited for, and why that can't be had.
+// If the context ends first, the error of Warm names the step for which Warm waited, and the reason
+// why this step isn't possible.
 func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	for name, is := range map[string]struct {
 		silent func(redistest.Command) bool
@@ -171,7 +173,7 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	}
 }
 
-// told is called with each line.
+// told is a logger that calls the function with each line.
 type told func(line string)
 
 func (f told) Write(line []byte) (int, error) {
@@ -204,7 +206,8 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
-// So they are in a cluster, with that to ask where what is.
+// The rights are also enough in a cluster, together with the right to ask which node has which
+// slots.
 func TestLeastRightsCluster(t *testing.T) {
 	const prefix, name = "least", "n"
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -232,7 +235,7 @@ func TestLeastRightsCluster(t *testing.T) {
 const leastRights = "~least:* &least:* +get +set +del +pexpire +pttl +time +zadd +zrem +zpopmin +zrange +hset +hget +hdel " +
 	"+publish +subscribe +ping +evalsha +eval +script|load"
 
-// grant makes a user who may do that and nothing else.
+// grant creates a user with these rights and no others.
 func grant(t *testing.T, admin *redis.Client, rules []string) {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", "u", "on", "nopass", "resetkeys", "resetchannels", "-@all"}

@@ -1,6 +1,6 @@
 package redislock
 
-// names makes the names of things in Redis:
+// names are the names of the keys of a lock. A locker uses these keys and channels in Redis:
 //
 //	lock   <prefix>:{<name>}
 //	line   <prefix>:{<name>}:line
@@ -10,9 +10,9 @@ package redislock
 //	channel of a process  <prefix>:<process>
 //
 // The braces keep all keys of a lock in one slot of a cluster: Redis hashes the part between the
-// first "{" and the first "}" after it, unless that part is empty. It would be empty for a name
-// that begins with "}", so such a name gets a backslash in front. A name that begins with a
-// backslash gets one too, so that no two locks have the same keys.
+// first "{" and the first "}" after it, unless that part is empty. This part would be empty for a
+// name that begins with "}", so a backslash is put in front of this name. A backslash is also put
+// in front of a name that begins with a backslash, so that no two locks have the same keys.
 type names struct{ lock, line, seen, fence string }
 
 func namesOf(prefix, name string) names {
@@ -24,13 +24,13 @@ func namesOf(prefix, name string) names {
 	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
 }
 
-// namesOfNobody are the keys of a lock that nobody can have. They differ from all others, because a
-// name that begins with a backslash gets a second one.
+// namesOfNobody returns the keys of a lock that nobody can have. They differ from all others,
+// because a name that begins with a backslash gets a second one.
 func namesOfNobody(prefix string) names {
 	lock := prefix + `:{\}`
 	return names{lock: lock, line: lock + ":line", seen: lock + ":seen", fence: lock + ":fence"}
 }
 
-// given is the key that says for a moment that the owner has given the lock back, so that an Unlock
-// whose reply was lost can be sent again.
+// given returns the key that records for a short time that the owner has given the lock back.
+// Because of this key, an Unlock whose reply was lost can be sent again.
 func (n names) given(owner string) string { return n.lock + ":given:" + owner }

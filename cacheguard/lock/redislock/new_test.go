@@ -55,7 +55,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A lock lasts no longer for its holder than for the server.
+// A lock doesn't last longer for its holder than on the server.
 func TestLeaseIsInMilliseconds(t *testing.T) {
 	l := open(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redislock.Options{Lease: 11*time.Millisecond - 1})
 	if got := l.Lease(); got != 10*time.Millisecond {
@@ -63,7 +63,7 @@ func TestLeaseIsInMilliseconds(t *testing.T) {
 	}
 }
 
-// The errors say of which lock.
+// The errors name the lock.
 func TestErrorsNameTheLock(t *testing.T) {
 	addr := redistest.Shared(t).Addr()
 	a, b := locker(t, addr, redislock.Options{}), locker(t, addr, redislock.Options{})
@@ -80,7 +80,7 @@ func TestErrorsNameTheLock(t *testing.T) {
 	}
 }
 
-// Scripts that the server has forgotten are sent again.
+// If the server has forgotten the scripts, they are sent again.
 func TestScriptsFlushed(t *testing.T) {
 	server := redistest.Start(t)
 	l := locker(t, server.Addr(), redislock.Options{Lease: 300 * time.Millisecond})

@@ -14,23 +14,23 @@ type Options struct {
 	// braces. Lockers with different prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock lasts after its holder died or was cut off from Redis. It is renewed
-	// every third of Lease. Lease is also how long a waiting call that died keeps its place in the
-	// queue. Default 10 s; at least 10 ms. Fractions of a millisecond are cut off. All lockers of
-	// one prefix should have the same Lease.
+	// Lease is the time that a lock lasts after its holder died or was cut off from Redis. A held
+	// lock is renewed every third of Lease. A waiting call that died keeps its place in the queue
+	// for one Lease, too. Default 10 s; at least 10 ms. Fractions of a millisecond are cut off. All
+	// lockers of one prefix should have the same Lease.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
-	// After MaxHold the lock is Lost to its holder. In Redis it ends one Lease later, or when it is
-	// unlocked. Default 1 h. Negative means no limit.
+	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
+	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. In Redis it ends
+	// one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
-	// Fair gives the lock always to the call that has waited longest, even if a new call asks at
+	// Fair always gives the lock to the call that has waited longest, even if a new call asks at
 	// the moment when the lock is free. Without Fair, Unlock also gives the lock to the longest
 	// waiting call. But in a cluster, and when a lock expires because its holder died, a new call
 	// may get the lock first. Without Fair, a process that died while it waited causes no delay.
-	// With Fair, it delays the others by up to one Lease. A process that stands still while it
-	// waits causes this delay with or without Fair. All lockers of one prefix should have the same
+	// With Fair, it delays the others by up to one Lease. A process that is stopped while it waits
+	// causes this delay with or without Fair. All lockers of one prefix should have the same
 	// setting.
 	Fair bool
 
@@ -54,8 +54,8 @@ const (
 	leastOpTimeout = 2 * time.Millisecond
 )
 
-// withDefaults returns the options with their defaults set, or an error with everything that is
-// wrong with them.
+// withDefaults returns the options with their defaults set, or an error that names all invalid
+// options.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Prefix == "" {
@@ -70,7 +70,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease < leastLease:
 		errs = append(errs, fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
 	}
-	o.Lease = o.Lease.Truncate(time.Millisecond) // the server counts in ms: a holder that counts more could have its lock at the same time as the next holder
+	o.Lease = o.Lease.Truncate(time.Millisecond) // the server counts in ms: a holder with a longer lease could have its lock at the same time as the next holder
 	switch {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold

@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The order of 100 who wait is the order in which they came, also when they are of several
-// processes, and also when somebody asks just when the lock is free.
+// 100 waiting calls get the lock in the order in which they came, even if they belong to several
+// processes, and even if a new call asks at the moment when the lock is free.
 func TestFairOrder(t *testing.T) {
 	const prefix, name, waiting = "fair", "n", 100
 	addr := redistest.Shared(t).Addr()
@@ -59,7 +59,7 @@ func TestFairOrder(t *testing.T) {
 	}
 }
 
-// Those who wait ask from time to time, and keep their places.
+// Waiting calls send their requests from time to time, and keep their places.
 func TestPlacesAreKept(t *testing.T) {
 	const prefix, name, waiting, lease = "places", "n", 5, time.Second
 	addr := redistest.Start(t).Addr()
@@ -84,8 +84,8 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 }
 
-// A lock that is given back goes to who waits, and to no newcomer. One that ends otherwise is a
-// newcomer's, too, but for Fair; who waits keeps its place.
+// A lock that is given back goes to a waiting call, not to a new call. If a lock ends in another
+// way, a new call can get it, unless Fair is set. Waiting calls keep their places.
 func TestNewcomer(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// ownWire is a locker whose messages come over a wire of their own.
+// ownWire returns a locker whose messages come over a separate connection.
 func ownWire(t *testing.T, addr string, opts redislock.Options) (*redislock.Locker, *redistest.Proxy) {
 	t.Helper()
 	wire := newProxy(t, addr)
@@ -136,8 +136,8 @@ func ownWire(t *testing.T, addr string, opts redislock.Options) (*redislock.Lock
 	return l, wire
 }
 
-// A waiter that leaves when it has just been given the lock, and doesn't know, gives it to the next
-// one.
+// If a waiting call leaves just after it was given the lock, and doesn't know that yet, it passes
+// the lock on to the next call.
 func TestLeavingPassesOn(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -171,7 +171,8 @@ func TestLeavingPassesOn(t *testing.T) {
 	}
 }
 
-// One that was given the lock and didn't hear of it finds out when it asks again.
+// If a call was given the lock but got no message, it learns of the lock when it sends its request
+// again.
 func TestGivenAndNotHeard(t *testing.T) {
 	const prefix, name, lease = "notheard", "n", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -192,8 +193,8 @@ func TestGivenAndNotHeard(t *testing.T) {
 	unlock(t, next)
 }
 
-// One that hears too late that it was given the lock doesn't take it for held: others have had it
-// since.
+// If a call learns too late that it was given the lock, it doesn't treat the lock as held, because
+// other holders have had it since.
 func TestHeardTooLate(t *testing.T) {
 	const prefix, name, lease = "toolate", "n", time.Second
 	addr := redistest.Shared(t).Addr()
@@ -205,10 +206,10 @@ func TestHeardTooLate(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
-	commands.Blackhole(true) // it stands still, as far as Redis can see
+	commands.Blackhole(true) // to Redis the process looks stopped
 	messages.Blackhole(true)
 	unlock(t, held)
-	other := locked(t, a, name) // when the lease of the one that was given it is over
+	other := locked(t, a, name) // after the lease of the call that was given the lock
 	messages.Blackhole(false)
 	commands.Blackhole(false)
 	if waits.returned() && waits.err == nil && waits.held.Err() == nil && other.Err() == nil {
@@ -222,7 +223,8 @@ func TestHeardTooLate(t *testing.T) {
 	unlock(t, next)
 }
 
-// Waiters whose process is gone hold up nobody, unless the order is kept: then one Lease at most.
+// Waiting calls whose process is gone delay no other call. But if Fair keeps the order, they delay
+// others by one Lease at most.
 func TestWaiterIsGone(t *testing.T) {
 	for _, fair := range []bool{true, false} {
 		t.Run(fmt.Sprint(fair), func(t *testing.T) {
@@ -240,7 +242,7 @@ func TestWaiterIsGone(t *testing.T) {
 			calls(t.Context(), b, name)
 			line(t, client(t, addr), prefix, name, 2)
 			must(t, proxy.Refuse(true))
-			proxy.Cut() // as when the process dies: the server knows that nobody listens
+			proxy.Cut() // as if the process died: the server knows that it no longer listens
 			waits := calls(t.Context(), c, name)
 			if !fair {
 				line(t, client(t, addr), prefix, name, 3)

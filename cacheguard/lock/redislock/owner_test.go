@@ -11,14 +11,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// Owners are numbered, so the name of one may begin with that of another: whose the lock is is
-// decided by the whole name, in each script.
+// Owners are numbered, so the name of one owner may begin with the name of another. Each script
+// compares the whole name to find out whose lock it is.
 func TestOwnerWhoseNameBeginsWithAnothers(t *testing.T) {
 	const prefix, name, lease = "whose", "n", 300 * time.Millisecond
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
 	lockName := redislock.LockName(prefix, name)
-	// takes has the lock be that of an owner whose name is longer by a digit.
+	// takes gives the lock to an owner whose name is longer by a digit.
 	takes := func(t *testing.T) string {
 		t.Helper()
 		owner, token, ok := strings.Cut(rdb.Get(t.Context(), lockName).Val(), " ")

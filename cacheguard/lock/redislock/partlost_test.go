@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A server that comes back with what it knew a while ago, from a snapshot or as a replica that
-// lagged, has an old fence. Its tokens are larger all the same than those that were given since.
+// If a server comes back with old data, from a snapshot or as a replica that lagged, its fence is
+// old. Its tokens are still larger than the tokens that were given since.
 func TestTokensGrowWhereAFenceIsOld(t *testing.T) {
 	const prefix = "oldfence"
 	addr := redistest.Shared(t).Addr()

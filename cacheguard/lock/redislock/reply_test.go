@@ -9,9 +9,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// An Unlock whose answer is lost asks again, and does not take its own work for a loss: whether the
-// connection broke, so that the client itself asked again, or was silent, and also when the next
-// one has the lock by then.
+// If the reply to an Unlock is lost, Unlock sends its request again, and doesn't report a loss
+// because its first request has already given the lock back. The test covers a broken connection,
+// where the client itself repeats the request, a silent connection, and a next holder that already
+// has the lock.
 func TestUnlockReplyIsLost(t *testing.T) {
 	const prefix, name = "unlocks", "n"
 	for how, then := range map[string]redistest.Then{"hangup": redistest.Hangup, "silence": redistest.Silence} {

@@ -2,13 +2,13 @@ package redislock
 
 import "github.com/cacheguard/cacheguard/internal/redislink"
 
-// rules are the rights that a locker needs in Redis' access control.
+// rules returns the rights that a locker needs in Redis' access control.
 func (l *Locker) rules() redislink.Rules {
 	return redislink.Rules{Package: "redislock", Keys: l.opts.Prefix + ":*", Channel: l.opts.Prefix + ":*", Sources: sources}
 }
 
-// commands are the commands of the scripts, with the keys of a lock that nobody can have. They
-// leave nothing in these keys.
+// commands returns the commands of the scripts, with the keys of a lock that nobody can have. The
+// commands leave nothing in these keys.
 func (l *Locker) commands() [][]any {
 	n := namesOfNobody(l.opts.Prefix)
 	given := n.given("")

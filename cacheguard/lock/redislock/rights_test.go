@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// user is a client of a user who may do what the documentation says and what change adds or takes
+// user returns a client of a user with the documented rights. change adds rights or takes them
 // away.
 func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redis.Client {
 	t.Helper()
@@ -38,7 +38,7 @@ func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redi
 	return rdb
 }
 
-// The documented rights suffice, also to wait. Warm names all that are missing, whatever they are.
+// The documented rights are enough, also for waiting. Warm names all missing rights.
 func TestWarmNamesMissingRights(t *testing.T) {
 	const prefix = "rights"
 	admin := client(t, redistest.Start(t).Addr())
@@ -76,11 +76,11 @@ func TestWarmNamesMissingRights(t *testing.T) {
 	}
 }
 
-// Warm says of a replica that it is one, also to a user who lacks a right.
+// If the server is a replica, Warm says so, even if the user lacks a right.
 func TestWarmNamesAReplica(t *testing.T) {
 	const prefix = "replica"
 	admin := client(t, redistest.Start(t).Addr())
-	must(t, admin.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // nobody is there
+	must(t, admin.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // no server has this address
 	for _, rdb := range []*redis.Client{admin, user(t, admin, prefix, "-get")} {
 		l := open(t, rdb, redislock.Options{Prefix: prefix})
 		says(t, l.Warm(t.Context()), "this is a replica, which can't be written to")
@@ -92,7 +92,7 @@ func TestWarmNamesAReplica(t *testing.T) {
 	must(t, open(t, admin, redislock.Options{Prefix: prefix}).Warm(t.Context()))
 }
 
-// Each command of the scripts is one that Warm tries, with the same key.
+// Warm tries each command of the scripts, with the same key.
 func TestWarmTriesAllCommands(t *testing.T) {
 	tried := redislock.Tried(open(t, client(t, "127.0.0.1:1"), redislock.Options{}))
 	for file, keys := range map[string][]string{
@@ -116,7 +116,8 @@ func TestWarmTriesAllCommands(t *testing.T) {
 	}
 }
 
-// A call that lacks a right names it, though Redis itself names a line of a script only.
+// If a right is missing, the error of a call names it, although Redis itself names only a line of a
+// script.
 func TestMissingRightsAreNamed(t *testing.T) {
 	const prefix = "lacking"
 	admin := client(t, redistest.Start(t).Addr())
@@ -138,7 +139,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}
 }
 
-// A pool that is used up is another thing than a server that doesn't answer.
+// The error for a used-up pool differs from the error for a server that doesn't reply.
 func TestPoolIsUsedUp(t *testing.T) {
 	addr := redistest.Shared(t).Addr()
 	for name, careful := range map[string]bool{"careful": true, "default": false} {

@@ -16,9 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// fenceMemory is how long Redis remembers the fencing token of a name after the name was last
-// locked. After that time the next token is the server's clock, which is larger unless the clock
-// was set back by more than this time.
+// fenceMemory is the time for which Redis remembers the fencing token of a name after the name was
+// last locked. After that time the next token is the server's clock, which is larger unless the
+// clock was set back by more than this time.
 var fenceMemory any = millis(24 * time.Hour)
 
 // mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which
@@ -27,8 +27,8 @@ const mostToken = 1<<53 - 1
 
 const mostMillis = math.MaxInt64 / int64(time.Millisecond) // the longest time.Duration
 
-// errLate is the error of a question that was granted, but whose reply arrived so late that the
-// lock may have ended again.
+// errLate is the error if a question was granted, but the reply arrived so late that the lock may
+// have ended again.
 var errLate = errors.New("the answer came when the lock had ended again")
 
 // answer is the reply to a question for a lock.
@@ -37,7 +37,7 @@ type answer struct {
 	token   int64         // of the lock; if the lock wasn't granted, the last token that was given to anybody
 	until   time.Time     // the end of the lease, if granted
 	sent    time.Time     // when the question was sent
-	left    time.Duration // until the lock, or another call's turn, ends by itself; negative: the lock has no end
+	left    time.Duration // the time until the lock, or another call's turn, ends by itself; negative: the lock has no end
 }
 
 // put sends a question once.
@@ -46,9 +46,9 @@ func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 }
 
 // step does a step of a question. It doesn't cancel the step when ctx ends, because Redis may carry
-// the step out all the same. It doesn't wait for the reply after ctx has ended, except if a reply
-// is expected at once: then the step runs on this goroutine, because another one costs more than
-// the step.
+// the step out all the same. It normally doesn't wait for the reply after ctx has ended. But if a
+// reply is expected at once, the step runs on this goroutine, because another goroutine costs more
+// than the step, and then step waits for the reply.
 func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
 	if l.link.Prompt(ctx) {
 		return once(context.WithoutCancel(ctx), q)
@@ -72,8 +72,8 @@ func (l *Locker) step(ctx context.Context, q *question, once func(context.Contex
 	}
 }
 
-// putOnce sends a question. If the question has an ear to be woken by, it also takes a place in the
-// queue.
+// putOnce sends a question. If the question has an ear that can wake it, putOnce also takes a place
+// in the queue.
 func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	sent := time.Now()
 	place, _ := q.place.Load().(string)
@@ -105,11 +105,11 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// given returns the lock that this question was handed by a message, and whether the question still
-// has it. The message is valid only if its token is larger than the token of the last reply. An
-// older message is about a lock that had ended when that reply was sent, for example because this
-// process stood still in between. The lease starts when the last question that got a reply was
-// sent, because Redis counted this call as waiting until one lease after that.
+// given returns the lock that a message has handed to this question, and whether the question still
+// has the lock. The message is valid only if its token is larger than the token of the last reply.
+// An older message is about a lock that had ended when that reply was sent, for example because
+// this process was stopped in between. The lease starts at the time when the last question that got
+// a reply was sent, because Redis kept this call in the queue until one lease after that time.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
 	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
@@ -140,9 +140,9 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 	}
 }
 
-// giveBack is like release. If Redis doesn't reply, it also repeats the release in the background,
-// because Redis may hang and carry out this question's request for the lock when it goes on. After
-// one Lease every lock that Redis has granted to the question until now has expired.
+// giveBack is like release. If Redis doesn't reply, giveBack also repeats the release in the
+// background, because a Redis that hangs may carry out this question's request for the lock later.
+// After one Lease every lock that Redis has granted to the question until now has expired.
 func (l *Locker) giveBack(ctx context.Context, q *question) error {
 	release := func(ctx context.Context) (answered bool, err error) {
 		err = l.release(ctx, q)

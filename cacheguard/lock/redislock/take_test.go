@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// taking is a locker over a wire that can lose what takes a lock over, one past it, and a holder's
-// lock.
+// taking returns two lockers. over is connected through a proxy that can lose the take-over of a
+// lock, and past is connected directly. It also returns the lock of a holder.
 func taking(t *testing.T, prefix string, lease time.Duration) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
@@ -26,7 +26,7 @@ func taking(t *testing.T, prefix string, lease time.Duration) (over, past *redis
 
 var isTake = redistest.IsEval(redislock.TakeScript)
 
-// An answer that is lost is asked for again, and the same lock is had.
+// If the reply is lost, the request is sent again and returns the same lock.
 func TestTakeWhoseAnswerIsLost(t *testing.T) {
 	over, past, wire, held := taking(t, "takelost", time.Hour)
 	wire.DropReply(isTake, redistest.Hangup)
@@ -42,7 +42,7 @@ func TestTakeWhoseAnswerIsLost(t *testing.T) {
 	unlock(t, locked(t, past, "n"))
 }
 
-// Only the holder's whole token continues its lock.
+// Continue takes the lock over only if the whole token is equal.
 func TestContinueComparesWholeTokens(t *testing.T) {
 	over, past, _, held := taking(t, "taketoken", time.Hour)
 	token := held.Token()
@@ -56,8 +56,8 @@ func TestContinueComparesWholeTokens(t *testing.T) {
 	unlock(t, locked(t, past, "n"))
 }
 
-// When nobody hears of a lock that was taken over, it is not given back: or another one would have
-// it before its holder has heard that it is lost.
+// If no caller learns that a lock was taken over, the lock is not given back. Otherwise another
+// caller could have it before the previous holder learns of its loss.
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	const lease = 3 * time.Second
 	addr := redistest.Shared(t).Addr()
@@ -85,8 +85,7 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 	}
 }
 
-// A copy of the question that arrives late, when the lock that was seized has been given back,
-// takes nobody's.
+// If a copy of the question arrives after the seized lock was given back, it takes no lock.
 func TestLateSeizureTakesNothing(t *testing.T) {
 	over, past, wire, held := taking(t, "takelate", time.Hour)
 	late := wire.Duplicate(isTake)
@@ -102,7 +101,7 @@ func TestLateSeizureTakesNothing(t *testing.T) {
 	_ = held.Unlock(context.Background())
 }
 
-// A lock can be given back when memory is short.
+// A lock can be given back even if the server is out of memory.
 func TestUnlockOutOfMemory(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	rdb := client(t, addr)

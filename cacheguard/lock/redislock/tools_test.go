@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// patience is for what must happen, however busy the machine is.
+// patience is the time limit for events that must happen. It is enough for a busy machine.
 const patience = 30 * time.Second
 
 func must(t *testing.T, err error) {
@@ -22,7 +22,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await waits until ok.
+// await waits until ok returns true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for began := time.Now(); !ok(); {
@@ -33,7 +33,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// client is a client of one server that ends with the test.
+// client returns a client of one server. It is closed at the end of the test.
 func client(t *testing.T, addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -48,7 +48,7 @@ func newProxy(t *testing.T, addr string) *redistest.Proxy {
 	return p
 }
 
-// locker is a process' locker, warm.
+// locker returns the locker of a process, after Warm.
 func locker(t *testing.T, addr string, opts redislock.Options) *redislock.Locker {
 	t.Helper()
 	l := open(t, client(t, addr), opts)
@@ -72,14 +72,14 @@ func unlock(t *testing.T, held lock.Lock) {
 	must(t, held.Unlock(context.Background()))
 }
 
-// call is a call of Lock under way.
+// call is a running call of Lock.
 type call struct {
 	held lock.Lock
 	err  error
 	done chan struct{}
 }
 
-// calls has Lock called on a goroutine.
+// calls calls Lock on a new goroutine.
 func calls(ctx context.Context, l lock.Locker, name string) *call {
 	c := &call{done: make(chan struct{})}
 	go func() {
@@ -89,7 +89,7 @@ func calls(ctx context.Context, l lock.Locker, name string) *call {
 	return c
 }
 
-// lock is what the call returned.
+// lock returns the lock that the call returned.
 func (c *call) lock(t *testing.T) lock.Lock {
 	t.Helper()
 	select {
@@ -110,7 +110,7 @@ func (c *call) returned() bool {
 	}
 }
 
-// line waits until so many wait for the lock, and returns them in order.
+// line waits until n calls wait for the lock, and returns their owners in order.
 func line(t *testing.T, rdb redis.UniversalClient, prefix, name string, n int) (owners []string) {
 	t.Helper()
 	await(t, "they stand in line", func() bool {

@@ -10,23 +10,23 @@ import (
 
 const (
 	firstPoll = 20 * time.Millisecond // the first pause while messages don't arrive; each next one is twice as long
-	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that asks too late loses its place
+	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that sends its question too late loses its place
 )
 
-// await sends the question again whenever the question is woken, and also from time to time, until
+// await sends the question again each time the question is woken, and also from time to time, until
 // it has the lock. If Redis can't be used, await keeps trying for one Lease and then returns the
-// error. It does the same if the lock has no end. a and err are the result of the last question.
+// error. It also does this if the lock has no end. a and err are the result of the last question.
 func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
 	if q.ear == nil {
-		// The last reply came before the subscription, so a message that makes it out of date may
-		// have been missed: send the question once more.
+		// The last reply came before the subscription, so it may be out of date, and the message
+		// about the change may have been missed. So send the question once more.
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 		l.calls.settle(ctx, l.opts.OpTimeout)
 		a, err = l.put(ctx, q)
 	}
 	last := a             // the last reply that was no error
-	var trouble time.Time // since when all replies have been errors
+	var trouble time.Time // the time since which all replies have been errors
 	most := min(mostPoll, l.opts.Lease/3)
 	for poll := min(firstPoll, most); ; poll = min(2*poll, most) {
 		switch {
@@ -63,9 +63,9 @@ func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*
 	}
 }
 
-// pause returns how long a question waits for its message. left is the time until the lock, or
-// another call's turn, ends by itself. The question is sent again before it loses its place, and
-// not before the lock may be free.
+// pause returns the time that a question waits for its message. left is the time until the lock, or
+// another call's turn, ends by itself. The pause ends before the question loses its place, but not
+// before the lock may be free.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3
 	if left > 0 && left < pause {

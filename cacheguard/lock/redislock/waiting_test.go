@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// One who waits with a short Lease doesn't end the places of those with a longer one.
+// A waiting call with a short Lease doesn't end the places of calls with a longer Lease.
 func TestLeasesDiffer(t *testing.T) {
 	const prefix, name = "differ", "n"
 	addr := redistest.Shared(t).Addr()
@@ -40,8 +40,8 @@ func TestLeasesDiffer(t *testing.T) {
 	unlock(t, stays.lock(t))
 }
 
-// A lock in its last millisecond is held, and nothing else: who waits for it asks again when it has
-// ended.
+// A lock is still held in its last millisecond: a waiting call sends its request again when the
+// lock has ended.
 func TestLastMillisecond(t *testing.T) {
 	const prefix, name = "last", "n"
 	rdb := client(t, redistest.Shared(t).Addr())
@@ -64,14 +64,15 @@ func TestLastMillisecond(t *testing.T) {
 	}
 }
 
-// Somebody else's turn lasts until that one counts as gone, and who waits is told how long that is.
+// The turn of another call lasts until this call counts as gone. The reply to a waiting call
+// contains the remaining time.
 func TestTurnEnds(t *testing.T) {
 	const prefix, name, there = "turns", "n", 60_000
 	rdb := client(t, redistest.Shared(t).Addr())
 	ctx := t.Context()
 	lock, script := redislock.LockName(prefix, name), redis.NewScript(redislock.AcquireScript)
 	keys := []string{lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name), redislock.FenceName(prefix, name)}
-	ask := func(owner string) (held []any) { // nil: it was granted
+	ask := func(owner string) (held []any) { // nil: the lock was granted
 		t.Helper()
 		answer, err := script.Run(ctx, rdb, keys, owner, there, "1", "", "1", 1000).Result()
 		must(t, err)
@@ -94,7 +95,7 @@ func TestTurnEnds(t *testing.T) {
 	must(t, rdb.Del(ctx, keys...).Err())
 }
 
-// Whoever stops waiting gives up its place and asks nothing more.
+// A call that stops waiting gives up its place and sends no more requests.
 func TestLeavingAsksNothing(t *testing.T) {
 	const prefix, name = "asks", "n"
 	addr := redistest.Shared(t).Addr()
@@ -117,7 +118,7 @@ func TestLeavingAsksNothing(t *testing.T) {
 	unlock(t, held)
 }
 
-// deaf is a locker whose messages never arrive, and the wire over which it asks.
+// deaf returns a locker whose messages never arrive, and the proxy of its requests.
 func deaf(t *testing.T, opts redislock.Options) (l *redislock.Locker, admin *redis.Client, wire *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -130,7 +131,7 @@ func deaf(t *testing.T, opts redislock.Options) (l *redislock.Locker, admin *red
 	return open(t, rdb, opts), admin, wire
 }
 
-// Where messages can't be had, nobody waits for them before it has a place.
+// If no messages can arrive, a call doesn't wait for them before it takes a place.
 func TestNoMessagesNoWait(t *testing.T) {
 	const prefix, name = "nowait", "n"
 	l, admin, _ := deaf(t, redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: patience})
@@ -149,7 +150,7 @@ func TestNoMessagesNoWait(t *testing.T) {
 	}
 }
 
-// While messages don't arrive, those who wait ask before they count as gone.
+// While messages don't arrive, waiting calls send their requests before they count as gone.
 func TestAsksWithinItsLease(t *testing.T) {
 	const prefix, name, lease, n = "within", "n", 300 * time.Millisecond, 12
 	l, admin, wire := deaf(t, redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
@@ -164,7 +165,7 @@ func TestAsksWithinItsLease(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := calls(ctx, l, name)
-	for range 5 { // at first it asks more often
+	for range 5 { // at first the call asks more often
 		<-asked
 	}
 	first := <-asked

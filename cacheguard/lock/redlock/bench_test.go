@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// benchLocker is a process of its own, as far as that goes in one.
+// benchLocker returns a locker with its own connections, as if it were in a separate process.
 func benchLocker(b *testing.B, servers []*redistest.Server, deaf bool) *redlock.Locker {
 	b.Helper()
 	var masters []redis.UniversalClient
@@ -43,8 +43,8 @@ func benchServers(b *testing.B, n int) (servers []*redistest.Server) {
 	return servers
 }
 
-// BenchmarkUncontended is Lock and Unlock of a lock that nobody else wants, beside the two commands
-// on one server that are its floor.
+// BenchmarkUncontended measures Lock and Unlock of a lock that no other caller wants. For
+// comparison it measures the two commands on one server, which are the lower limit.
 func BenchmarkUncontended(b *testing.B) {
 	servers := benchServers(b, 5)
 	b.Run("floor", func(b *testing.B) {
@@ -75,9 +75,9 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandover has processes lock and unlock one name in turns, each holding it for 2 ms, with
-// messages and without. An operation is one hold. handover is from the Unlock of one process to the
-// Lock of another.
+// In BenchmarkHandover processes lock and unlock one name in turns, with messages and without. Each
+// holds the lock for 2 ms. An operation is one hold. handover is the time from the Unlock of one
+// process to the Lock of another process.
 func BenchmarkHandover(b *testing.B) {
 	servers := benchServers(b, 5)
 	for _, processes := range []int{2, 4, 8} {
@@ -93,7 +93,7 @@ func handovers(b *testing.B, servers []*redistest.Server, processes int, deaf bo
 		lockers = append(lockers, benchLocker(b, servers, deaf))
 	}
 	var (
-		mu       sync.Mutex // guards what follows
+		mu       sync.Mutex // guards the fields below
 		left     = b.N
 		last     = -1
 		unlocked time.Time

@@ -10,22 +10,23 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// claim is one try to get a lock, with a token of its own. It exists from the request until nothing
-// of it is left on any master. A token is not used again after its release, not even by a Lock that
-// goes on trying: a late copy of that release would remove a vote that the next try relies on.
+// claim is one try to get a lock. Each claim has its own token. It exists from the request until
+// nothing of it is left on any master. A token is not used again after its release, not even by a
+// Lock that goes on trying, because a late copy of the release would remove a vote that the next
+// try needs.
 //
-// Each master gets a token of its own, so that a server with two names has one vote. The server
+// Each master gets a different token, so that a server with two names has one vote. The server
 // votes for the token of the name that asked first, and tells the other name that another holder
 // has the lock. This also works for renewals and releases, while one of the names doesn't respond,
-// and when a name moves to another server. In these cases a later check whether two names lead to
-// one server would come too late.
+// and when a name moves to another server. In these cases a check whether two names lead to one
+// server would come too late.
 type claim struct {
 	l                *Locker
 	name, key, token string // token is the common start of the tokens for all masters
 
-	mu    sync.Mutex      // guards what follows
-	last  []chan struct{} // by master: closed when the latest request is done; nil: there was none
-	there []bool          // by master: whether it may have the lock
+	mu    sync.Mutex      // guards the fields below
+	last  []chan struct{} // by master: closed when the latest request is done; nil: there was no request
+	there []bool          // by master: whether the claim may have the lock there
 	over  bool            // the claim was given back: it sends no more requests for the lock
 }
 
@@ -36,13 +37,13 @@ func (l *Locker) claim(name string) *claim {
 	}
 }
 
-// at is the claim's token for a master.
+// at returns the claim's token for a master.
 func (c *claim) at(m *master) string { return c.token + m.suffix }
 
 // ask calls step for each of these masters, all at once, and returns a channel for the replies. The
 // steps of a claim on one master run one after another, so that a release doesn't overtake the
-// request that it is to undo. No context cancels a step, because the master may carry it out all
-// the same. Each step ends by its master's timeout. The caller holds c.mu.
+// request that it undoes. No context cancels a step, because the master may carry it out all the
+// same. Each step ends within its master's timeout. The caller holds c.mu.
 func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer {
 	answers := make(chan answer, len(masters))
 	for _, m := range masters {
@@ -75,9 +76,9 @@ func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, en
 	}
 }
 
-// wish says how a lock is requested.
+// wish is the way in which a lock is requested.
 type wish struct {
-	waiter string // the id that gets messages if another holder has the lock; "": none
+	waiter string // the id that gets messages if another holder has the lock; "": no messages
 	force  bool   // take the lock even if another holder has it
 }
 
@@ -92,7 +93,7 @@ func (c *claim) acquire(ctx context.Context, w wish) *tally {
 	return t
 }
 
-// all makes collect wait for all replies.
+// all is a condition for collect: collect waits for all replies.
 func all(*tally) bool { return false }
 
 // tally returns a tally for one request to all masters, without replies yet.
@@ -120,16 +121,16 @@ func (c *claim) want(ctx context.Context, masters []*master, w wish) <-chan answ
 	})
 }
 
-// note records whether a master may have the lock.
+// note records whether the claim may have the lock on a master.
 func (c *claim) note(m *master, there bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.there[m.index] = there
 }
 
-// renew extends the lock. Only masters that have had the lock until now count. If masters on which
-// the lock is set again counted at once, a lock that was lost, and that another holder had in the
-// meantime, would seem to have been held all the time.
+// renew extends the lock. It counts only masters that have had the lock until now. If it also
+// counted masters on which the lock has just been set again, a lost lock would seem to have been
+// held all the time, even if another holder had it in the meantime.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -155,10 +156,11 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return began.Add(c.l.opts.validity()), true, err
 }
 
-// decidedIn is tally.decided, but steps aside when every master that replied the last time has
-// replied. It then waits for the other masters without keeping a place in turns. Otherwise, if a
-// majority were silent, thousands of locks would wait for it a few at a time. As soon as a silent
-// master replies it isn't silent any more, so at most mostAside requests too many reach it at once.
+// decidedIn returns a function like tally.decided. When every master that replied the last time has
+// replied, this function steps aside. Then the request waits for the other masters without keeping
+// a place in turns. Otherwise, if a majority were silent, thousands of locks would wait for it a
+// few at a time. As soon as a silent master replies, it is no longer silent. So at most mostAside
+// additional requests reach it at once.
 func decidedIn(turn *turn) func(*tally) bool {
 	return func(t *tally) bool {
 		if !t.pendingThere() {
@@ -168,11 +170,11 @@ func decidedIn(turn *turn) func(*tally) bool {
 	}
 }
 
-// mend requests the lock from the masters on which nobody has it: they were restarted, or could not
-// be reached when the lock was acquired. They count from the next renewal on. So a lock that is
-// held for long survives a restart of each master, and the absence of each master for a while, one
-// after another. While the lock is valid and no majority says that it isn't ours, nobody else can
-// have had a majority.
+// mend requests the lock from the masters on which nobody has it, because they were restarted, or
+// could not be reached when the lock was acquired. Renewals count these masters from the next
+// renewal on. So a lock that is held for long survives if each master in turn is restarted or away
+// for a while. While the lock is valid and no majority says that the lock isn't ours, no other
+// claim can have had a majority.
 func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.collect(context.Background(), answers, t, all)
 	var without []*master
@@ -218,8 +220,8 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 	})
 }
 
-// releaseAt gives the lock back on one master. If the master doesn't reply, the release is repeated
-// until the lock has expired.
+// releaseAt gives the lock back on one master. If the master doesn't reply, releaseAt repeats the
+// release until the lock has expired.
 func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	release := func(ctx context.Context) answer { return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name) }
 	began := time.Now()

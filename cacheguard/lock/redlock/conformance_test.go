@@ -16,8 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The suite's lease is short enough to be waited for. New would not take its timeout with it: a
-// busy machine needs that much, and the cases would last three times as long otherwise.
+// The suite's lease is short, so that tests can wait for its end. The timeout is larger than New
+// allows for this lease, because a busy machine needs this much time. With a lease that New allows,
+// the cases would take three times as long.
 const (
 	suiteLease   = 1500 * time.Millisecond
 	suiteTimeout = 500 * time.Millisecond
@@ -29,13 +30,13 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet { return fleet(t, s, false) })
 }
 
-// mastersMatter are the cases for which it matters how the masters are.
+// mastersMatter are the cases whose result can depend on the state of the masters.
 var mastersMatter = []string{
 	"exclusion", "try: held", "wait: until", "wait: one", "state: held", "cut: the holder", "lost reply: Lock",
 	"process: the holder", "linearizable",
 }
 
-// runSome runs the cases whose names begin in one of these ways.
+// runSome runs the cases whose names begin with one of these names.
 func runSome(t *testing.T, names []string, open func(t *testing.T) locktest.Fleet) {
 	for _, c := range locktest.Cases() {
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.Name, name) }) {
@@ -44,7 +45,7 @@ func runSome(t *testing.T, names []string, open func(t *testing.T) locktest.Flee
 	}
 }
 
-// TestConformanceTwoAway has two masters away all the time.
+// In TestConformanceTwoAway two masters are away all the time.
 func TestConformanceTwoAway(t *testing.T) {
 	for _, how := range [][2]string{{"killed", "stopped"}, {"cut off", "refused"}} {
 		t.Run(how[0]+" and "+how[1], func(t *testing.T) {
@@ -59,9 +60,10 @@ func TestConformanceTwoAway(t *testing.T) {
 	}
 }
 
-// TestConformanceTwoComeAndGo has one master after another go away and come back, one and two at a
-// time, in all ways but those in which they forget. One that is back has a lease in which locks
-// that are held are set on it again, before the next one goes.
+// In TestConformanceTwoComeAndGo one or two masters at a time go away and come back, one after
+// another. The test uses all kinds of outages except those in which a master loses its data. After
+// a master is back, there is one lease before the next master goes, in which held locks are set on
+// it again.
 func TestConformanceTwoComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -96,7 +98,7 @@ func TestConformanceTwoComeAndGo(t *testing.T) {
 		func(t *testing.T) locktest.Fleet { return fleet(t, s, true) })
 }
 
-// TestConformanceMiniredis has four masters, of which three must agree.
+// TestConformanceMiniredis uses four masters. Three of them must agree.
 func TestConformanceMiniredis(t *testing.T) {
 	t.Parallel()
 	runSome(t, []string{"exclusion", "try", "wait", "unlock", "close", "process"}, func(t *testing.T) locktest.Fleet {
@@ -122,8 +124,8 @@ func TestConformanceMiniredis(t *testing.T) {
 	})
 }
 
-// fleet is three processes, of which the first has wires of its own that can be cut. wired has all
-// of them go through the site's wires too.
+// fleet opens the lockers of three processes. The first has its own proxies, which can be cut. If
+// wired is set, all of them also go through the site's proxies.
 func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 	t.Helper()
 	var wires []*redistest.Proxy
@@ -161,8 +163,8 @@ func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 	}
 }
 
-// steal removes a lock on all masters, at the same time: a holder that renews it while some have it
-// and some have not sets it there again.
+// steal removes a lock on all masters at the same time. If some masters had the lock and others
+// didn't, a holder that renews it would set it there again.
 func (s *site) steal(key string) {
 	var all sync.WaitGroup
 	for i, rdb := range s.direct {
@@ -170,7 +172,7 @@ func (s *site) steal(key string) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
 				defer cancel()
-				_ = rdb.Del(ctx, key).Err() // one that is stopped does it later
+				_ = rdb.Del(ctx, key).Err() // a stopped master deletes the key later
 			})
 		}
 	}
@@ -179,7 +181,7 @@ func (s *site) steal(key string) {
 
 func quorumOf(masters int) int { return masters/2 + 1 }
 
-// suiteLocker has clients as they are without options.
+// suiteLocker returns a locker whose clients have default options.
 func suiteLocker(t *testing.T, addrs []string) lock.Locker {
 	t.Helper()
 	l, end, err := openProcess(process{addrs}.config())

@@ -15,8 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// splitVotes has two lockers each get some of the masters, the rest being away or a third one's.
-// late are the masters that each of them reaches only when the other has them.
+// splitVotes lets each of two lockers get some of the masters. The other masters are away, or a
+// third locker has them. late are the masters that each locker reaches only after the other locker
+// has them.
 func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l *redlock.Locker) error) (s *site, results []error) {
 	s = newSite(t)
 	rest(s)
@@ -49,7 +50,7 @@ func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l 
 	}
 	await(t, "each has its votes", func() bool {
 		h := s.holders(t, "k")
-		owner := func(masters []int) string { // of all of them
+		owner := func(masters []int) string { // the owner on all these masters
 			for _, i := range masters {
 				if h[i] != h[masters[0]] {
 					return ""
@@ -109,8 +110,8 @@ func TestSplitVotes(t *testing.T) {
 	t.Run("TryLock with two masters away", func(t *testing.T) { try(t, oneAndTwo, away) })
 }
 
-// However many wait in one process, one of them asks, and they have the lock in the order in which
-// they came.
+// However many calls wait in one process, only one of them sends requests. They get the lock in the
+// order in which they came.
 func TestLineInOneProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -152,7 +153,7 @@ func TestLineInOneProcess(t *testing.T) {
 	}
 }
 
-// One who leaves a line, first in it or not, doesn't hold up the others.
+// A call that leaves a line doesn't delay the other calls, whether it is the first or not.
 func TestLeavingALine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -182,8 +183,8 @@ func TestLeavingALine(t *testing.T) {
 	must(t, <-results[3])
 }
 
-// Processes take turns: one that unlocks and locks again at once leaves the lock to those who wait,
-// and so does one in which many wait.
+// Processes take turns. A process that unlocks and locks again at once leaves the lock to the
+// waiting processes. A process in which many calls wait leaves it to them, too.
 func TestProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -237,7 +238,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// Many who contend for one lock get it in the end, whether messages arrive or not.
+// If many callers contend for one lock, each gets it in the end, whether messages arrive or not.
 func TestManyContend(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprint("deaf ", deaf), func(t *testing.T) {
@@ -275,7 +276,8 @@ func TestManyContend(t *testing.T) {
 	}
 }
 
-// A Lock that queues behind others has their patience, and a first one none.
+// If a Lock waits in a line behind other calls, it tolerates trouble for as long as they do. A Lock
+// that comes first returns an error at once.
 func TestQueuedInTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

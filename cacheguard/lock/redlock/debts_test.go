@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A master that did not answer when a lock was given back is told as soon as it answers, long
-// before the lease is over.
+// If a master didn't reply when a lock was given back, it gets the release as soon as it replies
+// again, long before the lease is over.
 func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 	for how, away := range outages {
-		if how == "killed" { // and has forgotten
+		if how == "killed" { // and has lost its data
 			continue
 		}
 		t.Run(how, func(t *testing.T) {
@@ -41,14 +41,15 @@ func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 	}
 }
 
-// working is how many goroutines lockers have, about.
+// working returns the approximate number of goroutines of lockers.
 func working() int {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	return strings.Count(string(stacks), "tenure.(*Keeper).Go")
 }
 
-// A master that is away costs no goroutine for each lock, and Close doesn't wait until it is back.
+// If a master is away, locks don't need a goroutine each, and Close doesn't wait until the master
+// is back.
 func TestAwayMastersCostLittle(t *testing.T) {
 	s := newSite(t)
 	o := opts()

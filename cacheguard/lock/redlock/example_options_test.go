@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// Locks of jobs that take a minute at most. Warm dials and subscribes before the first lock is
-// asked for. An operator takes the lock of a job that hangs.
+// These are locks of jobs that take a minute at most. Warm dials and subscribes before the first
+// lock is requested. An operator takes the lock of a job that hangs.
 func ExampleLocker() {
 	var masters []redis.UniversalClient
 	for range 3 {

@@ -16,7 +16,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	var masters []redis.UniversalClient
-	for range 3 { // each on a machine of its own; here they are in this process
+	for range 3 { // use a separate machine for each; in this example they are in this process
 		server := miniredis.NewMiniRedis()
 		if err := server.Start(); err != nil {
 			fmt.Println(err)
@@ -50,7 +50,7 @@ func Example() {
 	// given back: true
 }
 
-// Do ends the work's context when the lock is lost.
+// If the lock is lost, Do ends the context of the work.
 func ExampleNew() {
 	var masters []redis.UniversalClient
 	for _, addr := range []string{"redis-a:6379", "redis-b:6379", "redis-c:6379", "redis-d:6379", "redis-e:6379"} {

@@ -13,8 +13,8 @@ var (
 	ReleaseScript = releaseLua
 )
 
-// SetNodeTimeout is for what can't be had with a timeout that New takes: answers that come when the
-// lease is over.
+// SetNodeTimeout sets a timeout that New doesn't accept. Tests need it for replies that come after
+// the end of the lease.
 func (l *Locker) SetNodeTimeout(d time.Duration) {
 	l.opts.NodeTimeout = d
 	for _, m := range l.masters {
@@ -25,7 +25,7 @@ func (l *Locker) SetNodeTimeout(d time.Duration) {
 	}
 }
 
-// Silent are the masters that did not answer the last time.
+// Silent returns the masters that didn't reply the last time.
 func (l *Locker) Silent() (masters []int) {
 	for i, m := range l.masters {
 		if m.silent.Load() {
@@ -35,16 +35,16 @@ func (l *Locker) Silent() (masters []int) {
 	return masters
 }
 
-// Answers is how often a master has answered.
+// Answers returns the number of replies of a master.
 func (l *Locker) Answers(master int) uint64 { return l.masters[master].answers.Load() }
 
 // Doubts reports whether two masters are known to be one server.
 func (l *Locker) Doubts() bool { return l.twins.Load() != nil }
 
-// Deaf has a locker that was not used yet do without messages.
+// Deaf makes a locker work without messages. Call Deaf before the locker is used.
 func (l *Locker) Deaf() { l.messages.closed = true }
 
-// Waiting is how many Locks of a name wait in this process.
+// Waiting returns the number of Lock calls for a name that wait in this process.
 func (l *Locker) Waiting(name string) int {
 	l.lines.mu.Lock()
 	defer l.lines.mu.Unlock()
@@ -61,5 +61,5 @@ func (l *Locker) Listening() bool {
 	return !slices.Contains(l.lines.listening, false)
 }
 
-// Debts is how many locks are owed to a master.
+// Debts returns the number of releases that a master hasn't confirmed.
 func (l *Locker) Debts(master int) int { return l.masters[master].debts.Len() }

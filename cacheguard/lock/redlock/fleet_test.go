@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // for what must happen
+	patience = 20 * time.Second // the time limit for events that must happen
 	prefix   = "cgredlock"
 )
 
-// site is five masters, and a wire to each that can be broken.
+// site is five masters, with a proxy to each that can be cut.
 type site struct {
 	servers []*redistest.Server
 	proxies []*redistest.Proxy
-	direct  []*redis.Client // past the wires
+	direct  []*redis.Client // not through the proxies
 }
 
 func newSite(t *testing.T) *site {
@@ -53,13 +53,13 @@ func newClient(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
-// opts have timeouts that a busy machine keeps.
+// opts returns options with timeouts that a busy machine can meet.
 func opts() redlock.Options {
 	return redlock.Options{Lease: 20 * time.Second, NodeTimeout: time.Second, Logger: quiet}
 }
 
-// brisk are for tests in which masters don't answer, or locks end. The lockers get more time for a
-// request than New would take, see open.
+// brisk returns options for tests in which masters don't reply, or in which locks end. The lockers
+// get more time for a request than New accepts. See open.
 func brisk() redlock.Options {
 	return redlock.Options{Lease: 2 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
 }
@@ -68,7 +68,8 @@ const briskTimeout = 199 * time.Millisecond
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// open opens a locker as a process of its own would have it, past the wires or through them.
+// open opens a locker with its own connections, like that of a separate process. It connects
+// directly, or through the given proxies.
 func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) *redlock.Locker {
 	t.Helper()
 	var masters []redis.UniversalClient
@@ -88,12 +89,12 @@ func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) 
 	return l
 }
 
-// wired is open through the site's wires.
+// wired is like open, through the site's proxies.
 func (s *site) wired(t *testing.T, o redlock.Options) *redlock.Locker {
 	return s.open(t, o, s.proxies...)
 }
 
-// refuse has masters refuse connections, and ends those that there are.
+// refuse makes masters refuse new connections, and closes the existing connections.
 func (s *site) refuse(t *testing.T, masters ...int) {
 	t.Helper()
 	for _, i := range masters {
@@ -102,8 +103,8 @@ func (s *site) refuse(t *testing.T, masters ...int) {
 	}
 }
 
-// holders are the claims that have a lock on the masters; "" is none, and "-" a master that doesn't
-// run.
+// holders returns for each master the claim that has the lock there. "" means no claim, and "-"
+// means that the master doesn't run.
 func (s *site) holders(t *testing.T, name string) []string {
 	t.Helper()
 	var all []string
@@ -122,7 +123,7 @@ func (s *site) holders(t *testing.T, name string) []string {
 	return all
 }
 
-// count is how many of these masters have a lock.
+// count returns how many of these masters have a lock.
 func (s *site) count(t *testing.T, name string, masters ...int) (n int) {
 	t.Helper()
 	holders := s.holders(t, name)
@@ -134,21 +135,22 @@ func (s *site) count(t *testing.T, name string, masters ...int) (n int) {
 	return n
 }
 
-// everywhere waits until all masters have a lock: Lock returns as soon as a majority has it.
+// everywhere waits until all masters have a lock, because Lock returns as soon as a majority has
+// it.
 func (s *site) everywhere(t *testing.T, name string) {
 	t.Helper()
 	await(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
 }
 
-// nothingLeft waits until no master has anything of a lock, which must be long before it ends by
-// itself.
+// nothingLeft waits until no master has a part of a lock. This must happen long before the lock
+// ends by itself.
 func (s *site) nothingLeft(t *testing.T, name string) {
 	t.Helper()
 	await(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
 }
 
-// outages are the ways in which a master can be away. Each is begun by its function and ended by
-// what that returns.
+// outages are the ways in which a master can be away. Each function begins an outage and returns a
+// function that ends it.
 var outages = map[string]func(t *testing.T, s *site, i int) (back func()){
 	"killed": func(t *testing.T, s *site, i int) func() {
 		s.servers[i].Kill()
@@ -180,7 +182,7 @@ func get(t *testing.T, l lock.Locker, name string) lock.Lock {
 	return held
 }
 
-// works waits until a locker works, which it may not at once while the machine is busy.
+// works waits until a locker works. On a busy machine this may take a moment.
 func works(t *testing.T, l lock.Locker) {
 	t.Helper()
 	await(t, "it works", func() bool {
@@ -203,7 +205,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await waits until something is so.
+// await waits until so returns true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	limit := time.After(patience)

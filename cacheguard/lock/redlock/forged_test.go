@@ -19,7 +19,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// says holds an error to what it has to say.
+// says checks that the text of an error contains what it must contain.
 func says(t *testing.T, err error, what ...string) {
 	t.Helper()
 	if err == nil {
@@ -32,7 +32,8 @@ func says(t *testing.T, err error, what ...string) {
 	}
 }
 
-// One server by two names is no two masters: Warm says so, and so does the first call without it.
+// One server with two names isn't two masters. Warm returns an error that says so. Without Warm the
+// first call returns it.
 func TestOneServerByTwoNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -51,7 +52,7 @@ func TestOneServerByTwoNames(t *testing.T) {
 					masters = append(masters, newClient(t, addr))
 				}
 				o := opts()
-				o.Lease = time.Hour // nobody waits for so long that it gets better
+				o.Lease = time.Hour // no test waits until this lease is over
 				l, err := redlock.New(masters, o)
 				must(t, err)
 				defer l.Close()
@@ -67,18 +68,18 @@ func TestOneServerByTwoNames(t *testing.T) {
 				}
 				_, err = l.TryLock(t.Context(), name)
 				says(t, err, "are one server")
-				_, err = l.SeizeUnsafely(t.Context(), "seized "+t.Name()) // it isn't given back
+				_, err = l.SeizeUnsafely(t.Context(), "seized "+t.Name()) // the seized lock isn't given back
 				says(t, err, "are one server")
 			})
 		}
 	}
-	// Three servers stay three, whoever asks at the same moment.
+	// Three servers are never taken for fewer, even if several callers ask at the same moment.
 	l := s.open(t, opts())
 	must(t, l.Warm(t.Context()))
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
-// What somebody else has put where a lock should be is an error that names the key.
+// If another program has written to the key of a lock, the error names the key.
 func TestForgedKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -117,11 +118,11 @@ func TestForgedKeys(t *testing.T) {
 	must(t, err)
 	must(t, seized.Unlock(t.Context()))
 
-	set(2, "minority", hand) // is in nobody's way
+	set(2, "minority", hand) // doesn't hinder any call
 	must(t, get(t, l, "minority").Unlock(t.Context()))
 }
 
-// user is a client of a user who may do what the documentation says and what change takes away.
+// user returns a client of a user with the documented rights. change takes rights away.
 func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -139,8 +140,8 @@ func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	return rdb
 }
 
-// Warm names all rights that are missing, on which master, and a call names the one that it needs
-// first.
+// Warm names all missing rights and the master on which they are missing. A call names the first
+// missing right that it needs.
 func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -178,7 +179,8 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}
 }
 
-// Also where the others are a majority, Warm says what the user of one master lacks.
+// Even if the other masters are a majority, Warm names the rights that the user of one master
+// lacks.
 func TestOneMasterLacksARight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -190,12 +192,12 @@ func TestOneMasterLacksARight(t *testing.T) {
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
-// Also where the others are a majority, Warm says which master is a replica. Locks go on without
-// its vote.
+// Even if the other masters are a majority, Warm names the master that is a replica. Locks work
+// without its vote.
 func TestOneMasterIsAReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // nobody is there
+	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // no server has this address
 	l := s.open(t, opts())
 	says(t, l.Warm(t.Context()), "master 1: this is a replica, which can't be written to")
 	must(t, get(t, l, "k").Unlock(t.Context()))
@@ -206,13 +208,13 @@ func TestOneMasterIsAReplica(t *testing.T) {
 	must(t, l.Warm(t.Context()))
 }
 
-// gated counts the requests under way that have this script's hash, and holds them up until the
-// gate is open.
+// gated counts the running requests that have this script's hash, and delays them until the gate is
+// open.
 type gated struct {
 	hash        string
 	gate        chan struct{}
 	under, peak atomic.Int64
-	seen        atomic.Int64 // in all
+	seen        atomic.Int64 // the total number
 }
 
 func (g *gated) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -235,7 +237,7 @@ func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Many locks that are renewed or given back at the same moment don't wait for each other's
+// If many locks are renewed or given back at the same moment, they don't wait for each other's
 // connections until NodeTimeout is over.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
@@ -258,7 +260,7 @@ func TestManyAtOnce(t *testing.T) {
 			l, err := redlock.New(masters[:3], o)
 			must(t, err)
 			t.Cleanup(func() { must(t, l.Close()) })
-			// The second master holds up as many, so that a majority can't answer.
+			// The second master delays these requests, too, so that no majority can reply.
 			masters[1].(*redis.Client).AddHook(&gated{hash: g.hash, gate: g.gate})
 			l.SetNodeTimeout(patience)
 			var held []lock.Lock
@@ -291,7 +293,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A pool that is used up is another thing than a master that doesn't answer.
+// The error for a used-up pool differs from the error for a master that doesn't reply.
 func TestPoolIsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

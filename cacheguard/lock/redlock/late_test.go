@@ -20,8 +20,8 @@ var (
 	isRelease = redistest.IsEval(redlock.ReleaseScript)
 )
 
-// A release that arrives late, of what a Lock got of a lock that was not enough, doesn't take away
-// what the same Lock has got later.
+// A Lock gets too few votes and releases them. If this release arrives late, it doesn't remove the
+// votes that the same Lock gets later.
 func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,7 +29,7 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	works(t, l)
 	held := get(t, holder, "k")
 	s.everywhere(t, "k")
-	for _, i := range []int{3, 4} { // so a try gets these
+	for _, i := range []int{3, 4} { // so a try gets these masters
 		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
 	}
 	late := s.proxies[4].Duplicate(redistest.All(isRelease, redistest.HasKey(prefix+":k")))
@@ -57,8 +57,8 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A question that arrives after the lock was given back leaves a ghost on that master, for one
-// lease. It keeps nobody from the lock.
+// A request that arrives after the lock was given back leaves a ghost on its master, for one lease.
+// Other callers can get the lock in spite of the ghost.
 func TestLateAcquireIsAGhost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -81,7 +81,7 @@ func TestLateAcquireIsAGhost(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A copy of the question that comes while the lock is held changes nothing.
+// If a copy of the request arrives while the lock is held, it changes nothing.
 func TestSecondCopyOfAcquire(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -102,8 +102,7 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	if after := s.direct[0].Get(t.Context(), prefix+":k").Val(); after != before {
 		t.Errorf("a second copy makes holder and waiters %q; want %q", after, before)
 	}
-	// A claim counts its time from before this question, if it is this one that it hears the answer
-	// of.
+	// If the claim gets the reply to this request, it counts its lease from before this request.
 	if left := s.direct[0].PTTL(t.Context(), prefix+":k").Val(); left < opts().Lease*3/4 {
 		t.Errorf("after a second copy the lock ends in %v; want the whole lease of %v", left, opts().Lease)
 	}
@@ -111,7 +110,7 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A release doesn't overtake the question whose answer it did not wait for.
+// A release doesn't overtake a request of the same claim that has no reply yet.
 func TestReleaseDoesNotOvertake(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -136,7 +135,7 @@ func TestReleaseDoesNotOvertake(t *testing.T) {
 	}
 }
 
-// A lock is not set again where it was missing after it was given back.
+// After a lock was given back, it is not set again on a master where it was missing.
 func TestNotSetAgainAfterUnlock(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -159,7 +158,7 @@ func TestNotSetAgainAfterUnlock(t *testing.T) {
 	}
 }
 
-// What a TryLock got of a lock that another has is given back when it returns.
+// If another holder has the lock, TryLock has given back its votes when it returns.
 func TestTryLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -188,7 +187,8 @@ func TestTryLeavesNothing(t *testing.T) {
 	must(t, held.Unlock(t.Context()))
 }
 
-// A Lock that waits gives back what it got before it asks again, or it would be in its own way.
+// A waiting Lock gives back its votes before it asks again. Otherwise its own votes would make the
+// next try fail.
 func TestWaitGivesBackFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -196,7 +196,7 @@ func TestWaitGivesBackFirst(t *testing.T) {
 	o.NodeTimeout = 2 * time.Second
 	l := s.wired(t, o)
 	works(t, l)
-	for i, others := range []string{"another's", "another's", "a third one's"} { // so it asks again soon
+	for i, others := range []string{"another's", "another's", "a third one's"} { // so the call asks again soon
 		must(t, s.direct[i].Set(t.Context(), prefix+":k", others, patience).Err())
 	}
 	gate := make(chan struct{})
@@ -224,8 +224,8 @@ func TestWaitGivesBackFirst(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// When a majority has answered and the votes are divided, masters that were away already are not
-// waited for.
+// If a majority has replied and the votes are divided, the call doesn't wait for masters that were
+// away already.
 func TestDividedVotesDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -242,7 +242,7 @@ func TestDividedVotesDoNotWait(t *testing.T) {
 		must(t, p.Refuse(false))
 	}
 	must(t, s.direct[0].Set(t.Context(), prefix+":k", "another's", patience).Err())
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // which is over long before what the others may take
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // this time is much shorter than the time that the others may take
 	defer cancel()
 	_, err := l.TryLock(ctx, "k")
 	is(t, "TryLock", err, lock.ErrHeld)
@@ -254,8 +254,8 @@ func TestDividedVotesDoNotWait(t *testing.T) {
 	}
 }
 
-// A client of the user's own that repeats a command whose reply was lost gets the answer "mine"
-// nevertheless.
+// A client of the user's own may repeat a command whose reply was lost. It still gets the reply
+// "mine".
 func TestClientThatRepeats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -278,7 +278,7 @@ func TestClientThatRepeats(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Of a go-redis client the locker's view doesn't repeat: a question is put once to each master.
+// The locker's view of a go-redis client doesn't retry: each request is sent once to each master.
 func TestViewDoesNotRepeat(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -305,7 +305,7 @@ func TestViewDoesNotRepeat(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A client of the user's own that doesn't look at contexts keeps nobody waiting.
+// If a client of the user's own ignores contexts, no call waits for it.
 func TestClientWithoutContexts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -337,7 +337,7 @@ func TestClientWithoutContexts(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Scripts may be flushed at any time.
+// A flush of the scripts does no harm at any time.
 func TestScriptsFlushed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -357,7 +357,7 @@ func TestScriptsFlushed(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A context that has ended asks nothing.
+// A call with an ended context sends no requests.
 func TestEndedContextAsksNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

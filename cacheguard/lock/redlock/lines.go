@@ -7,30 +7,30 @@ import (
 )
 
 // lines are the waiting Lock calls of this process, by name. The first call of each line sends
-// requests to the masters, and the others wait for their turn. So each process counts as one
-// contender, whatever the number of its goroutines.
+// requests to the masters, and the others wait for their turn. So each process is one contender,
+// whatever the number of its goroutines.
 type lines struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	all       map[string]*line
 	listening []bool // by master: whether messages arrive
 	yields    map[string]yield
-	trip      time.Duration // about how long a request takes
+	trip      time.Duration // the approximate time that a request takes
 }
 
 func (ls *lines) init(masters int) {
 	ls.all, ls.listening, ls.yields = make(map[string]*line), make([]bool, masters), make(map[string]yield)
 }
 
-// line is the line for one name. The mutex of lines guards it.
+// line is the line of calls for one name. The mutex of lines guards it.
 type line struct {
 	places  []*place
-	trouble time.Time // since when no call in the line has had a reply; zero: the last request had one
+	trouble time.Time // the time since which no call in the line has had a reply; zero: the last request had a reply
 	crowd   int       // the number of processes that waited when the lock was last released
 
 	// The first call of the line waits until a majority of the masters may be free.
 	blocked  []string         // by master: the token that has the lock there, unknown, or "" if nobody has it
 	released map[release]bool // the releases in messages since the request, possibly received before the reply that they make out of date
-	heard    []bool           // by master: whether messages arrived when the request was sent, so that no message that makes the reply out of date is missed
+	heard    []bool           // by master: whether messages arrived when the request was sent; only then no message is missed that makes the reply out of date
 }
 
 // place is the place of one Lock call in a line.
@@ -41,7 +41,8 @@ type place struct {
 	woken chan struct{} // receives a value when a majority may be free
 }
 
-// yield is what a process remembers after it has given back a lock for which others wait.
+// yield records that this process has given back a lock for which other processes wait. It is kept
+// for a short time.
 type yield struct {
 	until   time.Time
 	waiting int
@@ -51,8 +52,8 @@ type yield struct {
 // been told of its release. Without this pause a process that unlocks and locks again would always
 // be quicker than the others.
 //
-// took is how long the release took. The other processes take about as long to receive the message
-// and send their requests.
+// took is the time that the release took. The other processes take about the same time to receive
+// the message and send their requests.
 func (ls *lines) yield(name string, waiting int, took time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -67,8 +68,8 @@ func (ls *lines) yield(name string, waiting int, took time.Duration) {
 	})
 }
 
-// join takes a place at the end of a line. alone says that there was no line. In that case courtesy
-// is how long to wait before the first request.
+// join takes a place at the end of a line. alone reports that there was no line. In that case
+// courtesy is the time to wait before the first request.
 func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -87,8 +88,8 @@ func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration
 	return p, alone, courtesy
 }
 
-// courtesy returns how long the next call in a line waits before it sends a request, after the call
-// before it has got the lock. In that time the waiting calls of other processes send their
+// courtesy returns the time that the next call in a line waits before it sends a request, after the
+// previous call has got the lock. In that time the waiting calls of other processes send their
 // requests, one after another. Without this pause, this process would always be the first to wait
 // again.
 func (p *place) courtesy() time.Duration {
@@ -97,21 +98,21 @@ func (p *place) courtesy() time.Duration {
 	return p.lines.turns(p.lines.all[p.name].crowd)
 }
 
-// turns returns how long it takes until n processes have sent their requests, one after another.
+// turns returns the time until n processes have sent their requests, one after another.
 func (p *place) turns(n int) time.Duration {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
 	return p.lines.turns(n)
 }
 
-// turns needs ls.mu to be held.
+// The caller of turns holds ls.mu.
 func (ls *lines) turns(n int) time.Duration {
 	return time.Duration(n) * max(leastTurn, min(ls.trip, mostTurn))
 }
 
-// took records how long a request took. A shorter time replaces the average at once. A longer time
-// counts only in part, because a machine that stood still for a moment is no slow network. The
-// caller holds ls.mu.
+// took records the time that a request took. A shorter time replaces the average at once. A longer
+// time changes the average only in part, because the machine may have been stopped for a moment,
+// which says nothing about the network. The caller holds ls.mu.
 func (ls *lines) took(took time.Duration) {
 	if took < ls.trip {
 		ls.trip = took

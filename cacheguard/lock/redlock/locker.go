@@ -22,9 +22,9 @@ type Locker struct {
 	keeper  *tenure.Keeper
 	id      string // the id of this process among the waiting processes
 	lines   lines
-	turns   chan struct{}         // to renew locks or give them back; has room for mostAtOnce
-	aside   chan struct{}         // of locks that gave up their turn and wait for silent masters; has room for mostAside
-	asked   atomic.Bool           // whether a first request has gone to all masters, waiting for all replies
+	turns   chan struct{}         // the turns to renew locks or give them back; has room for mostAtOnce
+	aside   chan struct{}         // the locks that gave up their turn and wait for silent masters; has room for mostAside
+	asked   atomic.Bool           // whether a first request was sent to all masters and waited for all replies
 	twins   atomic.Pointer[twins] // two masters that were one server when both replied last, or nil
 
 	messages messages
@@ -39,9 +39,9 @@ var (
 // Give New one client for each master. Each must be a client of a single server. New refuses
 // clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
 // masters turn out to be one server with two names, [Locker.Warm] and the first calls fail. An even
-// number of masters is no better than one less, but is needed for a time when a master is added
-// (see the package documentation). New reports all problems in one error and never dials. The
-// clients stay the caller's: Close doesn't close them.
+// number of masters tolerates no more failures than the odd number below it, but is needed for a
+// time when a master is added (see the package documentation). New reports all problems in one
+// error and never dials. The clients stay the caller's: Close doesn't close them.
 //
 // Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
 // makes a copy with these settings, which uses the same connections but not the hooks, because
@@ -77,7 +77,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 }
 
 // TryLock is like Lock, but doesn't wait for another holder. If several callers ask at once and
-// none gets a majority, TryLock tries a few times more.
+// none of them gets a majority, TryLock tries again a few times.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
@@ -103,8 +103,8 @@ type attempt struct {
 	given <-chan answer // the masters' replies to the release
 }
 
-// attempt sends one request to all masters. If it doesn't get the lock, it gives back in the
-// background what it got.
+// attempt sends one request to all masters. If it doesn't get the lock, it gives its votes back in
+// the background.
 func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	began := time.Now()
 	c := l.claim(name)
@@ -140,21 +140,22 @@ func (l *Locker) begin(c *claim, until time.Time) *tenure.Hold {
 	})
 }
 
-// mostAtOnce is how many locks are renewed or given back at the same moment. If thousands did so at
-// once, for example after this process stood still, they would wait for each other's connections
-// until NodeTimeout is over.
+// mostAtOnce is the number of locks that are renewed or given back at the same moment. If thousands
+// of locks were renewed at once, for example after this process was stopped for a while, they would
+// wait for each other's connections until NodeTimeout is over.
 const mostAtOnce = 16
 
-// mostAside is how many more locks may wait for masters that didn't respond before. When these
-// masters respond again, all these requests reach them at once. Too many requests would keep each
-// other from a reply until NodeTimeout is over, again and again until their locks have expired.
+// mostAside is the number of additional locks that may wait for masters that didn't respond before.
+// When these masters respond again, all these requests reach them at once. Too many requests at
+// once would all be too slow for NodeTimeout. This would happen again and again until their locks
+// have expired.
 const mostAside = 256
 
-// turn is the permission to renew a lock or to give it back: a place in turns, and possibly one in
-// aside later. Only one goroutine uses a turn.
+// turn is the permission to renew a lock or to give it back. It is a place in turns, and later
+// possibly a place in aside. Only one goroutine uses a turn.
 type turn struct {
 	l    *Locker
-	room chan struct{} // turns or aside, where the turn has its place; nil: it has none
+	room chan struct{} // turns or aside, where the turn has its place; nil: the turn has no place
 }
 
 // turn waits until a lock may be renewed or given back. A turn takes at most NodeTimeout.
@@ -188,15 +189,15 @@ func (t *turn) done() {
 	}
 }
 
-// clear waits until everything that a try got of the lock is given back on all masters, except
-// those that were away already.
+// clear waits until all votes that a try got are given back. It doesn't wait for masters that were
+// away already.
 func (a attempt) clear(ctx context.Context) {
 	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away}, func(t *tally) bool { return !t.pendingThere() })
 }
 
-// try sends requests until this call or another holder has the lock. It gives back what it got
-// before it returns ErrHeld. Otherwise a later TryLock could meet these votes and be refused
-// although nobody has the lock.
+// try sends requests until this call or another holder has the lock. It gives back its votes before
+// it returns ErrHeld. Otherwise these votes could make a later TryLock fail although nobody has the
+// lock.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
 		a := l.attempt(ctx, name, wish{})
@@ -219,8 +220,8 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 
 // SeizeUnsafely takes the lock of a name on all masters even if another holder has it, and breaks
 // the promise that at most one holder has the lock. It fails if no majority replies. If two callers
-// use SeizeUnsafely at once, each may be left without a majority, and both learn of it at their
-// next renewal. See [lock.Seizer].
+// use SeizeUnsafely at once, both can end up without a majority. They learn of that at their next
+// renewal. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		a := l.attempt(ctx, name, wish{force: true})

@@ -19,11 +19,11 @@ import (
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	flag.Parse()
-	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // these tests wait most of the time
+	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // because these tests wait most of the time
 		_ = flag.Set("test.parallel", "5")
 	}
 	goleak.VerifyTestMain(runner{redistest.Wrap(m)},
-		// It sleeps for a second before it sees that its client was closed.
+		// This goroutine sleeps for a second before it notices that its client was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -32,7 +32,8 @@ type runner struct{ tests redistest.Runner }
 
 func (r runner) Run() int { return locktest.Main(r.tests, openProcess) }
 
-// process is how another process opens a locker: with clients as they are without options.
+// process is the configuration with which another process opens a locker. Its clients have default
+// options.
 type process struct{ Addrs []string }
 
 func (p process) config() string {
@@ -65,7 +66,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	}, nil
 }
 
-// silent drops what go-redis logs, which is a line for each connection that a test refuses.
+// silent drops the log of go-redis, which has a line for each connection that a test refuses.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}

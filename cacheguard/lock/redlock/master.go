@@ -26,13 +26,13 @@ type master struct {
 	timeout time.Duration   // of each request
 	rules   redislink.Rules
 	logger  *slog.Logger
-	silent  atomic.Bool   // a request got no reply, and since it began no other request got one
-	spell   report.Spell  // the time in which the master is silent
+	silent  atomic.Bool   // a request got no reply, and no other request got a reply since it began
+	spell   report.Spell  // the period in which the master is silent
 	answers atomic.Uint64 // number of replies
 	debts   *tenure.Debts // releases that the master hasn't confirmed
 }
 
-// said is what a master says of a lock: whose lock it is there.
+// said is the statement of a master about a lock: whose lock it is on this master.
 type said int
 
 const (
@@ -48,10 +48,10 @@ type answer struct {
 	said   said
 	holder string        // for other: the holder's token; only an acquisition returns it
 	left   time.Duration // for other: the time until the holder's lock ends there; negative if it has no end
-	place  int           // the place of this process among those that wait there; for mine, as the reply to a release, how many wait
+	place  int           // the place of this process among the processes that wait there; for mine, as the reply to a release, the number of waiting processes
 	unsent bool          // for nothing: the master can't have carried out the request
 	twin   *master       // for other, as the reply to an acquisition: the claim has this lock from the master twin, which is the same server
-	stuck  bool          // for other: the holder's lock has no end, or one that no lease has
+	stuck  bool          // for other: the holder's lock has no end, or an end that no lease can have
 	err    error         // for nothing
 }
 
@@ -64,12 +64,12 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	m.rules = redislink.Rules{Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources}
 	c, ok := rdb.(*redis.Client)
 	if !ok {
-		return m, nil // a client type of the user's own: nobody waits for it longer than the timeout, see claim.collect
+		return m, nil // a client type of the user's own: claim.collect waits for it no longer than the timeout
 	}
 	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
-		// A copy that uses the same connections. A client that retries would still be busy with a
-		// request when its reply is of no use any more, and a copy of the request could reach the
-		// master at any time.
+		// The view is a copy of the client that uses the same connections, but doesn't retry. A
+		// client that retries would still be busy with a request when the reply is no longer of
+		// use, and a copy of the request could reach the master at any time.
 		view := redislink.View(c, m.timeout)
 		view.Options().MaxRetries = 0
 		m.rdb = view
@@ -117,8 +117,8 @@ func (m *master) run(ctx context.Context, script *redis.Script, key string, args
 	return a
 }
 
-// exhausted returns the error of a request. If the request has waited for a connection until its
-// time was over, the error says so.
+// exhausted returns the error of a request. If the request waited for a connection until its time
+// was over, the error names this reason.
 func (m *master) exhausted(err error) error {
 	if c, ok := m.rdb.(*redis.Client); ok {
 		return redislink.Exhausted(c, err)
@@ -180,10 +180,11 @@ var (
 	backLine = report.Line{Level: slog.LevelInfo, Text: "redlock: a master can be used again", See: "locks-cant-be-had"}
 )
 
-// note records whether the master replies, and logs when that changes. before is the number of
-// replies when the request began. If the number has grown since, the master isn't silent, but this
-// process sends too much at once. To call the master silent then would lift the limit on the number
-// of requests, and after a silence thousands of locks would go on failing together.
+// note records whether the master replies, and writes a log line when that changes. before is the
+// number of replies when the request began. If the number has grown since then, the master isn't
+// silent, but this process sends too much at once. If note called the master silent in this case,
+// the limit on the number of requests would not apply, and after a silence thousands of locks would
+// go on failing together.
 func (m *master) note(err error, before uint64) {
 	if err == nil {
 		m.answers.Add(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// The same numbers are in the scripts.
+// The scripts contain the same numbers.
 const (
 	tokenSize   = 26
 	claimSize   = 24 // the start of a token that all tokens of a claim have in common
@@ -32,21 +32,21 @@ func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	return max(0, min(waiting, mostWaiters)), rest[:tokenSize], rest[tokenSize:], err == nil
 }
 
-// leastPatience is the least time that a subscription may take until it is confirmed. A
+// leastPatience is the shortest limit for the time until a subscription is confirmed. A
 // subscription is no request for a lock, so NodeTimeout would be too short.
 const leastPatience = 250 * time.Millisecond
 
-// messages are the subscriptions to all masters. They begin with the first Lock that has to wait.
+// messages are the subscriptions to all masters. They begin when the first Lock has to wait.
 type messages struct {
 	lines  *lines
 	logger *slog.Logger
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	subs   []*redislink.Subscription // by master; nil until they begin
+	subs   []*redislink.Subscription // by master; nil before the subscriptions begin
 }
 
-// listen begins the subscriptions, if that was not done yet, and doesn't wait for their
+// listen begins the subscriptions, if they haven't begun yet, and doesn't wait for their
 // confirmation. It returns nil after Close.
 func (l *Locker) listen() []*redislink.Subscription {
 	m := &l.messages

@@ -18,8 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// handover has a lock go from one locker to another that waits, and returns how long that took at
-// the median.
+// handover passes a lock from one locker to a waiting locker several times, and returns the median
+// time of a hand-over.
 func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -37,7 +37,7 @@ func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 			}
 			at <- now
 		}()
-		pass(400 * time.Millisecond) // it has stopped asking
+		pass(400 * time.Millisecond) // the waiting call has stopped sending requests
 		unlocked := time.Now()
 		must(t, held.Unlock(t.Context()))
 		took = append(took, (<-at).Sub(unlocked))
@@ -47,8 +47,8 @@ func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	return took[len(took)/2]
 }
 
-// Those who wait are woken by messages, of a majority of masters at least. Without messages they
-// would ask once a second.
+// Messages of at least a majority of masters wake the waiting calls. Without these messages they
+// would ask only once a second.
 func TestWokenByMessages(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
@@ -74,8 +74,8 @@ func TestWokenByMessages(t *testing.T) {
 	})
 }
 
-// Where no messages arrive from a majority, those who wait ask from time to time; it is said once
-// for each master, and once when they arrive again.
+// If no messages arrive from a majority, waiting calls poll. The log has one line for each master
+// when its messages stop, and one when they arrive again.
 func TestMessagesCut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -87,7 +87,7 @@ func TestMessagesCut(t *testing.T) {
 	lines := func(text string) int { return strings.Count(log.String(), text) }
 	var cut []*redistest.Fault
 	for _, p := range s.proxies[:3] {
-		for range 20 { // tries to subscribe again
+		for range 20 { // waits for tries to subscribe again
 			cut = append(cut, p.DropCommand(redistest.IsCommand("SUBSCRIBE"), redistest.Hangup))
 		}
 		p.Cut()
@@ -108,8 +108,8 @@ func TestMessagesCut(t *testing.T) {
 	}
 }
 
-// A user with the rights in the package documentation can do everything; without those for messages
-// those who wait ask from time to time.
+// The rights in the package documentation are enough for everything. Without the rights for
+// messages, waiting calls poll.
 func TestRights(t *testing.T) {
 	const commands = "+evalsha +eval +script|load +get +set +append +del +pexpire +pttl "
 	for name, c := range map[string]struct {
@@ -160,7 +160,7 @@ func fields(s string) (all []any) {
 	return all
 }
 
-// Whatever is published on the channel does no harm.
+// No message on the channel does harm, whatever its content.
 func TestStrangeMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -236,19 +236,19 @@ func TestWarm(t *testing.T) {
 	s.proxies[2].Blackhole(false)
 }
 
-// If its context ends first, Warm says what it has waited for from each master, and why that can't
-// be had.
+// If its context ends first, the error of Warm names, for each master, the step for which Warm
+// waited and the reason why this step isn't possible.
 func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var err error
-	// A try that doesn't come as far within Warm's own second says nothing.
+	// If a try is too slow for Warm's own limit of a second, it proves nothing.
 	for began := time.Now(); !errors.Is(err, context.Canceled) && time.Since(began) < patience; {
 		l := s.wired(t, opts())
 		ctx, leave := context.WithCancel(t.Context())
 		var silent []*redistest.Fault
 		for _, p := range s.proxies[:3] {
-			for range 2 { // Warm's own, and the one that stays
+			for range 2 { // the connection of Warm, and the connection that stays
 				silent = append(silent, p.DropCommand(redistest.IsCommand("SUBSCRIBE")))
 			}
 		}
@@ -272,7 +272,7 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	says(t, err, "master 0: subscribe: no answer", "master 1: subscribe: no answer", "master 2: subscribe: no answer")
 }
 
-// A master that goes away is said once, and once that it is back.
+// When a master goes away, there is one log line, and one when it is back.
 func TestMastersInTheLog(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -280,7 +280,7 @@ func TestMastersInTheLog(t *testing.T) {
 	o := opts()
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	l := s.wired(t, o)
-	l.SetNodeTimeout(3 * patience) // so that no master is too slow; who is refused hears of it at once
+	l.SetNodeTimeout(3 * patience) // so that no master is too slow; a refused connection fails at once
 	must(t, l.Warm(t.Context()))
 	lines := func(text string) int { return strings.Count(log.String(), text) }
 	s.refuse(t, 3)

@@ -26,7 +26,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, r := range map[string]struct {
 		masters []redis.UniversalClient
 		opts    redlock.Options
-		says    []string // each in a line of its own
+		says    []string // each on a separate line
 	}{
 		"none":             {nil, redlock.Options{}, []string{"there are 0 masters"}},
 		"two":              {good[:2], redlock.Options{}, []string{"there are 2 masters"}},
@@ -69,10 +69,10 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// own is a client of a type of the user's own.
+// own is a client type of the user's own.
 type own struct{ redis.UniversalClient }
 
-// incomparable is one that may not be compared.
+// incomparable is a client type that can't be compared.
 type incomparable struct {
 	redis.UniversalClient
 	_ []int
@@ -121,8 +121,8 @@ func (h *hooks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 type traced struct{}
 
-// The hooks of clients with ContextTimeoutEnabled and without retries see what is asked, with the
-// values of the caller's context.
+// If a client has ContextTimeoutEnabled and no retries, its hooks see the locker's commands, with
+// the values of the caller's context.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -142,7 +142,7 @@ func TestHooks(t *testing.T) {
 	must(t, held.Unlock(t.Context()))
 }
 
-// Clients without ContextTimeoutEnabled, and with retries, are left as they are.
+// If a client has no ContextTimeoutEnabled, or has retries, the locker doesn't change it.
 func TestClientIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -18,29 +18,29 @@ type Options struct {
 	// not contain a colon. Lockers with different prefixes share nothing.
 	Prefix string
 
-	// Lease is how long a lock lasts after its holder died or was cut off from the masters. It is
-	// renewed every third of Lease. Default 10 s; at least 10 ms.
+	// Lease is the time that a lock lasts after its holder died or was cut off from the masters. A
+	// held lock is renewed every third of Lease. Default 10 s; at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
-	// After MaxHold the lock is Lost to its holder. On the masters it ends one Lease later, or when
-	// it is unlocked. Default 1 h. Negative means no limit.
+	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
+	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. On the masters it
+	// ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
 	// NodeTimeout limits each request to a master, including the wait for a connection. (Other
 	// lockers call this option OpTimeout.) All requests are sent at once, so NodeTimeout also
-	// limits an acquisition, a renewal or a release. A master that takes longer counts as down.
+	// limits an acquisition, a renewal or a release. A master that takes longer is treated as down.
 	// Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at most a tenth of
 	// Lease, so that waiting for masters doesn't use up the lease.
 	NodeTimeout time.Duration
 
-	// Drift is how much the speeds of this process' clock and of a master's clock may differ, as a
-	// share of Lease. A lock is valid for Lease less this share, less 2 ms for Redis' rounding.
-	// Default 0.01; at most 0.5.
+	// Drift is the largest difference between the speeds of this process' clock and of a master's
+	// clock, as a share of Lease. A lock is valid for Lease less this share, less 2 ms for Redis'
+	// rounding. Default 0.01; at most 0.5.
 	Drift float64
 
-	// Logger gets a line when a master stops responding or its messages stop arriving, and a line
-	// when that is over. Default slog.Default().
+	// Logger gets a line when a master stops responding or its messages stop arriving, and another
+	// line when the master responds or its messages arrive again. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -58,17 +58,17 @@ const (
 	shareOfNodes = 10 // NodeTimeout is at most Lease divided by this number
 
 	// roundingDrift is from the specification of Redlock: Redis counts in milliseconds, and a lease
-	// may start anywhere within a millisecond of Redis' clock and of ours.
+	// may start anywhere within a millisecond of Redis' clock and of this process' clock.
 	roundingDrift = 2 * time.Millisecond
 )
 
-// withDefaults returns the options with their defaults set, and everything that is wrong with them.
+// withDefaults returns the options with their defaults set, and the errors of all invalid options.
 func (o Options) withDefaults() (Options, []error) {
 	var errs []error
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
 	}
-	if strings.Contains(o.Prefix, ":") { // "shop:eu" and "user" would be "shop" and "eu:user"
+	if strings.Contains(o.Prefix, ":") { // prefix "shop:eu" with name "user" would be the same key as "shop" with "eu:user"
 		errs = append(errs, fmt.Errorf("redlock: Options.Prefix %q has a colon", o.Prefix))
 	}
 	switch {
@@ -104,11 +104,11 @@ func (o Options) withDefaults() (Options, []error) {
 }
 
 const (
-	leastMasters = 3   // the smallest number of which one can be away
+	leastMasters = 3   // the smallest number at which one master can be away
 	mostMasters  = 256 // a token has two hexadecimal digits for the master
 )
 
-// checkMasters returns everything that is wrong with a set of masters.
+// checkMasters returns the errors of a set of masters.
 func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	if len(masters) < leastMasters {
 		errs = append(errs, fmt.Errorf("redlock: there are %d masters; with fewer than %d none of them may fail, so a lock on one server is the better one", len(masters), leastMasters))
@@ -116,7 +116,7 @@ func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	if len(masters) > mostMasters {
 		errs = append(errs, fmt.Errorf("redlock: there are %d masters, more than %d", len(masters), mostMasters))
 	}
-	known := make(map[any]int) // clients and addresses
+	known := make(map[any]int) // by client, and by address
 	for i, m := range masters {
 		address, err := checkMaster(m)
 		if err != nil {
@@ -137,8 +137,8 @@ func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	return errs
 }
 
-// checkMaster returns what is wrong with the client of one master, and the master's address if it
-// is known.
+// checkMaster returns the error of the client of one master, and the master's address if it is
+// known.
 func checkMaster(m redis.UniversalClient) (address string, err error) {
 	switch c := m.(type) {
 	case nil:

@@ -25,8 +25,8 @@ func TestTwoOfFiveAway(t *testing.T) {
 			o.Lease, o.NodeTimeout = 5*time.Second, time.Second/2
 			a, b := s.wired(t, o), s.wired(t, o)
 			for _, l := range []*redlock.Locker{a, b} {
-				l.SetNodeTimeout(patience / 6) // a majority answers: nobody waits for the others
-				works(t, l)                    // but the first time
+				l.SetNodeTimeout(patience / 6) // a majority replies, so no call waits for the others
+				works(t, l)                    // except the first call
 			}
 			before := get(t, a, "before")
 			back := []func(){away(t, s, 1), away(t, s, 3)}
@@ -54,7 +54,8 @@ func TestTwoOfFiveAway(t *testing.T) {
 	}
 }
 
-// With three of five masters away there is an error, soon, and nothing stays on the other two.
+// If three of five masters are away, calls soon return an error, and nothing stays on the other two
+// masters.
 func TestThreeOfFiveAway(t *testing.T) {
 	for how, away := range outages {
 		t.Run(how, func(t *testing.T) {
@@ -99,10 +100,10 @@ func TestThreeOfFiveAway(t *testing.T) {
 	}
 }
 
-// soon is what a busy machine may add.
+// soon is the additional time that a busy machine may need.
 const soon = 3 * time.Second
 
-// A Lock that already waits rides out trouble, for one lease.
+// A Lock that already waits tolerates trouble for one lease.
 func TestWaitsThroughTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -164,8 +165,8 @@ func TestWaitsThroughTrouble(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Answers that come when the time of the lock is over are none, and what was acquired is given
-// back.
+// If the replies come after the lock's validity is over, the call doesn't get the lock, and its
+// votes are given back.
 func TestAnswersEatTheLease(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -193,8 +194,8 @@ func TestAnswersEatTheLease(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// One who waits, and whose answers come when the time of the lock is over, as when its process
-// stood still, asks again.
+// If a call waits and its replies come after the lock's validity is over, for example because its
+// process was stopped, the call asks again.
 func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 	t.Parallel()
 	for _, waits := range []bool{false, true} {
@@ -251,8 +252,8 @@ func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 	}
 }
 
-// Masters that are slower than NodeTimeout count as away, although they do what they are told in
-// the end: then it is given back.
+// Masters that are slower than NodeTimeout are treated as away. They still carry out the requests
+// later, and then the votes are given back.
 func TestSlowMasters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -274,7 +275,7 @@ func TestSlowMasters(t *testing.T) {
 	if _, err := l.Lock(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "masters answered, 3 must") {
 		t.Errorf("slow masters gave %v", err)
 	}
-	// They set the lock only now, and take it away again after that.
+	// The slow masters set the lock only now, and remove it again after that.
 	await(t, "a slow master was asked", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
 	s.nothingLeft(t, "k")
 	for _, p := range s.proxies[:3] {
@@ -283,9 +284,9 @@ func TestSlowMasters(t *testing.T) {
 	works(t, l)
 }
 
-// greeted has a client's pool hold n connections that are ready for use: to greet a slow master on
-// a new one takes longer than NodeTimeout, too, and a master that can't be told has its lock end by
-// itself.
+// greeted fills a client's pool with n connections that are ready for use. On a new connection the
+// greeting of a slow master would take longer than NodeTimeout. Then the release couldn't be sent,
+// and the lock on this master would end by itself.
 func greeted(t *testing.T, rdb *redis.Client, n int) {
 	t.Helper()
 	for range n {

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// A renewal counts from before it was asked for, however long the answers take.
+// The validity of a renewal counts from before its request, however long the replies take.
 func TestRenewalCountsFromItsQuestion(t *testing.T) {
 	t.Parallel()
 	var masters []redis.UniversalClient

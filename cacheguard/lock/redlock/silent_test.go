@@ -16,7 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// deaf has all questions for one lock fail, as those to a master that refuses connections do.
+// deaf makes all requests for one lock fail, like requests to a master that refuses connections.
 type deaf struct {
 	redis.Hook
 	key string
@@ -33,7 +33,7 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// failing has the questions for one lock fail, when the gate is open.
+// failing makes the requests for one lock fail as soon as the gate is open.
 type failing struct {
 	redis.Hook
 	key         string
@@ -53,8 +53,9 @@ func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A master that has answered a later question isn't silent because an earlier one fails: that lifts
-// the bound on what is under way, and thousands of locks would keep each other from being renewed.
+// If a master has replied to a later request, the failure of an earlier request doesn't make it
+// silent. If the master were called silent, the limit on the number of running requests would not
+// apply, and thousands of locks would prevent each other's renewal.
 func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 	t.Parallel()
 	for what, answered := range map[string]bool{"answers since": true, "no answer since": false} {
@@ -70,12 +71,12 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 			l, err := redlock.New(masters, opts())
 			must(t, err)
 			l.SetNodeTimeout(patience)
-			use := func(name string) { // until master 0 has answered, too, which neither call waits for
+			use := func(name string) { // until master 0 has replied, too, because neither call waits for its reply
 				before := l.Answers(0)
 				must(t, get(t, l, name).Unlock(t.Context()))
 				await(t, "it answers", func() bool { return l.Answers(0) == before+2 })
 			}
-			use("k") // the first call waits for all
+			use("k") // the first call waits for all masters
 			held := get(t, l, "fails")
 			<-f.asked
 			if answered {
@@ -83,7 +84,7 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 			}
 			close(f.gate)
 			must(t, held.Unlock(t.Context()))
-			must(t, l.Close()) // waits for all answers
+			must(t, l.Close()) // waits for all replies
 			if silent := slices.Contains(l.Silent(), 0); silent == answered {
 				t.Errorf("the master is called silent: %v", silent)
 			}
@@ -91,9 +92,9 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 	}
 }
 
-// Many locks that are renewed or given back while most masters are silent don't wait for these one
-// after another, nor do they come to the others all at once. When the silence is over in time
-// nothing was lost.
+// If many locks are renewed or given back while most masters are silent, they don't wait for the
+// silent masters one after another, and they don't reach the other masters all at once. If the
+// silence ends in time, no lock is lost.
 func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
 	const n, most = 200, 16
 	for what, script := range map[string]string{"release": redlock.ReleaseScript, "renewal": redlock.RenewScript} {
@@ -123,11 +124,11 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 			for i := range n {
 				held = append(held, get(t, l, fmt.Sprint(i)))
 			}
-			await(t, "all masters have answered", func() bool { return working() == 0 }) // a late answer would be the end of a silence
+			await(t, "all masters have answered", func() bool { return working() == 0 }) // a late reply would end the silence
 			before := seen[0].seen.Load() + seen[1].seen.Load()
 			_, err = l.TryLock(t.Context(), "refused")
 			says(t, err, "dial: refused")
-			await(t, "what it was given is given back", func() bool { // which is no part of what is counted below
+			await(t, "what it was given is given back", func() bool { // these releases aren't part of the count below
 				return what != "release" || seen[0].seen.Load()+seen[1].seen.Load() == before+2 && seen[0].under.Load()+seen[1].under.Load() == 0
 			})
 			if silent := l.Silent(); !slices.Equal(silent, []int{2, 3, 4}) {
@@ -163,8 +164,8 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 	}
 }
 
-// While all masters are silent, so many wait for them at once and no more: they would keep each
-// other from an answer afterwards.
+// While all masters are silent, only a limited number of requests wait for them at once. More
+// requests would be too slow for a reply afterwards.
 func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
 	const n, most = 400, 16 + 256
 	s := newSite(t)

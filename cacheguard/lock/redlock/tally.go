@@ -15,9 +15,9 @@ type tally struct {
 	masters int
 	answers []answer // the replies so far, including errors
 	mine    int
-	not     int    // number of other and free
-	endless int    // number of other with a lock that has no end
-	away    []bool // by master: whether it didn't reply the last time; nil: that doesn't matter
+	not     int    // number of replies other and free
+	endless int    // number of replies other with a lock that has no end
+	away    []bool // by master: whether it didn't reply the last time; nil: this makes no difference
 }
 
 func (t *tally) add(a answer) {
@@ -33,7 +33,7 @@ func (t *tally) add(a answer) {
 	}
 }
 
-// close counts each missing reply as no reply. why returns the error for a master.
+// close counts each missing reply as no reply. why returns the error of a master.
 func (t *tally) close(why func(master int) error) {
 	came := make([]bool, t.masters)
 	for _, a := range t.answers {
@@ -52,8 +52,8 @@ func (t *tally) pending() int { return t.masters - len(t.answers) }
 // won reports whether a majority says mine.
 func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
 
-// refused reports whether so many masters say that the lock isn't ours that no majority can say
-// mine.
+// refused reports whether a majority with the reply mine is impossible, because too many masters
+// say that the lock isn't ours.
 func (t *tally) refused() bool { return t.not > t.masters-quorum(t.masters) }
 
 // stuck reports whether no majority is possible before somebody removes locks that have no end.
@@ -63,9 +63,9 @@ func (t *tally) stuck() bool { return t.endless > t.masters-quorum(t.masters) }
 func (t *tally) unusable() bool { return t.mine+t.not+t.pending() < quorum(t.masters) }
 
 // settled reports whether more replies would not change the result of an acquisition. If a majority
-// has replied and its votes are divided, masters that were away already are not waited for.
+// has replied and its votes are divided, settled doesn't wait for masters that were away already.
 // Otherwise each divided vote would take NodeTimeout while one master is away, and in that time the
-// votes of this claim would be in the way of the others.
+// votes of this claim would hinder other claims.
 func (t *tally) settled() bool {
 	return t.won() || t.unusable() || t.most() >= quorum(t.masters) ||
 		t.mine+t.not >= quorum(t.masters) && !t.pendingThere()
@@ -104,15 +104,15 @@ func (t *tally) split() bool {
 	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
 }
 
-// met reports whether nobody may have the lock because others asked at the same moment: this claim
-// has some of the votes, and nobody is known to have a majority. It can't tell whether the masters
-// that didn't reply make a majority for another claim, or are away while the votes of the rest are
-// divided. Both look the same.
+// met reports whether nobody may have the lock because other claims asked at the same moment: this
+// claim has some of the votes, and nobody is known to have a majority. met can't tell two cases
+// apart: the masters that didn't reply make a majority for another claim, or they are away while
+// the votes of the rest are divided.
 func (t *tally) met() bool { return t.mine > 0 && !t.won() && t.most() < quorum(t.masters) }
 
 // left returns the time after which a majority of the masters can be free, if nobody releases or
-// renews anything. It returns 0 if this claim has a majority, which it gives back, and a negative
-// time if that isn't known.
+// renews anything. It returns 0 if this claim has a majority, because the claim gives this majority
+// back. It returns a negative time if the time isn't known.
 func (t *tally) left() time.Duration {
 	missing := quorum(t.masters) - t.mine
 	if missing <= 0 { // the majority replied too late for the lease
@@ -131,8 +131,8 @@ func (t *tally) left() time.Duration {
 	return ends[missing-1]
 }
 
-// place returns the place of this process among those that wait, as the median of the masters'
-// replies.
+// place returns the place of this process among the waiting processes. It is the median of the
+// masters' replies.
 func (t *tally) place() int {
 	var places []int
 	for _, a := range t.answers {
@@ -147,8 +147,8 @@ func (t *tally) place() int {
 	return places[len(places)/2]
 }
 
-// trouble returns the error of a request to which no majority replied, or whose replies have no
-// majority for one result.
+// trouble returns the error of a request if no majority replied, or if the replies have no majority
+// for one result.
 func (t *tally) trouble() error {
 	errs := []error{fmt.Errorf("%d of %d masters answered, %d must", t.mine+t.not, t.masters, quorum(t.masters))}
 	if !t.unusable() {
@@ -162,8 +162,9 @@ func (t *tally) trouble() error {
 	return errors.Join(errs...)
 }
 
-// validity returns how long a lock is valid, counted from before the first request was sent. A
-// master's clock may be faster than ours by drift.
+// validity returns the time for which a lock is valid, counted from before the first request was
+// sent. It is shorter than Lease because a master's clock may be faster than this process' clock by
+// drift.
 func (o Options) validity() time.Duration {
 	return o.Lease - time.Duration(o.Drift*float64(o.Lease)) - roundingDrift
 }

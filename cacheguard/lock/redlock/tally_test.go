@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Any two majorities meet in a master, also when one process knows of one master more than another
-// does.
+// Any two majorities have a master in common, even if one process knows one master more than
+// another process.
 func TestQuorumsMeet(t *testing.T) {
 	for n := 3; n < 20; n++ {
 		if 2*quorum(n) <= n {
@@ -24,7 +24,8 @@ func TestQuorumsMeet(t *testing.T) {
 	}
 }
 
-// In votes, m is mine, f free, x and y are others', - no answer, and what is missing hasn't come.
+// In the string votes, m is mine, f is free, x and y are other claims, and - is no reply. Missing
+// replies haven't come yet.
 func votes(masters int, votes string) *tally {
 	t := &tally{masters: masters}
 	for i, v := range votes {
@@ -44,15 +45,15 @@ func votes(masters int, votes string) *tally {
 	return t
 }
 
-// What is known of the time until a majority can be free, in seconds: master i's lock ends after
-// i+1.
+// The expected value is the time in seconds until a majority can be free. The lock of master i ends
+// after i+1 seconds.
 func TestLeft(t *testing.T) {
 	for _, c := range []struct {
 		votes string
 		left  time.Duration
 	}{
 		{"xxxxx", 3}, {"mxxxx", 3}, {"mmxxx", 3}, {"mmxff", 3}, {"mm---", -1}, {"x----", -1},
-		{"mmm", 0}, {"mmmmm", 0}, {"mmm--", 0}, {"mmmxx", 0}, // too late: it gives back a majority itself
+		{"mmm", 0}, {"mmmmm", 0}, {"mmm--", 0}, {"mmmxx", 0}, // too late: the claim itself gives back a majority
 	} {
 		want := c.left * time.Second
 		if c.left < 0 {
@@ -64,7 +65,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// However long the question took, the next one comes soon.
+// However long the request took, the next request comes soon.
 func TestBackOffIsBounded(t *testing.T) {
 	for n := range 20 {
 		for _, took := range []time.Duration{0, time.Millisecond, time.Hour, 1 << 62} {
@@ -87,7 +88,7 @@ func TestTally(t *testing.T) {
 		{5, "mmxx", no, no, no, no, no, no},
 		{5, "mmxxx", no, yes, no, yes, yes, no},
 		{5, "xxx", no, yes, no, yes, yes, no},
-		{5, "mmxxy", no, yes, no, yes, yes, yes}, // all have come
+		{5, "mmxxy", no, yes, no, yes, yes, yes}, // all replies have come
 		{5, "mmxx-", no, no, no, yes, no, no},    // x may have it
 		{5, "mmxy-", no, no, no, yes, no, yes},
 		{5, "mm---", no, no, yes, yes, no, no},
@@ -102,7 +103,7 @@ func TestTally(t *testing.T) {
 		{3, "mxy", no, yes, no, yes, yes, yes},
 		{4, "mm", no, no, no, no, no, no},
 		{4, "mmm", yes, no, no, yes, yes, no},
-		{4, "mmxx", no, yes, no, yes, yes, yes}, // two of four say no: there is no majority any more
+		{4, "mmxx", no, yes, no, yes, yes, yes}, // two of four say no, so no majority is possible
 		{4, "mm-x", no, no, no, yes, no, yes},
 	} {
 		v := votes(c.masters, c.votes)
@@ -121,7 +122,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// Who was away is not waited for once a majority has answered, and otherwise is.
+// If a majority has replied, the call doesn't wait for masters that were away. Otherwise it waits
+// for them.
 func TestTallyAway(t *testing.T) {
 	for _, c := range []struct {
 		votes   string
@@ -141,8 +143,8 @@ func TestTallyAway(t *testing.T) {
 	}
 }
 
-// Who has some of the votes, and sees nobody with a majority, asks again: others may have met it,
-// and be told the same.
+// If a call has some of the votes, and no other claim is known to have a majority, the call asks
+// again, because several calls may have met and got the same replies.
 func TestTallyMet(t *testing.T) {
 	for votes5, want := range map[string]bool{
 		"mmx--": true, "mxx--": true, "mmxx-": true, "mxy--": true, "mmxxy": true, "mfff-": true,
@@ -154,7 +156,7 @@ func TestTallyMet(t *testing.T) {
 	}
 }
 
-// A claim has a token of its own for each master.
+// A claim has a separate token for each master.
 func TestTallyMostOfOneClaim(t *testing.T) {
 	v := votes(5, "xxymm")
 	for i, claim := range []string{"A", "A", "B"} {
@@ -213,8 +215,8 @@ func TestValidity(t *testing.T) {
 	}
 }
 
-// Who has won too late, and has given it back, asks again soon: nobody else need have it, so nobody
-// would wake it.
+// If a call has won too late and has given the lock back, it asks again soon. Perhaps no other
+// holder has the lock, and then no message would wake the call.
 func TestRestAfterWinningTooLate(t *testing.T) {
 	for _, calls := range []bool{false, true} {
 		w := waiting{poll: leastPoll}

@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// A minority that says "not yours" doesn't lose the lock: where nobody has it, it is set again, and
-// what another has is left to it.
+// If a minority says that the holder doesn't have the lock, the lock isn't lost. It is set again on
+// masters where nobody has it. On masters where another holder has it, nothing changes.
 func TestMinorityDoesNotLose(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -24,7 +24,7 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	await(t, "the lock is set again", func() bool {
 		return slices.Equal(s.holders(t, "k"), []string{mine, "another", mine, mine, mine})
 	})
-	// Now that counts: three that have it are left.
+	// Now this master counts: three masters have the lock.
 	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", patience).Err())
 	pass(2 * brisk().Lease)
 	must(t, held.Err())
@@ -37,8 +37,8 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	})
 }
 
-// A majority that says "not yours" does, at the next renewal, whether others have it or nobody, and
-// it is not set again.
+// If a majority says that the holder doesn't have the lock, the lock is lost at the next renewal,
+// whether another holder has it or nobody. It is not set again.
 func TestMajorityLoses(t *testing.T) {
 	for how, take := range map[string]func(s *site, i int) error{
 		"removed": func(s *site, i int) error { return s.direct[i].Del(context.Background(), prefix+":k").Err() },
@@ -74,7 +74,7 @@ func TestMajorityLoses(t *testing.T) {
 	}
 }
 
-// Unlock says by itself that the lock was lost when no renewal has noticed it.
+// If no renewal has noticed that the lock was lost, Unlock notices it and returns ErrLost.
 func TestUnlockNoticesLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -96,8 +96,8 @@ func TestUnlockNoticesLoss(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// Masters that have come and gone leave renewals without an answer from a majority: that is no loss
-// until the time is over, and then it is one before any master forgets the lock.
+// Masters come and go, so renewals get no reply from a majority. The lock isn't lost before its
+// validity is over. It is lost before any master's key expires.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -132,10 +132,10 @@ func TestDrift(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A master that was restarted without its data lets a second holder in: with A on three masters, of
-// which one forgets, those two that never had it make a majority with it. The package documentation
-// says so; this shows that it is true, and that a restart that takes longer than the lease prevents
-// it.
+// A master that was restarted without its data makes a second holder possible: A has three masters,
+// and one of them loses its data. This master and the two others are a majority. The package
+// documentation describes this case. The test shows that it can happen, and that a restart that
+// takes longer than the lease prevents it.
 func TestRestartedEmpty(t *testing.T) {
 	begin := func(t *testing.T) (s *site, o redlock.Options, first lock.Lock, second *redlock.Locker) {
 		s = newSite(t)
@@ -144,7 +144,7 @@ func TestRestartedEmpty(t *testing.T) {
 		s.servers[3].Kill()
 		s.servers[4].Kill()
 		first = get(t, a, "k")
-		pass(o.NodeTimeout) // or it could still reach those
+		pass(o.NodeTimeout) // otherwise the request could still reach those masters
 		for _, i := range []int{3, 4} {
 			must(t, s.servers[i].Restart())
 		}
@@ -167,7 +167,7 @@ func TestRestartedEmpty(t *testing.T) {
 	t.Run("later than a lease", func(t *testing.T) {
 		t.Parallel()
 		s, o, first, b := begin(t)
-		for _, p := range s.proxies { // it can't renew, and doesn't know of anything
+		for _, p := range s.proxies { // the holder can't renew, and learns of nothing
 			p.Blackhole(true)
 		}
 		s.servers[2].Kill()
@@ -199,7 +199,7 @@ func TestRestartedEmpty(t *testing.T) {
 	})
 }
 
-// A lock that is held for long outlives a restart of every master, one after another, because it is
+// A lock that is held for long survives a restart of every master, one after another, because it is
 // set again where it is missing.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
@@ -216,8 +216,8 @@ func TestRollingRestart(t *testing.T) {
 	s.nothingLeft(t, "k")
 }
 
-// A lock outlives that each master is away for a while, never more than two at a time, although no
-// renewal comes between.
+// A lock survives if each master is away for a while, never more than two at a time, even if there
+// is no renewal in between.
 func TestOthersAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -228,7 +228,7 @@ func TestOthersAway(t *testing.T) {
 		p.Blackhole(true)
 	}
 	held := get(t, l, "k")
-	pass(2 * o.NodeTimeout) // nothing more of it is on the way
+	pass(2 * o.NodeTimeout) // no request of it is on the way any more
 	for _, p := range s.proxies[:2] {
 		p.Cut()
 		p.Blackhole(false)
@@ -264,6 +264,6 @@ func TestMaxHold(t *testing.T) {
 	if took := time.Since(began); took < o.MaxHold-time.Second {
 		t.Errorf("it was lost after %v; want MaxHold, %v", took, o.MaxHold)
 	}
-	must(t, get(t, l, "k").Unlock(t.Context())) // one lease later
+	must(t, get(t, l, "k").Unlock(t.Context())) // the lock is free one lease later
 	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
 }

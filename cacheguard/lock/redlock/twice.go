@@ -13,9 +13,10 @@ var errTwice = errors.New("a server that is counted twice is no majority")
 // twins are two masters that are one server.
 type twins struct{ first, second *master }
 
-// lookForTwin finds out from a master's reply whether the master is the same server as another one.
-// It is, if it has the claim's own lock with the other master's token. This needs no rights beyond
-// those that locks need. One server with two databases has different keys, and is not found.
+// lookForTwin finds out from a master's reply whether the master is the same server as another
+// master. It is the same server if it has the claim's own lock with the other master's token. This
+// check needs only the rights that locks need. It doesn't find one server with two databases,
+// because their keys are different.
 func (c *claim) lookForTwin(m *master, a *answer) {
 	if a.said != other {
 		return
@@ -29,12 +30,13 @@ func (c *claim) lookForTwin(m *master, a *answer) {
 	}
 }
 
-// isTwice reports whether two masters turned out to be one server, and sets that as the error of an
-// attempt. The votes are right without this check, because a server has one vote. But a fleet with
-// these masters survives fewer failures than it should, which nobody would notice. If another claim
-// has the lock, the replies of known twins to this request needn't show that they are one server.
-// So isTwice sends them a request for another lock. If one of the twins is silent, the check is
-// left to the next call, and the votes of this call count.
+// isTwice reports whether two masters turned out to be one server. If so, it sets an error that
+// wraps errTwice as the error of the attempt. The votes are right without this check, because a
+// server has one vote. But a fleet with these masters survives fewer failures than it should, and
+// without an error nobody would notice. If another claim has the lock, the replies of known twins
+// to this request needn't show that they are one server. So isTwice sends them a request for
+// another lock. If one of the twins is silent, the next call does the check, and the votes of this
+// call are valid.
 func (l *Locker) isTwice(ctx context.Context, a *attempt) bool {
 	a.err = l.distinct(a.t)
 	if a.err == nil && l.twins.Load() != nil {
@@ -53,8 +55,8 @@ func (l *Locker) probe(ctx context.Context, enough func(*tally) bool) error {
 	return l.distinct(t)
 }
 
-// distinct returns an error that names two masters that are one server, if the replies to a claim
-// show that. It forgets known twins when both have voted for the claim.
+// If the replies to a claim show that two masters are one server, distinct returns an error that
+// names them. It forgets known twins if both have voted for the claim.
 func (l *Locker) distinct(t *tally) error {
 	known, votes := l.twins.Load(), 0
 	for _, a := range t.answers {

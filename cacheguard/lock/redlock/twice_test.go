@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// pair is a locker of three masters. The first two are one server, of which the second name can be
-// silent, as can the third master.
+// pair is a locker of three masters. The first two masters are one server. The second name of this
+// server can be silent, and so can the third master.
 type pair struct {
 	*redlock.Locker
 	server, third        *redistest.Server
@@ -40,7 +40,7 @@ func newPair(t *testing.T, o redlock.Options) *pair {
 	return p
 }
 
-// mute has a wire be silent, or end its silence without what was sent meanwhile.
+// mute makes a proxy silent, or ends its silence. Data that was sent in the meantime is dropped.
 func mute(wire *redistest.Proxy, on bool) {
 	if !on {
 		wire.Cut()
@@ -48,7 +48,7 @@ func mute(wire *redistest.Proxy, on bool) {
 	wire.Blackhole(on)
 }
 
-// servers is how many servers have a lock.
+// servers returns the number of servers that have a lock.
 func (p *pair) servers(t *testing.T, name string) (n int64) {
 	t.Helper()
 	for _, rdb := range []*redis.Client{p.direct, p.directToLast} {
@@ -57,8 +57,9 @@ func (p *pair) servers(t *testing.T, name string) (n int64) {
 	return n
 }
 
-// While the second name of a server is silent the lock is given by two servers. When it speaks it
-// is found out, and never adds a vote, whatever it says in between.
+// While the second name of a server is silent, two servers grant the lock. When the second name
+// replies, the locker notices that it is the same server. The second name never adds a vote,
+// whatever it replies in between.
 func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
@@ -77,7 +78,7 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)
 	for i := range 5 {
-		// The name answers about this lock, and about nothing else.
+		// The name replies to requests for this lock, and to no others.
 		name := fmt.Sprint("one server ", i)
 		others := func(c redistest.Command) bool { return isAcquire(c) && !redistest.HasKey(prefix+":"+name)(c) }
 		probe := p.second.DelayCommand(others, gate)
@@ -106,13 +107,13 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	})
 }
 
-// Two servers go on giving locks while the second name of one of them, which was found out, is
-// silent.
+// Two servers go on granting locks while the second name of one of them is silent, after the locker
+// has noticed that it is the same server.
 func TestSecondNameIsSilentLater(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
 	tries := 0
-	try := func() (servers int64, err error) { // each time another lock: the silent name may have the vote for the last one
+	try := func() (servers int64, err error) { // a new lock each time, because the silent name may have the vote for the last lock
 		tries++
 		name := fmt.Sprint(tries)
 		held, err := p.TryLock(t.Context(), name)
@@ -140,8 +141,8 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 	})
 }
 
-// While the second name of a server, which was found out, is silent, nobody waits for it:
-// NodeTimeout would be the price of each lock.
+// While a second name is silent that was found to be the same server, no call waits for it.
+// Otherwise each lock would take NodeTimeout.
 func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
@@ -171,7 +172,7 @@ func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A lock that one server has, by two names, is not renewed by a majority.
+// If only one server has a lock, by two names, no majority renews it.
 func TestSecondNameDoesNotRenew(t *testing.T) {
 	t.Parallel()
 	o := brisk()
@@ -196,9 +197,9 @@ func TestSecondNameDoesNotRenew(t *testing.T) {
 	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
 }
 
-// astray has the questions for some locks go to another server than all else.
+// astray sends the requests for some locks to another server than all other requests.
 type astray struct {
-	begins string // their keys
+	begins string // the keys of these locks begin with it
 	other  *redis.Client
 }
 
@@ -216,8 +217,8 @@ func (a *astray) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A name that leads to another master's server for a moment adds no vote then, and does when it
-// leads elsewhere.
+// While a name leads to another master's server, it adds no vote. When it leads to its own server
+// again, it adds a vote.
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -244,7 +245,7 @@ func TestNameThatLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// Lock and Unlock are two scripts on each master when nobody has the lock, with four commands.
+// If the lock is free, Lock and Unlock run two scripts on each master, with four commands.
 func TestUncontendedCommands(t *testing.T) {
 	t.Parallel()
 	const n = 10
@@ -256,7 +257,7 @@ func TestUncontendedCommands(t *testing.T) {
 	for _, rdb := range s.direct {
 		must(t, redistest.ResetStats(t.Context(), rdb))
 	}
-	for i := range n { // each is another one, for Unlock doesn't wait for all masters
+	for i := range n { // a new lock each time, because Unlock doesn't wait for all masters
 		must(t, get(t, l, fmt.Sprint(i)).Unlock(t.Context()))
 	}
 	want := map[string]int64{"EVALSHA": 2 * n, "GET": 2 * n, "SET": n, "DEL": n}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// mostTries is how often TryLock tries again when the votes are split. With each try others are
-	// less likely to ask at the same moment.
+	// mostTries is the number of times that TryLock tries again when the votes are split. With each
+	// try it is less likely that other callers ask at the same moment.
 	mostTries = 8
 
 	// After a split vote a call tries again after a random part of a span, which doubles each time.
@@ -23,18 +23,18 @@ const (
 	leastPoll = 5 * time.Millisecond
 	mostPoll  = 100 * time.Millisecond
 
-	// A call that does get messages sends its request again after mostPause, in case a message was
-	// lost.
+	// A call that gets messages sends its request again after mostPause, because a message may have
+	// been lost.
 	mostPause = time.Second
 
 	// Processes that are woken send their requests one after another, in the order in which they
-	// wait: each waits about the time of one request, within these limits, for each process before
-	// it. If all sent their requests at once, none would get a majority.
+	// wait. For each process before it, a process waits about the time of one request, within these
+	// limits. If all sent their requests at once, none would get a majority.
 	leastTurn = time.Millisecond
 	mostTurn  = 20 * time.Millisecond
 
-	// yieldSpan is how long a process doesn't request a lock again after it has left the lock to
-	// others.
+	// yieldSpan is the time for which a process doesn't request a lock again after it has left the
+	// lock to other processes.
 	yieldSpan = 3 * time.Millisecond
 )
 
@@ -63,9 +63,9 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 			return a.held, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // if the votes were won too late, perhaps this process stood still
+		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // if the votes were won too late, perhaps this process was stopped
 			return nil, a.err
-		case a.t.mine > 0: // these votes would be in the way of the next try, too
+		case a.t.mine > 0: // these votes would also make the next try fail
 			a.clear(ctx)
 		}
 		l.listen()
@@ -89,21 +89,21 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 // waiting is the state of a call that waits.
 type waiting struct {
 	poll time.Duration // the next pause without messages
-	met  int           // how many times in a row others asked at the same moment
+	met  int           // how many times in a row other claims asked at the same moment
 }
 
-// rest says how long to wait before the next request.
+// rest is the time to wait before the next request.
 type rest struct {
 	most  time.Duration // if no message arrives
-	woken time.Duration // after a message says that a majority may be free
+	woken time.Duration // after a message that a majority may be free
 }
 
-// rest decides how long to wait after an attempt that has failed. calls says that messages will
-// tell when the lock is free. turn is how long the requests of the processes before this one take.
+// rest returns the time to wait after a failed attempt. calls means that messages will report when
+// the lock is free. turn is the time that the requests of the processes before this one take.
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
-	} else { // others will be woken at the same moment, too; or nobody will, if the holders of the votes are dead
+	} else { // other calls will be woken at the same moment, or no call will be woken, because the holders of the votes are dead
 		turn += backOff(w.met, a.took)
 		w.met++
 	}
@@ -122,11 +122,11 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	return rest{most, turn}
 }
 
-// backOff returns how long to wait after others asked at the same moment for the nth time in a row.
-// took is how long the request took: two calls that try again within less than that would meet
-// again.
+// backOff returns the time to wait after other claims asked at the same moment for the nth time in
+// a row. took is the time that the request took: two calls that try again within a shorter time
+// would meet again.
 func backOff(n int, took time.Duration) time.Duration {
-	span := min(max(leastSpan, 2*took), mostSpan) // limited first: a request may have taken days, on a machine that was suspended
+	span := min(max(leastSpan, 2*took), mostSpan) // limited first, because on a machine that was suspended a request may have taken days
 	return rand.N(min(span<<min(n, 10), mostSpan))
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is random is within its limits.
+// Random times are within their limits.
 func TestRest(t *testing.T) {
 	const turn = 5 * time.Millisecond
 	between := func(what string, got, least, most time.Duration) {
@@ -82,7 +82,7 @@ func TestTurns(t *testing.T) {
 	if got := ls.turns(2); got < 9*time.Millisecond || got > 10*time.Millisecond {
 		t.Errorf("when a question takes 5 ms, two take %v", got)
 	}
-	ls.took(time.Second) // the machine stood still
+	ls.took(time.Second) // the machine was stopped
 	if got := ls.turns(1); got > mostTurn {
 		t.Errorf("one takes %v", got)
 	}
@@ -104,7 +104,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Trouble that is over doesn't count when there is trouble again.
+// After trouble has ended, its time isn't added to later trouble.
 func TestTroubleEndsWithAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ls lines

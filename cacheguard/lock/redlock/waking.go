@@ -2,13 +2,13 @@ package redlock
 
 import "time"
 
-// release is the content of a message: a token was released on a master.
+// release is the content of a message about a token that was released on a master.
 type release struct {
 	master int
 	token  string
 }
 
-// unknown stands for the token of a master that hasn't replied.
+// unknown is used in place of the token if a master hasn't replied.
 const unknown = "?"
 
 // asks begins a request of the first call in a line, and discards the messages received before.
@@ -28,8 +28,8 @@ func (p *place) asks() {
 }
 
 // asked ends the request: from now on the place is woken as soon as a majority of the masters may
-// be free. calls says that messages will tell of that. If no majority replied, trouble is the time
-// since when no call in the line has had a reply.
+// be free. calls means that messages will report that moment. If no majority replied, trouble is
+// the time since which no call in the line has had a reply.
 func (p *place) asked(a attempt) (calls bool, trouble time.Time) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -75,9 +75,9 @@ func (ls *lines) heard(name string, r release, waiting int) {
 	}
 }
 
-// listens records whether messages of a master arrive. When that changes, the first call of each
-// line sends its request again, because messages may have been missed, and because the call may
-// have to poll from now on.
+// listens records whether messages of a master arrive. When messages begin or stop arriving, the
+// first call of each line sends its request again, because messages may have been missed, and
+// because the call may have to poll from now on.
 func (ls *lines) listens(master int, arrive bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

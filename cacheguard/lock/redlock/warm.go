@@ -16,10 +16,10 @@ import (
 const warmTimeout = time.Second
 
 // Warm dials, loads the scripts and subscribes in advance, so that the first locks needn't wait for
-// that: dialling a connection may take longer than NodeTimeout. Warm ends when ctx ends, or after a
-// second. It returns an error if it didn't succeed with a majority of the masters, if two masters
-// are one server, if a master is a replica that can't be written to, or if the user of a master
-// lacks rights that locks need. The error names each missing right.
+// these steps. Dialling a connection may take longer than NodeTimeout. Warm ends when ctx ends, or
+// after a second. It returns an error if it succeeded with less than a majority of the masters, if
+// two masters are one server, if a master is a replica that can't be written to, or if the user of
+// a master lacks rights that locks need. The error names each missing right.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {

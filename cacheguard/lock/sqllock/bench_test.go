@@ -10,7 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 )
 
-// What a lock costs that nobody else wants, beside two statements that change one row each.
+// BenchmarkLockUnlock measures a lock that no other caller wants. For comparison it measures two
+// statements that change one row each.
 func BenchmarkLockUnlock(b *testing.B) {
 	systems := map[string]func(b *testing.B) system{
 		"SQLite": func(b *testing.B) system {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	firstAgain = 2 * time.Millisecond // the pause before a statement is sent again
+	firstAgain = 2 * time.Millisecond // the first pause before a statement is sent again
 	mostAgain  = 50 * time.Millisecond
 )
 
-// call does one thing in the database, within OpTimeout. It tries again when that may help: the
-// database was busy, a connection was broken, or no reply came within half of the time. try has to
-// recognise what an earlier try did. doubt is the error of an earlier try that may have been
-// carried out. A try ends by its own time, not with ctx, because drivers close a connection whose
-// statement was cancelled. call itself returns when ctx ends. If asking isn't nil, it counts the
-// tries that are running.
+// call calls try until it succeeds, within OpTimeout. It tries again if the database was busy, if a
+// connection was broken, or if no reply came within half of OpTimeout. try has to recognise what an
+// earlier try did. doubt is the error of an earlier try that may have been carried out. A try has
+// its own time limit and doesn't end with ctx, because drivers close a connection whose statement
+// was cancelled. call itself returns when ctx ends. If asking isn't nil, it counts the tries that
+// are running.
 func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try func(ctx context.Context, doubt error) (T, error)) (v T, err error) {
 	var doubt, said error
 	began := time.Now()
@@ -52,8 +52,8 @@ func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try fun
 	}
 }
 
-// aside runs a try on another goroutine, and stops waiting for it when ctx or its time ends,
-// because some drivers ignore contexts, or ignore them in some places.
+// aside runs a try on another goroutine. It stops waiting for the try when ctx ends or the time of
+// the try is over, because some drivers ignore contexts, always or in some places.
 func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sync.WaitGroup, try func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -93,8 +93,8 @@ func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sy
 	return none, &noAnswer{most, own.Err()}
 }
 
-// query runs a statement and returns how many rows it gave. It reads to the end, because only then
-// the database says whether the statement's transaction was committed.
+// query runs a statement and returns the number of rows that it gave. It reads to the end, because
+// the database reports only at the end whether the statement's transaction was committed.
 func (l *Locker) query(ctx context.Context, scan func(*sql.Rows) error, statement string, args ...any) (n int, err error) {
 	if statement != l.sql.look {
 		done, err := l.writes.begin(ctx)
@@ -119,7 +119,7 @@ func (l *Locker) query(ctx context.Context, scan func(*sql.Rows) error, statemen
 	return n, rows.Err()
 }
 
-// exec runs a statement and returns how many rows it has changed.
+// exec runs a statement and returns the number of rows that it has changed.
 func (l *Locker) exec(ctx context.Context, statement string, args ...any) (int64, error) {
 	done, err := l.writes.begin(ctx)
 	if err != nil {
@@ -133,9 +133,9 @@ func (l *Locker) exec(ctx context.Context, statement string, args ...any) (int64
 	return result.RowsAffected()
 }
 
-// writes lets only one writing statement run at a time. SQLite has one writer, and a statement that
-// finds it busy sleeps for a while, whatever the order of arrival. The channel has room for one. A
-// nil channel lets all statements run at once.
+// writes lets only one writing statement run at a time. SQLite has one writer. A statement that
+// finds this writer busy sleeps for a while, so statements don't run in the order in which they
+// came. The channel has room for one. A nil channel lets all statements run at once.
 type writes chan struct{}
 
 func (w writes) begin(ctx context.Context) (done func(), err error) {

@@ -22,7 +22,7 @@ type claim struct {
 	owner []byte // unique for this claim
 
 	asking sync.WaitGroup // running requests for the lock
-	unsure atomic.Bool    // a request may have acquired the lock without a reply
+	unsure atomic.Bool    // a request may have acquired the lock, but its reply was lost
 }
 
 func (l *Locker) claim(name string) *claim {
@@ -112,7 +112,7 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 }
 
 // ask tries to acquire the lock. If another holder's lock ends later than any lease, ask returns an
-// error, because waiting is of no use.
+// error, because waiting is useless.
 func (c *claim) ask(ctx context.Context) (answer, error) {
 	a, err := c.askFor(ctx, c.l.opts.Lease)
 	if err == nil && !a.mine && tenure.Endless(max(a.left, 0), c.l.opts.Lease) {
@@ -164,8 +164,8 @@ func (c *claim) heard(ctx context.Context, a answer, err error) (answer, error) 
 	return answer{}, err
 }
 
-// want makes sure that there will be a notification when another holder gives the lock back, if
-// notifications arrive. again says that the lock may be free by now.
+// If notifications arrive, want makes sure that there will be a notification when another holder
+// gives the lock back. again means that the lock may be free by now.
 func (c *claim) want(ctx context.Context, a answer) (again, notified bool) {
 	switch {
 	case c.l.sql.want == "" || !c.l.ear.standing.Load() || a.left == 0:
@@ -222,12 +222,13 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 	}
 	type freed struct {
 		mine, told bool
-		doubt      error // set if it is unknown whether the lock was mine
+		doubt      error // set if it is unknown whether this claim had the lock
 	}
 	f, err := call(ctx, c.l, nil, func(ctx context.Context, doubt error) (f freed, err error) {
 		n, err := c.l.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&f.told, new(any)) }, c.l.sql.release, args...)
 		if f.mine = n > 0; !f.mine && doubt != nil {
-			// An earlier request may have given it back, and another holder may have it by now.
+			// An earlier request may have given the lock back, and another holder may have it by
+			// now.
 			f.doubt = fmt.Errorf("it is unknown when the lock ended, for no answer came to a first request: %w", doubt)
 		}
 		return f, err
@@ -237,9 +238,9 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 }
 
 // giveUp ends an acquisition that has failed, and returns the given reason. If the lock may have
-// been acquired without a reply, giveUp gives it back once the running requests are over. A request
-// that is carried out even later acquires the lock for nobody, for one lease. Close waits for this
-// release, too, but not for a driver that ignores contexts.
+// been acquired although the reply was lost, giveUp gives it back as soon as the running requests
+// are over. A request that is carried out even later acquires the lock for nobody, for one lease.
+// Close waits for this release, too, but not for a driver that ignores contexts.
 func (c *claim) giveUp(reason error) error {
 	if c.unsure.Load() {
 		c.l.keeper.Go(func() {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// retention is how long the row of a name that nobody locks is kept, for the sake of its token:
-	// a new row begins with the database's clock, which is larger unless it was set back by more
-	// than retention.
+	// retention is the time for which the row of a name is kept after its last lock. The row is
+	// kept because of its token: the token in a new row is the database's clock, which is larger
+	// than the old token unless the clock was set back by more than retention.
 	retention = time.Hour
 
 	cleanEvery   = time.Minute
@@ -21,10 +21,10 @@ const (
 var uncleanLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: rows of old locks are not removed",
 	Means: "the table grows", See: "locks-cant-be-had"}
 
-// cleanSometimes removes old rows in the background, so that a table whose names are those of
-// orders or requests doesn't grow for ever. It is called after a release. One process of the fleet
-// does it each minute: the one that has the lock of the empty name. Users can't have this lock, and
-// it expires by itself.
+// cleanSometimes removes old rows in the background, so that the table doesn't grow for ever if,
+// for example, each order or each request has its own lock. It is called after a release. Each
+// minute one process of the fleet removes rows: the process that has the lock of the empty name.
+// Users can't have this lock, and it expires by itself.
 func (l *Locker) cleanSometimes() {
 	now, last := int64(time.Since(l.born)), l.cleaned.Load()
 	if now-last < int64(cleanEvery) || !l.cleaned.CompareAndSwap(last, now) {
@@ -37,7 +37,7 @@ func (l *Locker) cleanSometimes() {
 	})
 }
 
-// clean removes the rows that nobody has locked for the duration as.
+// clean removes the rows of names that nobody has locked for the duration as.
 func (l *Locker) clean(ctx context.Context, as time.Duration) error {
 	c := l.claim("")
 	c.row = []byte{}

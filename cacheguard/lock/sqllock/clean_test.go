@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// rows is how many names have one.
+// rows returns the number of rows.
 func (s system) rows(t *testing.T) (n int) {
 	t.Helper()
 	if err := s.db(t).QueryRowContext(soon(t), "SELECT count(*) FROM "+s.table()+" WHERE length(name) > 0").Scan(&n); err != nil {
@@ -17,7 +17,7 @@ func (s system) rows(t *testing.T) (n int) {
 	return n
 }
 
-// age has all rows be older, as far as they remember.
+// age makes all rows older by changing the times stored in them.
 func (s system) age(t *testing.T, by time.Duration) {
 	t.Helper()
 	s.do(t, "UPDATE LOCKS SET token = token - $1", by.Microseconds())
@@ -29,11 +29,12 @@ func (s system) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// Names that are used once leave no rows for ever; those that are locked, or were so lately, stay.
+// The rows of names that are used once are removed some day. The rows of names that are locked, or
+// were locked lately, stay.
 func TestOldRowsAreRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t, func(o *sqllock.Options) { o.Lease = time.Minute })
-		if err := l.Clean(soon(t), time.Hour); err != nil { // so that nobody does so in the background
+		if err := l.Clean(soon(t), time.Hour); err != nil { // so that no locker removes rows in the background
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -57,7 +58,7 @@ func TestOldRowsAreRemoved(t *testing.T) {
 		wantHeld(t, s.process(t), "held for long")
 		mustUnlock(t, held)
 
-		// Somebody has done it within the last minute.
+		// A process has removed rows within the last minute.
 		s.age(t, -time.Hour)
 		mustUnlock(t, mustLock(t, l, "another"))
 		s.do(t, "UPDATE LOCKS SET token = 1 WHERE name = $1", []byte("another"))
@@ -70,7 +71,7 @@ func TestOldRowsAreRemoved(t *testing.T) {
 	})
 }
 
-// It needs no call: a release does it, in the background.
+// No explicit call is needed: a release removes old rows in the background.
 func TestUnlockRemovesOldRows(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		past, empty := "timestamptz '2020-01-01'", "''"
@@ -86,7 +87,7 @@ func TestUnlockRemovesOldRows(t *testing.T) {
 	})
 }
 
-// A name whose row was removed begins with a larger token than it ever had.
+// After the row of a name was removed, the name's next token is larger than all its earlier tokens.
 func TestTokensGrowAcrossARemoval(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)

@@ -10,12 +10,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// A process whose clock is 26 years late, and stands still, has a lock like any other: in a bubble
-// of synctest the time is that of the year 2000. What counts is the clock of the database, which it
-// can't see.
+// In a bubble of synctest the year is 2000, so the clock of this process is 26 years late, and it
+// doesn't advance. The process gets locks like any other process, because only the database's clock
+// matters.
 func TestClockOfTheClientDoesNotMatter(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
-		// Outside it is now.
+		// Outside of the bubble the time is the real time.
 		type asked struct {
 			held lock.Lock
 			err  error
@@ -60,7 +60,7 @@ func TestClockOfTheClientDoesNotMatter(t *testing.T) {
 	})
 }
 
-// No time crosses the wire, only how long a lock lasts.
+// No time of day is sent to the database, only durations of locks.
 func TestOnlyDurationsAreSent(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -90,7 +90,7 @@ func TestOnlyDurationsAreSent(t *testing.T) {
 	})
 }
 
-// The database's clock decides, wherever it stands.
+// The database's clock decides, whatever time it shows.
 func TestClockOfTheDatabaseDecides(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		a, b := s.process(t), s.process(t)
@@ -101,8 +101,8 @@ func TestClockOfTheDatabaseDecides(t *testing.T) {
 	})
 }
 
-// A lock was acquired in the future when the database's clock has been set back: what comes after
-// has a larger token all the same.
+// After the database's clock was set back, an earlier lock seems to be from the future. The next
+// lock still has a larger token.
 func TestTokensGrowWhenTheClockIsSetBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)
@@ -124,9 +124,9 @@ func TestTokensGrowWhenTheClockIsSetBack(t *testing.T) {
 	})
 }
 
-// Between the question and the decision there may be a wait: for one who is about to commit that he
-// has the lock. What counts is the clock at the decision, for the lease that is over by then and
-// for the one that begins.
+// Between the request and the decision a statement may wait for another transaction that is about
+// to commit its lock. The clock at the time of the decision counts, both for the lease that has
+// ended by then and for the new lease.
 func TestClockIsReadWhenItIsDecided(t *testing.T) {
 	const short = 300 * time.Millisecond
 	s := onPostgreSQL(t)
@@ -171,7 +171,7 @@ func TestClockIsReadWhenItIsDecided(t *testing.T) {
 	if err := db.QueryRow("SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM " + s.Table + " WHERE name = 'n'").Scan(&left); err != nil {
 		t.Fatal(err)
 	}
-	if left < long.Seconds() { // a hundredth is added to a lease
+	if left < long.Seconds() { // a lease is longer by a hundredth
 		t.Errorf("it has %v seconds left", left)
 	}
 	mustUnlock(t, held)

@@ -15,12 +15,12 @@ import (
 // poll is the default of Options.Poll.
 const poll = 250 * time.Millisecond
 
-// ofFleet are the options of a fleet's lockers, in this process and in others.
+// ofFleet sets the options of a fleet's lockers, in this process and in child processes.
 func ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = lease, lease }
 
 func TestConformanceOnSQLite(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
-		t.Parallel() // most of the time they let time pass
+		t.Parallel() // these tests wait most of the time
 		s := onSQLite(t)
 		spy, db := s.spied(t)
 		return locktest.Fleet{
@@ -35,7 +35,7 @@ func TestConformanceOnSQLite(t *testing.T) {
 }
 
 func TestConformanceOnPostgreSQL(t *testing.T) {
-	pgtest.Shared(t) // or skip all at once
+	pgtest.Shared(t) // without a server, skip all tests at once
 	locktest.Run(t, func(t *testing.T) locktest.Fleet { return postgreSQLFleet(t, false) })
 }
 
@@ -73,7 +73,7 @@ func postgreSQLFleet(t *testing.T, notified bool) locktest.Fleet {
 	return f
 }
 
-// cut has nothing pass until heal.
+// cut blocks all data until heal is called.
 func (p *spy) cut() (heal func()) {
 	healed := make(chan struct{})
 	p.onBefore(func(s seen) error {
@@ -87,7 +87,7 @@ func (p *spy) cut() (heal func()) {
 	return func() { close(healed) }
 }
 
-// loseReply has the next statement with these words be carried out, and nothing be heard of it.
+// loseReply makes the driver carry out the next statement with these words and lose its reply.
 func (p *spy) loseReply(words string) {
 	var done atomic.Bool
 	p.onAfter(func(s seen) error {

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// spy is a database/sql driver around another one, that sees each statement and can have it go
-// wrong. Its fields are set before the first use, its methods are safe for concurrent use.
+// spy is a database/sql driver around another driver. It sees each statement, and can make the
+// statement fail. Set its fields before the first use. Its methods are safe for concurrent use.
 type spy struct {
 	open func() (driver.Conn, error)
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	seen   []seen
 	before func(s seen) error // instead of the statement, if it returns an error
 	after  func(s seen) error // instead of the statement's result, likewise
@@ -26,7 +26,7 @@ type seen struct {
 	ctx   context.Context
 }
 
-// is tells statements by what they begin with: "INSERT".
+// is reports whether the statement contains these words, for example "INSERT".
 func (s seen) is(words string) bool { return strings.Contains(s.query, words) }
 
 func (p *spy) db() *sql.DB { return sql.OpenDB(p) }
@@ -41,7 +41,7 @@ func (p *spy) Connect(context.Context) (driver.Conn, error) {
 
 func (p *spy) Driver() driver.Driver { return nil }
 
-// statements returns what was sent since the last call.
+// statements returns the statements that were sent since the last call.
 func (p *spy) statements() []seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *spy) ends(s seen) error {
 	return f(s)
 }
 
-// spiedConn is a connection with all that database/sql may ask for.
+// spiedConn is a connection with all optional interfaces of database/sql.
 type spiedConn struct {
 	driver.Conn
 	p *spy
@@ -110,7 +110,7 @@ func (c *spiedConn) QueryContext(ctx context.Context, query string, args []drive
 		return nil, err
 	}
 	if err := c.p.ends(s); err != nil {
-		for values := make([]driver.Value, len(rows.Columns())); rows.Next(values) == nil; { // it is carried out
+		for values := make([]driver.Value, len(rows.Columns())); rows.Next(values) == nil; { // read all rows, so that the statement is carried out
 		}
 		_ = rows.Close()
 		return nil, err

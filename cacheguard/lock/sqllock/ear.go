@@ -18,13 +18,13 @@ const (
 	mostPause  = 2 * time.Second
 )
 
-// ear listens to notifications, on one connection for all locks. It begins with the first waiting
-// call.
+// ear listens to notifications, on one connection for all locks. It begins to listen when the first
+// call waits.
 type ear struct {
 	l        *Locker
 	standing atomic.Bool // notifications arrive
 
-	ctx  context.Context // ends with close; only the ear uses it
+	ctx  context.Context // ended by close; only the ear uses it
 	end  context.CancelFunc
 	once sync.Once
 }
@@ -84,8 +84,8 @@ func (e *ear) run() {
 	}
 }
 
-// turn records whether notifications arrive. It wakes the waiting calls in both cases:
-// notifications of the time before were missed, or those to come may be missed.
+// turn records whether notifications arrive. It wakes the waiting calls in both cases, because
+// notifications were missed before, or because later notifications may be missed.
 func (e *ear) turn(standing bool) {
 	if e.standing.Swap(standing) != standing || standing {
 		e.l.waiting.all()
@@ -93,7 +93,7 @@ func (e *ear) turn(standing bool) {
 }
 
 // heard receives the notification that a lock was given back. It ignores a payload that is no name,
-// because that comes from another program.
+// because another program has sent this notification.
 func (e *ear) heard(payload string) {
 	if name, err := hex.DecodeString(payload); err == nil {
 		e.l.waiting.heard(string(name))

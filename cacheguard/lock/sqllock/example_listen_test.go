@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// Waiters are woken by NOTIFY, which pgx can hear.
+// NOTIFY wakes the waiting calls. pgx can receive notifications.
 func ExampleOptions_listen() {
 	const url = "postgres://app@localhost/app"
 	db, err := sql.Open("pgx", url)
@@ -28,10 +28,11 @@ func ExampleOptions_listen() {
 	defer locks.Close()
 }
 
-// listen is Options.Listen with pgx, on a connection of its own, which has to reach the server
-// itself: a pooler that gives it to others between transactions hears nothing.
+// listen returns an Options.Listen with pgx. It uses a separate connection, which has to reach the
+// server directly: through a pooler that shares connections between transactions, no notifications
+// arrive.
 func listen(url string) sqllock.Listen {
-	const silence = 2 * time.Second // nothing came: is anybody there?
+	const silence = 2 * time.Second // after this time without data, check that the server is reachable
 	return func(ctx context.Context, channel string, standing func(), heard func(payload string)) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {

@@ -42,8 +42,8 @@ func Example() {
 	// in the end: <nil>
 }
 
-// A row remembers the largest token it has seen, so a holder who has lost the lock without noticing
-// changes nothing.
+// A row stores the largest token it has seen. So if a holder has lost the lock without noticing, it
+// can't change the row.
 func Example_fencing() {
 	db, err := sql.Open("sqlite", "file:/fencing?vfs=memdb&_pragma=busy_timeout(500)")
 	if err != nil {
@@ -85,7 +85,7 @@ func Example_fencing() {
 		log.Fatal(err)
 	}
 	change(after, "sent")
-	change(before, "printed again") // the first holder was asleep and hasn't noticed
+	change(before, "printed again") // the first holder was asleep and hasn't noticed the loss
 	_ = after.Unlock(ctx)
 	// Output:
 	// printed 1

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Waiting is how many stand in the line of a name.
+// Waiting returns the number of calls in the line of a name.
 func (l *Locker) Waiting(name string) int {
 	l.waiting.mu.Lock()
 	defer l.waiting.mu.Unlock()
@@ -18,11 +18,11 @@ func (l *Locker) Waiting(name string) int {
 // Hears reports whether notifications arrive.
 func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 
-// SleepDeep has waiters that count on a notification not look by themselves for so long. It is
-// called before the first Lock.
+// SleepDeep sets the time for which waiting calls that expect a notification send no requests by
+// themselves. Call SleepDeep before the first Lock.
 func (l *Locker) SleepDeep(d time.Duration) { l.drowsy = d }
 
-// Clean removes rows that nobody has locked for a time.
+// Clean removes the rows of names that nobody has locked for the given time.
 func (l *Locker) Clean(ctx context.Context, after time.Duration) error {
 	return l.clean(ctx, after)
 }

@@ -9,14 +9,14 @@ import (
 // lines are the waiting calls of this process, in a line for each name. Only the first call of a
 // line sends requests to the database, so thousands of waiting calls cost as much as one.
 type lines struct {
-	mu     sync.Mutex // guards what follows, and what is in lines and places
+	mu     sync.Mutex // guards the fields below, and the contents of lines and places
 	byName map[string]*line
 }
 
 type line struct {
 	places  *list.List // of *place, never empty
-	since   time.Time  // since when the database can't be used; zero: it can
-	handing time.Time  // since when this process has handed the lock on among its own calls; zero: it doesn't do so
+	since   time.Time  // the time since which the database can't be used; zero: it can be used
+	handing time.Time  // the time since which this process has handed the lock on among its own calls; zero: it doesn't hand it on
 	dropped bool       // all calls of the line have failed
 }
 
@@ -39,9 +39,9 @@ const (
 	askLater        // give other processes a chance first
 )
 
-// ours is how long a process may hand a lock on among its own waiting calls. After that it leaves
-// the lock to other processes. Their waiting calls can't be told of this release, so this process
-// waits as long as they may sleep.
+// ours is the time for which a process may hand a lock on among its own waiting calls. After this
+// time it leaves the lock to other processes. Their waiting calls can't be told of this release, so
+// this process waits as long as these calls may sleep.
 const ours = time.Second
 
 // join takes the last place in the line of a name.
@@ -51,7 +51,7 @@ func (ls *lines) join(c *claim) *place {
 	return ls.add(string(c.row))
 }
 
-// joinLine is like join if there is a line and the database can be used. Otherwise it returns nil,
+// If there is a line and the database can be used, joinLine is like join. Otherwise it returns nil,
 // and the caller sends its own request.
 func (ls *lines) joinLine(c *claim) *place {
 	ls.mu.Lock()
@@ -62,7 +62,7 @@ func (ls *lines) joinLine(c *claim) *place {
 	return ls.add(string(c.row))
 }
 
-// add needs mu to be held.
+// The caller of add holds mu.
 func (ls *lines) add(name string) *place {
 	ln := ls.byName[name]
 	if ln == nil {
@@ -106,8 +106,8 @@ func (p *place) leave() {
 }
 
 // troubled records that the database could not be used, and reports whether the first call of the
-// line has to give up. Then all calls of the line give up, because they share the first call's
-// requests.
+// line has to give up. If it has to, all calls of the line give up, because they share the first
+// call's requests.
 func (p *place) troubled(most time.Duration, err error) bool {
 	ls := p.lines
 	ls.mu.Lock()
@@ -175,7 +175,7 @@ func (ls *lines) all() {
 	}
 }
 
-// wake needs lines.mu to be held.
+// The caller of wake holds lines.mu.
 func (ln *line) wake(s signal) {
 	select {
 	case ln.places.Front().Value.(*place).wake <- s:

@@ -26,7 +26,7 @@ func TestLockUnlock(t *testing.T) {
 	})
 }
 
-// A waiter of another process, who can't be told, finds out by asking.
+// A waiting call of another process can't be told of the release, so it polls.
 func TestWaiterPolls(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		a, b := s.process(t), s.process(t)
@@ -37,7 +37,7 @@ func TestWaiterPolls(t *testing.T) {
 	})
 }
 
-// waiter has a locker wait for a name, and returns when it does.
+// waiter makes a locker wait for a name, and returns as soon as it waits.
 func waiter(t *testing.T, l *sqllock.Locker, name string) <-chan lock.Lock {
 	t.Helper()
 	got := make(chan lock.Lock, 1)
@@ -72,7 +72,7 @@ func TestLockIsRenewedUntilItMayNotBeHeldAnyLonger(t *testing.T) {
 		if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if err := next.Err(); err != nil { // the Unlock of another doesn't touch it
+		if err := next.Err(); err != nil { // the Unlock of another holder doesn't change this lock
 			t.Error(err)
 		}
 		wantHeld(t, a, "n")

@@ -24,10 +24,10 @@ type Locker struct {
 	waiting lines
 	writes  writes
 	ear     ear
-	asides  sync.WaitGroup // running tries of statements
+	asides  sync.WaitGroup // the running tries of statements
 	drowsy  time.Duration  // the constant drowsy; other values only in tests
 
-	cleaned atomic.Int64 // when this process last tried to remove rows, as a duration since born
+	cleaned atomic.Int64 // the time from born until this process last tried to remove rows
 	born    time.Time
 }
 
@@ -60,12 +60,13 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 // migrations.
 func (l *Locker) Schema() string { return l.sql.schema }
 
-// Create creates the table if it doesn't exist. Only ctx limits how long that takes.
+// Create creates the table if it doesn't exist. Only ctx limits the time that Create takes.
 func (l *Locker) Create(ctx context.Context) error {
 	var err error
 	for range 3 {
-		// PostgreSQL checks whether the table exists and then creates it, in two steps. If two
-		// processes do so at once, one of them gets an error that something exists already.
+		// PostgreSQL first checks whether the table exists and then creates it, in two steps. If
+		// two processes create the table at once, one of them gets an error because something
+		// exists already.
 		if _, err = l.db.ExecContext(ctx, l.sql.schema); err == nil || !exists(err) && !busy(err) || ctx.Err() != nil {
 			break
 		}
@@ -101,10 +102,11 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 // wrapped adds the package and the name of the lock to an error.
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
-// Close ends the waiting calls with lock.ErrClosed, and makes the held locks lost to their holders,
-// which have one lease to stop their work. Until then the rows of these locks stay. Close waits
-// until nothing runs in the background any more. If a driver ignores contexts, Close waits for it
-// no longer than three times OpTimeout. A second Close does nothing. The db stays open.
+// Close ends the waiting calls with lock.ErrClosed, and makes the held locks lost to their holders.
+// The holders have one lease to stop their work, and for this time the rows of their locks stay.
+// Close waits until nothing runs in the background any more. If a driver ignores contexts, Close
+// waits for it no longer than three times OpTimeout. A second Close does nothing. The db stays
+// open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

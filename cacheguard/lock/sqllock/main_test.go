@@ -13,15 +13,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Those that run in parallel let time pass, more than they compute. The command line comes
-	// later, and wins.
+	// Parallel tests wait more than they compute, so run more of them. A flag on the command line
+	// is parsed later and overrides this value.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	os.Exit(locktest.Main(tests{m}, openProcess))
 }
 
-// tests fails if a locker leaves a goroutine behind.
+// tests runs the tests, and fails if a locker leaves a goroutine behind.
 type tests struct{ m *testing.M }
 
 func (t tests) Run() int {

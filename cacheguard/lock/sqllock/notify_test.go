@@ -20,11 +20,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 )
 
-// seldom has waiters ask so seldom that they are woken or late.
+// seldom makes waiting calls poll so seldom that a call which isn't woken gets the lock late.
 func seldom(o *sqllock.Options) { o.Lease, o.Poll = time.Minute, time.Minute }
 
-// hears is a process whose waiters are woken by notifications or, as far as a test lasts, not at
-// all.
+// hears returns the locker of a process whose waiting calls are woken only by notifications: within
+// the time of a test they don't poll.
 func (s system) hears(t *testing.T) *sqllock.Locker {
 	t.Helper()
 	return s.hearsWith(t, s.db(t), listen(s.Source))
@@ -37,7 +37,7 @@ func (s system) hearsWith(t *testing.T, db *sql.DB, how sqllock.Listen) *sqllock
 	return l
 }
 
-// wanted waits until the release of a name will be told.
+// wanted waits until the release of a name will send a notification.
 func (s system) wanted(t *testing.T, name string) {
 	t.Helper()
 	db := s.db(t)
@@ -74,7 +74,7 @@ func TestNotificationWakesTheWaiter(t *testing.T) {
 	}
 }
 
-// A notification is the business of those who wait for this lock.
+// A notification wakes only the calls that wait for its lock.
 func TestNotificationWakesNobodyElse(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t, seldom)
@@ -83,12 +83,12 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	begins := sync.OnceFunc(func() { close(listens) })
 	b := s.hearsWith(t, db, func(ctx context.Context, channel string, standing func(), heard func(string)) error {
 		return listen(s.Source)(ctx, channel, func() {
-			standing() // which has all waiters look again
+			standing() // standing makes all waiting calls ask again
 			begins()
 		}, heard)
 	})
 	first := mustLock(t, a, "first")
-	got := waiter(t, b, "first") // from the first waiter on
+	got := waiter(t, b, "first") // notifications arrive after the first call waits
 	await(t, listens, "notifications")
 	mustUnlock(t, first)
 	mustUnlock(t, await(t, got, "the first waiter"))
@@ -100,7 +100,7 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	spy.statements()
 	mustUnlock(t, x)
 	mustUnlock(t, await(t, gotX, "the waiter"))
-	<-time.After(moment) // for nobody to ask for the other one
+	<-time.After(moment) // in this time no call asks for the other lock
 	asked := 0
 	for _, statement := range spy.statements() {
 		if string(statement.args[0].Value.([]byte)) == "y" {
@@ -114,8 +114,8 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	mustUnlock(t, await(t, gotY, "the other waiter"))
 }
 
-// The commit of a notification is something that all others wait for, so there is none unless
-// somebody wants it.
+// PostgreSQL commits transactions with notifications one after another. So a release sends a
+// notification only if a call waits.
 func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	s := onPostgreSQL(t)
 	a, b := s.process(t), s.hears(t)
@@ -141,7 +141,7 @@ func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	s.wanted(t, "wanted")
 	mustUnlock(t, held)
 	mustUnlock(t, await(t, got, "the waiter"))
-	mustUnlock(t, mustLock(t, a, "wanted")) // not any more
+	mustUnlock(t, mustLock(t, a, "wanted")) // the lock is no longer wanted
 	held = mustLock(t, a, "last")
 	got = waiter(t, b, "last")
 	s.wanted(t, "last")
@@ -163,8 +163,8 @@ func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	}
 }
 
-// What was given back before notifications arrive is not heard of, so waiters look again when they
-// do.
+// Waiting calls miss a release before notifications arrive. So they ask again when notifications
+// begin to arrive.
 func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t, seldom)
@@ -196,8 +196,8 @@ func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	}
 }
 
-// While nobody listens, waiters poll; it is said once that they do, and once that they needn't any
-// more.
+// While notifications don't arrive, waiting calls poll. The log has one line when this begins, and
+// one when it ends.
 func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t)
@@ -233,7 +233,7 @@ func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	eventually(t, "the line that they arrive again", func() bool { return log.count("arrive again") == 1 })
 }
 
-// lines is a log that is written to and read at once.
+// lines is a log that can be written and read at the same time.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -251,7 +251,7 @@ func (l *lines) count(words string) int {
 	return strings.Count(l.text.String(), words)
 }
 
-// The connection on which nobody listens any more stays open for hours if nobody asks.
+// A connection whose other end is gone stays open for hours if the client sends no query on it.
 func TestHalfOpenListenerIsNoticed(t *testing.T) {
 	s := onPostgreSQL(t)
 	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
@@ -270,7 +270,8 @@ func TestHalfOpenListenerIsNoticed(t *testing.T) {
 	eventually(t, "notifications again", b.Hears)
 }
 
-// An acquisition whose answer was lost is asked for again, and by then somebody waits already.
+// The reply to an acquisition is lost, and its request is sent again. By then another call already
+// waits.
 func TestWishOutlivesARepeatedAcquisition(t *testing.T) {
 	s := onPostgreSQL(t)
 	spy, db := s.spied(t)
@@ -289,8 +290,8 @@ func TestWishOutlivesARepeatedAcquisition(t *testing.T) {
 	mustUnlock(t, await(t, got, "the waiter, who must be told"))
 }
 
-// What a waiter has heard before it stood in line is old when its turn comes: it asks, and wishes,
-// for itself.
+// When a waiting call gets its turn, the reply that it got before it joined the line is old. So it
+// asks again, and requests its own notification.
 func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	s := onPostgreSQL(t)
 	a, b := s.process(t, seldom), s.hears(t)
@@ -298,11 +299,11 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	other := waiter(t, b, "n")
 	s.wanted(t, "n")
 
-	// Two ask at once, and both hear that there will be a notification.
+	// Two calls ask at once, and both learn that there will be a notification.
 	spy, db := s.spied(t)
 	c := s.hearsWith(t, db, listen(s.Source))
 	elsewhere := mustLock(t, a, "elsewhere")
-	listening := waiter(t, c, "elsewhere") // from the first waiter on
+	listening := waiter(t, c, "elsewhere") // notifications arrive after the first call waits
 	eventually(t, "notifications", c.Hears)
 	mustUnlock(t, elsewhere)
 	mustUnlock(t, await(t, listening, "the first waiter"))
@@ -337,13 +338,13 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	}()
 	eventually(t, "both in line", func() bool { return c.Waiting("n") == 2 })
 
-	// Then there won't be one, and the first leaves.
+	// Then there won't be a notification, and the first call leaves.
 	s.do(t, "UPDATE LOCKS SET wanted = false WHERE name = 'n'")
 	cancel()
 	if err := await(t, left, "the first"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	s.wanted(t, "n") // the next one has asked
+	s.wanted(t, "n") // the next call has asked
 	mustUnlock(t, held)
 	for range 2 {
 		select {
@@ -357,8 +358,9 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	}
 }
 
-// Several processes take turns, each of them woken by the others: no wish for a notification gets
-// lost between the look and the wish, or when the lock goes from one to the next.
+// Several processes take turns and wake each other. No request for a notification is lost, neither
+// between the look at the lock and this request, nor when the lock goes from one process to the
+// next.
 func TestNoWakeUpIsLost(t *testing.T) {
 	s := onPostgreSQL(t)
 	const processes, waiters, rounds = 3, 12, 5

@@ -55,17 +55,16 @@ type Options struct {
 	Table string
 
 	// Prefix is put in front of each name in the table. It has at most 128 bytes, ends with a colon
-	// and has no other colon, so that lockers with different prefixes share nothing. Default none.
-	// A locker without a prefix can use any name, including names with the prefixes of other
-	// lockers.
+	// and has no other colon. So lockers with different prefixes share nothing. Default none. A
+	// locker without a prefix can use any name, including names with the prefixes of other lockers.
 	Prefix string
 
-	// Lease is how long a lock lasts after its holder died. It is renewed every third of Lease.
-	// Default 10 s, at least 10 ms.
+	// Lease is the time that a lock lasts after its holder died. A held lock is renewed every third
+	// of Lease. Default 10 s, at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held at most. After that it is lost to its holder, and no
-	// longer renewed. Default 1 h. Negative means no limit.
+	// MaxHold is the longest time that a lock may be held. After MaxHold the lock is lost to its
+	// holder, and no longer renewed. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
 	// OpTimeout limits each request to the database. This includes the wait for a connection, and a
@@ -78,7 +77,8 @@ type Options struct {
 	// notifications don't arrive.
 	Poll time.Duration
 
-	// Listen makes NOTIFY wake the waiting calls. Default none: they poll. PostgreSQL only.
+	// Listen makes NOTIFY wake the waiting calls. Without Listen, which is the default, they poll.
+	// PostgreSQL only.
 	Listen Listen
 
 	// Logger gets a line when notifications stop arriving, when they arrive again, and when old
@@ -86,18 +86,20 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't do that, but
-// drivers can: the package's example has a Listen for pgx. The function opens a connection of its
-// own and sends LISTEN with the channel as a quoted identifier. When that is confirmed it calls
-// standing, and then heard for each notification, until ctx ends or the connection breaks. Then it
-// closes the connection and returns. It has to find out by itself, within a few seconds, that the
-// server is no longer reachable, so it sends a query from time to time.
+// Listen delivers the notifications of a channel of PostgreSQL. database/sql can't deliver
+// notifications, but drivers can: the package's example has a Listen for pgx. The function opens
+// its own connection and sends LISTEN with the channel as a quoted identifier. When the server has
+// confirmed LISTEN, the function calls standing, and then heard for each notification, until ctx
+// ends or the connection breaks. Then it closes the connection and returns. If the server is no
+// longer reachable, the function has to find this out by itself within a few seconds, so it sends a
+// query from time to time.
 //
-// The [Locker] calls Listen on one goroutine, and again each time it has returned, until
-// [Locker.Close]. Close waits for it to return.
+// The [Locker] calls Listen on one goroutine. Each time Listen has returned, the Locker calls it
+// again, until [Locker.Close]. Close waits until Listen has returned.
 type Listen func(ctx context.Context, channel string, standing func(), heard func(payload string)) error
 
-// validate returns the options with their defaults set, and everything that is wrong with them.
+// validate returns the options with their defaults set, and an error that names all invalid
+// options.
 func (o Options) validate() (Options, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sqllock: Options."+format, args...)) }

@@ -10,11 +10,11 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// unused is a db that nobody must use.
+// unused returns a db that must not be used.
 func unused(t *testing.T) *sql.DB {
 	t.Helper()
 	spy := &spy{}
-	db := spy.db() // a connection would need an open function
+	db := spy.db() // a connection would need the function open, which isn't set
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -50,7 +50,7 @@ func TestDefaultsAreFine(t *testing.T) {
 	}
 }
 
-// With these prefixes the lock of a name is never that of another name with another prefix.
+// With these prefixes two different pairs of prefix and name never have the same lock.
 func TestPrefixNames(t *testing.T) {
 	for prefix, fine := range map[string]bool{
 		"": true, "shop:": true, "a/b:": true, ":": true, "\x00:": true,
@@ -66,7 +66,8 @@ func TestPrefixNames(t *testing.T) {
 	}
 }
 
-// Only what can't be taken for anything else becomes part of a statement.
+// A table name becomes part of statements, so only names that can't be taken for other SQL are
+// allowed.
 func TestTableNames(t *testing.T) {
 	for table, fine := range map[string]bool{
 		"locks": true, "Locks_2": true, "_": true, "order": true, "app.locks": true, strings.Repeat("t", 63): true,

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// In the database a lock never ends before its holder thinks it does, whatever the unit, and only a
-// little later.
+// In the database a lock never ends before the end that its holder assumes, and only a little
+// later, whatever the unit.
 func TestLasting(t *testing.T) {
 	for _, d := range []Dialect{PostgreSQL, SQLite} {
 		s := statementsFor(d, defaultTable)

@@ -14,8 +14,8 @@ import (
 
 const racers = 20
 
-// race has many processes try to take one lock at once, some processes with connections of their
-// own, and returns what they got.
+// race lets many processes try to take one lock at once. Some of the processes have their own
+// connections. race returns the locks that they got.
 func race(t *testing.T, lockers []*sqllock.Locker, name string) (got []lock.Lock) {
 	t.Helper()
 	var mu sync.Mutex
@@ -40,13 +40,14 @@ func race(t *testing.T, lockers []*sqllock.Locker, name string) (got []lock.Lock
 	return got
 }
 
-// raceRounds has one lock be taken again and again: when there is no row yet, when it was given
-// back, and when its holder is dead.
+// raceRounds takes one lock again and again: when there is no row yet, after the lock was given
+// back, and after its holder has died.
 func raceRounds(t *testing.T, s system, rounds int) {
 	t.Helper()
 	var lockers []*sqllock.Locker
 	for range 5 {
-		// Nobody renews meanwhile what is made to expire, and a busy machine has time.
+		// With these options no holder renews a lock that the test makes expire, and a busy machine
+		// has enough time.
 		lockers = append(lockers, s.process(t, seldom, func(o *sqllock.Options) { o.OpTimeout = 20 * time.Second }))
 	}
 	var tokens []int64
@@ -70,8 +71,8 @@ func TestOneOfManyTakesTheLock(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) { raceRounds(t, s, 10) })
 }
 
-// What a server does by default with transactions is the server's; two who write one row then get
-// an error, and ask again.
+// The server's default isolation level may be a higher one. If two statements then write one row,
+// one of them gets an error and is sent again.
 func TestOneOfManyTakesTheLockWhateverTheIsolation(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestOneOfManyTakesTheLockWhateverTheIsolation(t *testing.T) {
 	}
 }
 
-// Behind some poolers statements can't be prepared, so parameters are part of them.
+// Behind some poolers statements can't be prepared, so the driver puts the parameters into the
+// statements.
 func TestSimpleProtocol(t *testing.T) {
 	s := onPostgreSQL(t)
 	s.Source += "&default_query_exec_mode=simple_protocol"
@@ -99,11 +101,11 @@ func TestSimpleProtocol(t *testing.T) {
 	mustUnlock(t, await(t, got, "the waiter"))
 }
 
-// Each is alone under the lock, and comes after the one before.
+// Each holder is alone, and its token is larger than the previous token.
 func TestNoTwoHoldAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		var (
-			mu     sync.Mutex // guards what follows
+			mu     sync.Mutex // guards the fields below
 			inside int
 			last   int64
 			work   sync.WaitGroup

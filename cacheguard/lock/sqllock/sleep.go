@@ -14,7 +14,7 @@ const (
 	drowsy     = 2 * time.Second // between two requests for a lock whose release will send a notification
 )
 
-// sleep says how long a waiting call sleeps before it sends its next request.
+// sleep computes how long a waiting call sleeps before it sends its next request.
 type sleep struct {
 	most   time.Duration
 	drowsy time.Duration
@@ -25,7 +25,7 @@ func newSleep(most, drowsy time.Duration) *sleep {
 	return &sleep{most: most, drowsy: drowsy, step: min(firstSleep, most)}
 }
 
-// restart makes the next sleep short again. It is called when the waiting call was woken, because
+// restart makes the next sleep short again. It is called after the waiting call was woken, because
 // another release may follow soon.
 func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
 
@@ -45,8 +45,8 @@ func (s *sleep) next(a answer, notified bool) time.Duration {
 	return max(d, leastSleep)
 }
 
-// sleep returns when it is time to send a request: after d, or when the place is woken. If ctx ends
-// first, it returns the reason.
+// sleep returns when the next request is due: after d, or earlier if the place is woken. If ctx
+// ends first, it returns the reason.
 func (p *place) sleep(ctx context.Context, s *sleep, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

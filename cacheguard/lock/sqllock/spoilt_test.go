@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// wantSpoilt holds an error to what it has to say of a row that was forged.
+// wantSpoilt checks that an error contains the advice for a forged row.
 func wantSpoilt(t *testing.T, err error, table string) {
 	t.Helper()
 	if err == nil {
@@ -22,8 +22,8 @@ func wantSpoilt(t *testing.T, err error, table string) {
 	}
 }
 
-// The largest token of all is given once. After it there is an error that says what to do, and no
-// token twice.
+// The largest possible token is given once. After that, the error says what to do, and no token is
+// given twice.
 func TestTokensEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)
@@ -53,7 +53,7 @@ func TestTokensEnd(t *testing.T) {
 	})
 }
 
-// What is no number where SQLite keeps numbers has the same error.
+// If SQLite has a value that is no number in a column for numbers, the error is the same.
 func TestTokensOfAnotherType(t *testing.T) {
 	s := onSQLite(t)
 	l := s.process(t)
@@ -66,7 +66,7 @@ func TestTokensOfAnotherType(t *testing.T) {
 	}
 }
 
-// A lock that ends when nobody lives any more is not waited for. It can be taken by force.
+// If a lock ends only in the far future, calls don't wait for it. It can be taken by force.
 func TestLockWithoutEnd(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t)

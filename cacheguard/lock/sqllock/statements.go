@@ -12,10 +12,10 @@ var embedded embed.FS
 
 var files = sqltable.Files{FS: embedded, Name: defaultTable}
 
-// statements are the SQL statements of this package's files, for a certain table. Each is run by
-// itself, so each is a transaction of its own.
+// statements are the SQL statements of this package's files, for a certain table. Each statement
+// runs alone, so each is a separate transaction.
 type statements struct {
-	unit time.Duration // of durations in the statements
+	unit time.Duration // the unit of durations in the statements
 
 	schema  string
 	look    string // runs before acquire; empty: acquire includes it
@@ -54,12 +54,12 @@ func statementsFor(d Dialect, table string) statements {
 	}
 }
 
-// lasting returns a lease in the database's unit. It is a little longer than the lease that the
-// holder counts with, because of rounding, and because clocks run at different rates.
+// lasting returns a lease in the database's unit. This lease is a little longer than the holder's
+// own lease, because of rounding, and because clocks run at different rates.
 func (s statements) lasting(lease time.Duration) int64 {
 	return int64((lease+lease/driftShare)/s.unit) + 2
 }
 
-// driftShare limits how far two clocks may drift apart during a lease: by a hundredth of the lease,
-// as in Redlock. Clocks that are being slewed differ by a thousandth.
+// driftShare is the limit for the drift between two clocks during a lease: a hundredth of the
+// lease, as in Redlock. While a clock is slewed, it differs from other clocks by a thousandth.
 const driftShare = 100

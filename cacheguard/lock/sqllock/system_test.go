@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	patience = 20 * time.Second      // for what has to happen
-	moment   = 30 * time.Millisecond // for what must not happen
+	patience = 20 * time.Second      // the time limit for events that must happen
+	moment   = 30 * time.Millisecond // the time to wait for events that must not happen
 	lease    = 2 * time.Second       // long enough for a busy machine
 )
 
-// system is a database with a table of locks of the test's own.
+// system is a database with a table of locks that only this test uses.
 type system struct {
 	Dialect sqllock.Dialect
-	Source  string // for the driver
+	Source  string // the data source name for the driver
 	Table   string
 
 	Notified bool // a child process listens
@@ -39,7 +39,7 @@ type system struct {
 
 var tables atomic.Int64
 
-// onSQLite is a file that several processes may use.
+// onSQLite returns a system on a file that several processes may use.
 func onSQLite(t *testing.T) system {
 	t.Helper()
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
@@ -47,19 +47,19 @@ func onSQLite(t *testing.T) system {
 	return system{Dialect: sqllock.SQLite, Source: source}.created(t)
 }
 
-// onPostgreSQL is a table of the server that all tests share.
+// onPostgreSQL returns a system on a new table of the server that all tests share.
 func onPostgreSQL(t *testing.T) system {
 	t.Helper()
 	return at(t, pgtest.Shared(t).Addr())
 }
 
-// at is a table of the server at host:port.
+// at returns a system on a table of the server at host:port.
 func at(t *testing.T, addr string) system {
 	t.Helper()
 	return system{Dialect: sqllock.PostgreSQL, Source: pgtest.URL(addr), Table: fmt.Sprintf("locks_%d", tables.Add(1))}.created(t)
 }
 
-// through is the same by another way: that of a proxy.
+// through returns the same system, connected through a proxy.
 func (s system) through(p *pgtest.Proxy) system {
 	s.Source = pgtest.URL(p.Addr())
 	return s
@@ -95,7 +95,7 @@ func (s system) connect() (driver.Conn, error) {
 	return connector.Connect(context.Background())
 }
 
-// db is a pool of connections, as a process has one.
+// db returns a pool of connections for one process.
 func (s system) db(t *testing.T) *sql.DB {
 	t.Helper()
 	_, db := s.spied(t)
@@ -111,7 +111,7 @@ func (s system) spied(t *testing.T) (*spy, *sql.DB) {
 	return p, db
 }
 
-// locker makes one, with short leases unless change says otherwise.
+// locker returns a locker. It has short leases unless change sets other options.
 func (s system) locker(t *testing.T, db *sql.DB, change ...func(*sqllock.Options)) *sqllock.Locker {
 	t.Helper()
 	opts := sqllock.Options{Dialect: s.Dialect, Table: s.Table, Lease: lease, Logger: slog.New(slog.DiscardHandler)}
@@ -129,13 +129,13 @@ func (s system) locker(t *testing.T, db *sql.DB, change ...func(*sqllock.Options
 	return l
 }
 
-// process is a locker with connections of its own, as another process has it.
+// process returns a locker with its own connections, like that of a separate process.
 func (s system) process(t *testing.T, change ...func(*sqllock.Options)) *sqllock.Locker {
 	t.Helper()
 	return s.locker(t, s.db(t), change...)
 }
 
-// table is how statements name it.
+// table returns the name of the table in statements.
 func (s system) table() string {
 	if s.Table == "" {
 		return "cacheguard_locks"
@@ -143,8 +143,8 @@ func (s system) table() string {
 	return s.Table
 }
 
-// do carries out a statement, in which LOCKS stands for the table, and returns how many rows it
-// changed.
+// do runs a statement and returns the number of changed rows. LOCKS in the statement is replaced by
+// the table.
 func (s system) do(t *testing.T, statement string, args ...any) int64 {
 	t.Helper()
 	result, err := s.db(t).ExecContext(soon(t), strings.ReplaceAll(statement, "LOCKS", s.table()), args...)
@@ -158,7 +158,7 @@ func (s system) do(t *testing.T, statement string, args ...any) int64 {
 	return n
 }
 
-// expire has the lock of a name be over, as if its holder had died long ago.
+// expire ends the lock of a name, as if its holder had died long ago.
 func (s system) expire(t *testing.T, name string) {
 	t.Helper()
 	past := "clock_timestamp() - interval '1 millisecond'"
@@ -170,7 +170,7 @@ func (s system) expire(t *testing.T, name string) {
 	}
 }
 
-// token is that of a name's last holder.
+// token returns the token of a name's last holder.
 func (s system) token(t *testing.T, name string) (token int64) {
 	t.Helper()
 	if err := s.db(t).QueryRowContext(soon(t), "SELECT token FROM "+s.table()+" WHERE name = $1", []byte(name)).Scan(&token); err != nil {
@@ -179,7 +179,7 @@ func (s system) token(t *testing.T, name string) (token int64) {
 	return token
 }
 
-// config is the system as a child process is told of it.
+// config returns the system as text for a child process.
 func (s system) config(t *testing.T) string {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -189,7 +189,7 @@ func (s system) config(t *testing.T) string {
 	return string(text)
 }
 
-// openProcess is what a child process does with it.
+// openProcess opens a locker in a child process, from the text of config.
 func openProcess(config string) (lock.Locker, func(), error) {
 	var s system
 	if err := json.Unmarshal([]byte(config), &s); err != nil {
@@ -208,7 +208,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	return l, func() { _, _ = l.Close(), db.Close() }, nil
 }
 
-// soon ends a test that hangs.
+// soon returns a context whose time limit ends a test that hangs.
 func soon(t *testing.T) context.Context { return within(t, patience) }
 
 func within(t *testing.T, d time.Duration) context.Context {

@@ -31,7 +31,7 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			a, err := c.askFor(ctx, l.opts.Lease) // whatever the end of its lease
+			a, err := c.askFor(ctx, l.opts.Lease) // even if the holder's lease ends very late
 			if err == nil && !a.mine {
 				a, err = c.take(ctx, a.token) // the lock may have changed its holder in the meantime
 			}
@@ -57,7 +57,7 @@ func (l *Locker) take(ctx context.Context, name string, take func(context.Contex
 	return held, nil
 }
 
-// take takes the lock from the holder with that token, if it is still the holder.
+// take takes the lock from the holder with this token, if this holder still has the lock.
 func (c *claim) take(ctx context.Context, token int64) (answer, error) {
 	l := c.l
 	if token == math.MaxInt64 {

@@ -8,7 +8,7 @@ import (
 )
 
 // noAnswer is the error of a try that got no reply in time. It doesn't wrap
-// context.DeadlineExceeded, because callers would take that for the end of their context.
+// context.DeadlineExceeded, because callers would take this error for the end of their context.
 type noAnswer struct {
 	within time.Duration
 	said   error // the driver's error
@@ -26,8 +26,8 @@ func unanswered(err error) bool {
 	return errors.As(err, &n)
 }
 
-// sinceThen changes the time in the error of the last try to the time that all tries took, because
-// the last one may have had hardly any time.
+// sinceThen replaces the time in the error of the last try by the time that all tries took, because
+// the last try may have had hardly any time.
 func sinceThen(began time.Time, err error) error {
 	var n *noAnswer
 	if !errors.As(err, &n) {
@@ -46,8 +46,8 @@ func state(err error) string {
 	return ""
 }
 
-// busy reports whether SQLite has another writer. Only the text of the error is the same in all
-// drivers.
+// busy reports whether the error means that SQLite has another writer. It looks at the text of the
+// error, because only the text is the same in all drivers.
 func busy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked") || strings.Contains(text, "SQLITE_BUSY")
@@ -65,7 +65,7 @@ func refused(err error) bool {
 	}
 }
 
-// passing reports whether the same request may succeed in a moment.
+// passing reports whether the same request may succeed a moment later.
 func (l *Locker) passing(err error) bool {
 	switch s := state(err); {
 	case s == "":
@@ -79,7 +79,7 @@ func (l *Locker) passing(err error) bool {
 	return false
 }
 
-// exists reports whether an error says that a table, or a part of it, exists already.
+// exists reports whether an error means that a table, or a part of it, exists already.
 func exists(err error) bool {
 	switch state(err) {
 	case "23505", "42P07", "42710":
@@ -88,7 +88,7 @@ func exists(err error) bool {
 	return false
 }
 
-// errNoToken says that no token is larger than the one in the row.
+// errNoToken is the error if no token can be larger than the token in the row.
 var errNoToken = errors.New("no larger token fits into 64 bits")
 
 // spoilt returns the error for a row with values that no locker writes.
@@ -96,7 +96,7 @@ func (l *Locker) spoilt(err error) error {
 	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
 }
 
-// explained adds to an error what its reader can do about it.
+// explained adds to an error the advice what its reader can do about it.
 func (l *Locker) explained(err error) error {
 	text := err.Error()
 	switch s := state(err); {

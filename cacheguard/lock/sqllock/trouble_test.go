@@ -33,7 +33,7 @@ func wantError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// saidToHaveWaited is how long nobody has answered, in the words of an error.
+// saidToHaveWaited returns the time without a reply that the text of an error names.
 func saidToHaveWaited(t *testing.T, err error) time.Duration {
 	t.Helper()
 	_, words, _ := strings.Cut(err.Error(), "no answer within ")
@@ -68,7 +68,7 @@ func TestTableOfOthersIsNamed(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
-		s.Table = "Order" // a word of SQL, and case counts
+		s.Table = "Order" // a keyword of SQL, in mixed case
 		if s.Dialect == sqllock.PostgreSQL {
 			schema := fmt.Sprintf("Created_%d", tables.Add(1))
 			s.do(t, `CREATE SCHEMA "`+schema+`"`)
@@ -86,7 +86,7 @@ func TestCreate(t *testing.T) {
 		}
 		l := s.process(t)
 		held := mustLock(t, l, "n")
-		if err := l.Create(soon(t)); err != nil { // it is there
+		if err := l.Create(soon(t)); err != nil { // the table exists already
 			t.Error(err)
 		}
 		wantHeld(t, s.process(t), "n")
@@ -101,8 +101,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// The application has all connections of the pool. What it is told says so, and a lock that is held
-// is renewed as soon as there is one.
+// The application uses all connections of the pool. The error names this reason. A held lock is
+// renewed as soon as there is a free connection.
 func TestPoolIsExhausted(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		db := s.db(t)
@@ -116,13 +116,13 @@ func TestPoolIsExhausted(t *testing.T) {
 		}
 		_, err = l.TryLock(soon(t), "n")
 		wantError(t, err, "all 1 connections of the db are in use")
-		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond { // the last of its tries had less
+		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond { // the last try had less time
 			t.Errorf("OpTimeout is 200ms: %v", err)
 		}
 		_ = theirs.Close()
 		mustUnlock(t, mustTry(t, l, "n"))
 
-		// Of one connection a locker needs no second one, also while somebody waits.
+		// A locker needs only one connection, even while a call waits.
 		lost := time.After(lease + lease/5)
 		waiting, cancel := context.WithCancel(t.Context())
 		got := make(chan error)
@@ -142,8 +142,8 @@ func TestPoolIsExhausted(t *testing.T) {
 	})
 }
 
-// The driver doesn't see that the time is over. The caller does, and what the driver acquires in
-// the end is given back.
+// The driver doesn't notice that the time is over, but the call returns. If the driver acquires the
+// lock later, the lock is given back.
 func TestDriverThatLooksAtNoContext(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -176,7 +176,7 @@ func TestDriverThatLooksAtNoContext(t *testing.T) {
 	})
 }
 
-// Close doesn't wait for ever for such a driver.
+// Close doesn't wait for ever for a driver that ignores contexts.
 func TestCloseWithADriverThatHangs(t *testing.T) {
 	s := onSQLite(t)
 	spy, db := s.spied(t)
@@ -201,7 +201,7 @@ func TestCloseWithADriverThatHangs(t *testing.T) {
 	close(stuck)
 }
 
-// Nor does it leave a lock to nobody that was asked for when it came, and granted after that.
+// If a lock was requested before Close and granted during Close, Close gives it back.
 func TestCloseGivesBackWhatIsAcquiredMeanwhile(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -227,14 +227,14 @@ func TestCloseGivesBackWhatIsAcquiredMeanwhile(t *testing.T) {
 		if err := await(t, got, "Lock"); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("Lock: %v", err)
 		}
-		<-time.After(moment) // for the lock not to be given back before it is granted
+		<-time.After(moment) // in this time the lock must not be given back, because it isn't granted yet
 		close(gate)
 		await(t, closed, "Close")
 		mustUnlock(t, mustTry(t, s.process(t, seldom), "n"))
 	})
 }
 
-// Another program writes to the database. It is waited for, for OpTimeout.
+// Another program writes to the database. A call waits for this writer for OpTimeout.
 func TestSQLiteIsBusy(t *testing.T) {
 	s := onSQLite(t)
 	s.Source = strings.Replace(s.Source, "busy_timeout(500)", "busy_timeout(0)", 1)
@@ -270,8 +270,8 @@ func TestSQLiteIsBusy(t *testing.T) {
 	}
 }
 
-// Without a write-ahead log a reader keeps a writer from committing, when the row is written and
-// returned already. A lock counts only once it is committed.
+// Without a write-ahead log a reader can prevent a writer's commit after the row was written and
+// returned. A lock is acquired only when it is committed.
 func TestSQLiteCannotCommit(t *testing.T) {
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
 	s := system{Dialect: sqllock.SQLite, Source: "file:" + file + "?_pragma=journal_mode(delete)&_pragma=busy_timeout(0)"}.created(t)
@@ -290,7 +290,8 @@ func TestSQLiteCannotCommit(t *testing.T) {
 	})
 }
 
-// A request is carried out and its answer lost; the next one recognises what the first did.
+// A request is carried out and its reply is lost. The next request recognises what the first
+// request did.
 func TestLostReplies(t *testing.T) {
 	s := onPostgreSQL(t)
 	spy, db := s.spied(t)
@@ -317,8 +318,8 @@ func TestLostReplies(t *testing.T) {
 	mustUnlock(t, held)
 	mustUnlock(t, mustTry(t, other, "n"))
 
-	// Between the first request to give it back and the second one, somebody else gets it: then it
-	// can't be told any more whether the lock was held until the first one.
+	// Another holder gets the lock between the first and the second request to give it back. In
+	// this case Unlock can't know whether the lock was held until the first request.
 	held = mustTry(t, l, "n")
 	var next lock.Lock
 	var done atomic.Bool
@@ -338,7 +339,7 @@ func TestLostReplies(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-// A copy of a request is carried out when the lock was given back: it acquires nothing.
+// If a copy of a request is carried out after the lock was given back, it acquires nothing.
 func TestLateCopyAcquiresNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -368,7 +369,7 @@ func TestLateCopyAcquiresNothing(t *testing.T) {
 				}
 			}
 		}
-		again() // while it is held that changes nothing
+		again() // while the lock is held, the copy changes nothing
 		wantHeld(t, l, "n")
 		if token := s.token(t, "n"); token != held.Token() {
 			t.Errorf("the token has become %d, it was %d", token, held.Token())
@@ -385,7 +386,7 @@ func TestLateCopyAcquiresNothing(t *testing.T) {
 	})
 }
 
-// The waiter's request is carried out when the waiter has left.
+// The request of a waiting call is carried out after the call has left.
 func TestAcquisitionNobodyHeardOfIsGivenBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -401,7 +402,7 @@ func TestAcquisitionNobodyHeardOfIsGivenBack(t *testing.T) {
 		held, err := l.Lock(ctx, "n")
 		switch {
 		case err == nil:
-			mustUnlock(t, held) // the answer came with the end of the context
+			mustUnlock(t, held) // the reply came at the same time as the end of the context
 		case !errors.Is(err, context.Canceled):
 			t.Fatal(err)
 		}
@@ -418,7 +419,7 @@ func TestStolenLockIsLost(t *testing.T) {
 		held := mustLock(t, a, "n")
 		s.do(t, "DELETE FROM LOCKS WHERE name = $1", []byte("n"))
 		next := mustTry(t, b, "n")
-		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() { // SQLite's clock may be the same
+		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() { // SQLite's clock may show the same time
 			t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 		}
 		await(t, held.Lost(), "Lost")
@@ -430,7 +431,7 @@ func TestStolenLockIsLost(t *testing.T) {
 	})
 }
 
-// The documentation has these statements for those who end a lock by hand.
+// The documentation contains these statements for ending a lock by hand.
 func TestLockIsEndedByHand(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		a, b := s.process(t, seldom), s.process(t)
@@ -453,7 +454,7 @@ func TestLockIsEndedByHand(t *testing.T) {
 	})
 }
 
-// It was taken by hand, and its holder gives it back before it finds out.
+// The lock was taken away by hand. Its holder gives it back before it learns of the loss.
 func TestUnlockOfWhatIsAnothers(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		a, b := s.process(t, seldom), s.process(t)
@@ -468,8 +469,7 @@ func TestUnlockOfWhatIsAnothers(t *testing.T) {
 	})
 }
 
-// A server that is restarted, or crashes, knows its locks afterwards; connections that are dead
-// cost no error.
+// After a restart or a crash the server still has its locks, and dead connections cause no error.
 func TestServerRestarts(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
@@ -503,7 +503,7 @@ func TestServerRestarts(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-// Renewals go on when the server is back within the lease.
+// If the server is back within the lease, renewals go on.
 func TestLockIsRenewedAfterARestart(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
@@ -523,7 +523,8 @@ func TestLockIsRenewedAfterARestart(t *testing.T) {
 	mustUnlock(t, held)
 }
 
-// A server that stands still has its holders lose their locks, and nobody else get them meanwhile.
+// If the server is stopped, its holders lose their locks, and no other caller gets them in the
+// meantime.
 func TestServerStandsStill(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
@@ -554,8 +555,8 @@ func TestServerStandsStill(t *testing.T) {
 	mustUnlock(t, next)
 }
 
-// Who waits stays for as long as a lease may last, then gives up, and all who stand behind give up
-// with it.
+// A waiting call tolerates the trouble for one lease and then gives up. All calls behind it in the
+// line give up with it.
 func TestWaitersGiveUpAfterALease(t *testing.T) {
 	s := onPostgreSQL(t)
 	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
@@ -578,14 +579,14 @@ func TestWaitersGiveUpAfterALease(t *testing.T) {
 	for range waiters {
 		wantError(t, await(t, got, "a waiter"), "no answer")
 	}
-	if took := time.Since(began); took < lease || took > 5*lease { // the OpTimeout is a lease, too, for each who asks
+	if took := time.Since(began); took < lease || took > 5*lease { // OpTimeout is a lease, too, for each call that asks
 		t.Errorf("they gave up after %v", took)
 	}
 	proxy.Blackhole(false)
 }
 
-// A pooled connection that was left in a transaction: pgx throws it away, and a lock is not part of
-// it.
+// A pooled connection was left in a transaction. pgx discards it, so a lock doesn't become part of
+// this transaction.
 func TestTransactionLeftOpen(t *testing.T) {
 	s := onPostgreSQL(t)
 	db := s.db(t)
@@ -598,7 +599,7 @@ func TestTransactionLeftOpen(t *testing.T) {
 	mustUnlock(t, held)
 }
 
-// A server that takes no writes says so, and is not asked again and again.
+// If a server is read-only, its error says so, and the request isn't repeated.
 func TestServerIsReadOnly(t *testing.T) {
 	s := onPostgreSQL(t)
 	s.Source += "&default_transaction_read_only=on"

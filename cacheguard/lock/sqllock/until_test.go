@@ -12,8 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// A lease counts from before the question was sent, not from its answer: the database counts from
-// somewhere in between, and a holder that believed in more would not be alone at the end.
+// A lease counts from before the request was sent, not from its reply. The database counts from a
+// time in between. A holder that counted from the reply would still believe in its lock when
+// another holder may have it.
 func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const lease = 3 * time.Second
@@ -25,7 +26,7 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 			mu.Lock()
 			arrived = time.Now()
 			mu.Unlock()
-			<-time.After(50 * time.Millisecond) // the statement is on its way
+			<-time.After(50 * time.Millisecond) // in this time the statement is on its way
 			return nil
 		})
 		fits := func(what string, held lock.Lock) {
@@ -62,8 +63,8 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 	})
 }
 
-// When nobody hears of a lock that was taken over, it is not given back: or another one would have
-// it before its holder has heard that it is lost.
+// If no caller learns that a lock was taken over, the lock is not given back. Otherwise another
+// caller could have it before the previous holder learns of its loss.
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		p, db := s.spied(t)
@@ -79,7 +80,7 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 			t.Fatalf("Continue without an answer: %v, %v", next, err)
 		}
 		p.onAfter(nil)
-		if err := over.Close(); err != nil { // what is done in the background is done
+		if err := over.Close(); err != nil { // now all background work is done
 			t.Fatal(err)
 		}
 		wantHeld(t, past, "n")

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 )
 
-// Waiters of a process cost as much as one, however many they are.
+// The waiting calls of a process together send as many requests as one call, whatever their number.
 func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const waiters = 100
@@ -25,26 +25,26 @@ func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 		for range waiters - 1 {
 			got = append(got, waiter(t, l, "n"))
 		}
-		// The first asks after 5, 10, 20 ms and so on up to 250, a little sooner by chance, the
-		// others not at all.
+		// The first call asks after 5, 10, 20 ms and so on, up to 250 ms. Each pause may be a
+		// little shorter at random. The other calls don't ask.
 		most := 8 + int(time.Since(began)/(125*time.Millisecond))
 		if asked := spy.count("SELECT"); asked > most {
 			t.Errorf("%d waiters asked %d times within %v, want no more than %d", waiters, asked, time.Since(began), most)
 		}
 
-		// They have it one after the other, in the order in which they came.
+		// The calls get the lock one after another, in the order in which they came.
 		spy.statements()
 		mustUnlock(t, held)
 		for _, next := range got {
 			mustUnlock(t, await(t, next, "the next one"))
 		}
-		// Each of them asks when its turn comes and gives back; in between some ask in vain, for
-		// releases of this process, too, must leave others a chance.
+		// Each call asks when its turn comes, and gives the lock back. In between some requests
+		// fail, because this process sometimes has to leave the lock to other processes.
 		t.Logf("%d statements for %d waiters", len(spy.statements()), waiters)
 	})
 }
 
-// A process doesn't have to find out what it has done itself.
+// A release wakes the waiting calls of its own process at once.
 func TestUnlockWakesTheWaiterOfTheSameProcess(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		spy, db := s.spied(t)
@@ -61,17 +61,17 @@ func TestUnlockWakesTheWaiterOfTheSameProcess(t *testing.T) {
 	})
 }
 
-// seldomAsked is less than a waiter sleeps after asksSeldom.
+// seldomAsked is shorter than the sleep of a waiting call after asksSeldom.
 const seldomAsked = 2 * time.Second
 
-// asksSeldom waits until the only waiter of a process sleeps for longer than 2.5 s: it asks after
-// 5, 10, 20 ms and so on, up to half of that sooner.
+// asksSeldom waits until the only waiting call of a process sleeps for longer than 2.5 s. The call
+// asks after 5, 10, 20 ms and so on, and each pause may be shorter by up to half.
 func asksSeldom(t *testing.T, spy *spy) {
 	t.Helper()
 	eventually(t, "that it asks seldom", func() bool { return spy.count("SELECT false") >= 11 })
 }
 
-// A waiter that leaves gives its turn to the next.
+// If a waiting call leaves, the next call gets its turn.
 func TestWaiterLeaves(t *testing.T) {
 	s := onSQLite(t)
 	l := s.process(t)
@@ -95,8 +95,8 @@ func TestWaiterLeaves(t *testing.T) {
 	}
 }
 
-// A process that locks again and again does not keep another one out that can't be told of
-// releases.
+// A process that locks again and again doesn't starve another process, even if that process can't
+// be told of releases.
 func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 	s := onSQLite(t)
 	busy, other := s.process(t), s.process(t)
@@ -125,12 +125,12 @@ func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 	work.Wait()
 }
 
-// The holder has died: its lock is over when its lease is, and that is when the waiter asks,
-// however seldom it does so otherwise.
+// The holder has died, so its lock ends with its lease. The waiting call asks at that time, however
+// seldom it asks otherwise.
 func TestWaiterAsksWhenTheLeaseIsOver(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const short = 500 * time.Millisecond
-		dead := s.process(t, func(o *sqllock.Options) { o.Lease, o.MaxHold = short, time.Millisecond }) // it doesn't renew
+		dead := s.process(t, func(o *sqllock.Options) { o.Lease, o.MaxHold = short, time.Millisecond }) // this holder doesn't renew its lock
 		b := s.process(t, func(o *sqllock.Options) { o.Poll = time.Minute })
 		began := time.Now()
 		mustLock(t, dead, "n")

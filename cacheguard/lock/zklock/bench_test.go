@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// The two benchmarks have zk.Lock of go-zookeeper beside this package's: it has no context, no
-// fencing token, and doesn't say when it is lost, so it asks for less.
+// The two benchmarks compare this package's lock with zk.Lock of go-zookeeper. zk.Lock has no
+// context and no fencing token, and doesn't report its loss, so it needs fewer requests.
 
 func BenchmarkUncontended(b *testing.B) {
 	server := zktest.Shared(b)
@@ -41,7 +41,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOver has two sessions take turns: while one holds the lock, the other one waits.
+// In BenchmarkHandOver two sessions take turns: while one session holds the lock, the other session
+// waits.
 func BenchmarkHandOver(b *testing.B) {
 	server := zktest.Shared(b)
 	turns := func(b *testing.B, lock func(who int), unlock func(who int)) {

@@ -10,12 +10,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// errNoAnswer is the cause when a step took longer than OpTimeout.
+// errNoAnswer is the cause if a step took longer than OpTimeout.
 var errNoAnswer = errors.New("no answer from ZooKeeper in time")
 
-// aside runs a request on a goroutine of its own, because go-zookeeper doesn't support contexts,
-// and a request may take as long as its connection takes to break. If ctx ends first, the request
-// goes on, and nobody receives its result.
+// aside runs a request on a separate goroutine, because go-zookeeper doesn't support contexts, and
+// a request may take until its connection breaks. If ctx ends first, the request goes on, and
+// nobody receives its result.
 func aside[T any](ctx context.Context, request func() (T, error)) (T, error) {
 	return outcome(ctx, begin(request))
 }
@@ -69,8 +69,8 @@ func broken(err error) bool {
 func unreachable(err error) bool { return broken(err) || errors.Is(err, errNoAnswer) }
 
 // retry calls do again until it succeeds, until it fails for another reason than a broken
-// connection, or until ctx ends. A broken connection has until then to come back, unless it was
-// closed.
+// connection, or until ctx ends. If a connection is broken, retry waits for it until ctx ends,
+// unless the connection was closed.
 func (l *Locker) retry(ctx context.Context, do func() error) error {
 	closed := closedConn{conn: l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -85,9 +85,9 @@ func (l *Locker) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// closedConn detects that a connection was closed for good. go-zookeeper doesn't report that. But
-// on a connection that is neither closed nor connected a request waits until it is connected, so
-// requests that fail at once show that the connection is closed.
+// closedConn detects that a connection was closed for good, because go-zookeeper doesn't report it.
+// On a connection that is neither closed nor connected a request waits until it is connected, so if
+// requests fail at once, the connection is closed.
 type closedConn struct {
 	conn  *zk.Conn
 	found int // how many times in a row the connection looked closed
@@ -113,7 +113,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sync makes sure that the next read is at least as new as what ZooKeeper's leader knows now. The
+// sync makes sure that the next read is at least as new as the leader's present state. ZooKeeper's
 // leader replies only to a session that has not ended.
 func (l *Locker) sync(ctx context.Context, path string) error {
 	_, err := aside(ctx, func() (string, error) { return l.conn.Sync(path) })
@@ -131,14 +131,14 @@ func (l *Locker) list(ctx context.Context, path string) ([]string, error) {
 	})
 }
 
-// seen is the state of a node, and the channel that reports its next change.
+// seen is the state of a node together with the channel that reports its next change.
 type seen struct {
 	stat    *zk.Stat
 	changed <-chan zk.Event
 }
 
-// look reads a node and watches it. The watch lasts until the node changes or is removed, or the
-// session ends.
+// look reads a node and watches it. The watch lasts until the node changes, until it is removed, or
+// until the session ends.
 func (l *Locker) look(path string) (seen, error) {
 	_, stat, changed, err := l.conn.GetW(path)
 	return seen{stat, changed}, err
@@ -176,7 +176,8 @@ func (l *Locker) mkdir(ctx context.Context, dir string) error {
 	return err
 }
 
-// unlessThere returns the error of creating a node, or nil if the node exists now.
+// unlessThere returns nil if the creation of a node succeeded or the node exists already. Otherwise
+// it returns the error of the creation.
 func unlessThere(path string, err error) error {
 	if err == nil || errors.Is(err, zk.ErrNodeExists) {
 		return nil

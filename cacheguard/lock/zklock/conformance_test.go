@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// suiteLease is long enough for a busy machine and short enough to be waited for.
+	// suiteLease is long enough for a busy machine, and short enough that tests can wait for its
+	// end.
 	suiteLease  = 2 * time.Second
 	suitePrefix = "/suite/locks"
 )
@@ -44,8 +45,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// successfulCreate matches the request that puts a call in line for a new name: not the first,
-// whose answer is that the node of the name isn't there, but the one after that was made.
+// successfulCreate matches the request that puts a call into the queue of a new name. The first
+// request fails because the node of the name doesn't exist. So it matches the request after this
+// node was created.
 func successfulCreate() func(zktest.Request) bool {
 	made := map[string]bool{}
 	return func(r zktest.Request) bool {

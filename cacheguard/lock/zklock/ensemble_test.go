@@ -11,9 +11,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestLeadersComeAndGo has three processes take a lock in turn, on three servers of which the
-// leader is killed again and again: whatever was under way breaks, and the clients go to other
-// servers. A lock that is held meanwhile is kept.
+// In TestLeadersComeAndGo three processes take a lock in turn, on three servers whose leader is
+// killed again and again. Running requests break, and the clients connect to other servers. A lock
+// that is held in the meantime stays held.
 func TestLeadersComeAndGo(t *testing.T) {
 	ensemble := zktest.StartEnsemble(t, 3)
 	addrs := strings.Join(ensemble.Addrs(), ",")

@@ -27,7 +27,7 @@ func Example() {
 
 	ctx := context.Background()
 	err = lock.Do(ctx, locker, "invoices/2026-11", func(ctx context.Context, held lock.Lock) error {
-		// ctx ends when the lock is lost. The token goes to whatever is written to.
+		// ctx ends when the lock is lost. Pass the token to the resource that you write to.
 		fmt.Println("writing with token", held.Token())
 		return nil
 	})

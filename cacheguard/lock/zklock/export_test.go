@@ -1,6 +1,6 @@
 package zklock
 
-// What tests need to know of the form in which locks are in ZooKeeper.
+// Tests need these functions for the nodes of locks in ZooKeeper.
 var (
 	DirOf    = dirOf
 	BeforeIn = beforeIn

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestLostReplyIsRecognised breaks the connection on the answer to the creation of a node: the call
-// finds its own, and there is no other.
+// TestLostReplyIsRecognised breaks the connection when the reply to the creation of a node comes.
+// The call finds its node, and creates no other node.
 func TestLostReplyIsRecognised(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -32,7 +32,7 @@ func TestLostReplyIsRecognised(t *testing.T) {
 		for _, r := range proxy.Requests() {
 			ops = append(ops, r.Op)
 		}
-		if len(ops) < 3 || ops[0] != "create" || ops[1] != "sync" { // the server may be another one, which is behind
+		if len(ops) < 3 || ops[0] != "create" || ops[1] != "sync" { // the call may be connected to another server, which lags behind
 			t.Errorf("the requests are %v", ops)
 		}
 		line := operator.line(t, "/lost", name)
@@ -52,8 +52,8 @@ func TestLostReplyIsRecognised(t *testing.T) {
 	}
 }
 
-// TestOneNodeForEachCall has a call get in line again whose connection is silent for longer than
-// OpTimeout: it asks for one node and not for another.
+// In TestOneNodeForEachCall a call gets into the queue again after its connection was silent for
+// longer than OpTimeout. It creates one node, not two.
 func TestOneNodeForEachCall(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -64,7 +64,7 @@ func TestOneNodeForEachCall(t *testing.T) {
 	go func() {
 		var next lock.Lock
 		err := error(nil)
-		for next == nil { // OpTimeout is short
+		for next == nil { // repeat, because OpTimeout is short
 			next, err = p.Lock(testContext(t), "a")
 		}
 		if err == nil {
@@ -82,7 +82,7 @@ func TestOneNodeForEachCall(t *testing.T) {
 		}
 	}
 	await(t, fault.Struck(), "the fault")
-	<-time.After(3 * opts.OpTimeout) // for another one not to be asked for
+	<-time.After(3 * opts.OpTimeout) // in this time no second node must be created
 	if n := len(asked(proxy, "create")) - creates; n != 1 {
 		t.Errorf("%d creations are under way", n)
 	}
@@ -96,7 +96,8 @@ func TestOneNodeForEachCall(t *testing.T) {
 	eventually(t, "the end of the line", func() bool { return len(operator.line(t, "/one", "a")) == 0 })
 }
 
-// TestCallsThatAreGivenUpAtOnce leave nothing, whatever they had come to.
+// TestCallsThatAreGivenUpAtOnce checks that calls which are given up at once leave nothing, at
+// whatever point they were.
 func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/given/up", Lease: 20 * time.Second}
@@ -110,7 +111,7 @@ func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 			}
 		}
 	}
-	if err := p.Close(); err != nil { // it waits for what is still to be removed
+	if err := p.Close(); err != nil { // Close waits for nodes that are still to be removed
 		t.Fatal(err)
 	}
 	if line := operator.line(t, "/given/up", "a"); len(line) > 0 {
@@ -118,8 +119,8 @@ func TestCallsThatAreGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-// TestGhostIsRemovedWithinItsSession gives a call up whose node was created without its hearing of
-// that, and the session goes on: nothing but the locker can remove the node.
+// TestGhostIsRemovedWithinItsSession gives up a call whose node was created but whose reply was
+// lost. The session goes on, so only the locker can remove the node.
 func TestGhostIsRemovedWithinItsSession(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -144,7 +145,7 @@ func TestGhostIsRemovedWithinItsSession(t *testing.T) {
 		if len(ghost) != 1 {
 			t.Fatalf("in line are %v, want a ghost", ghost)
 		}
-		proxy.Cut() // go-zookeeper would see that it is silent, in time
+		proxy.Cut() // go-zookeeper would notice later that the connection is silent
 		held := acquire(t, p, name)
 		if line := operator.line(t, "/ghost", name); len(line) != 1 || line[0] == ghost[0] {
 			t.Errorf("in line are %v, the ghost was %v", line, ghost)
@@ -158,7 +159,7 @@ func TestGhostIsRemovedWithinItsSession(t *testing.T) {
 	}
 }
 
-// TestUnheardUnlock loses the answer to the removal of a node.
+// TestUnheardUnlock loses the reply to the removal of a node.
 func TestUnheardUnlock(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -171,7 +172,7 @@ func TestUnheardUnlock(t *testing.T) {
 		t.Errorf("Unlock whose answer was lost, and asked for again: %v", err)
 	}
 
-	// It can't be asked for in time: then it happens later.
+	// The removal can't be requested in time, so it happens later.
 	held = acquire(t, p, "b")
 	proxy.Blackhole(true)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -185,7 +186,7 @@ func TestUnheardUnlock(t *testing.T) {
 	}
 }
 
-// TestUnlockGoesOnAfterItsTime has ZooKeeper be away for longer than OpTimeout.
+// In TestUnlockGoesOnAfterItsTime ZooKeeper is away for longer than OpTimeout.
 func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -194,7 +195,7 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	opts.OpTimeout = 0
 	operator := open(t, server.Addr(), opts)
 	var held lock.Lock
-	eventually(t, "the lock", func() (ok bool) { // OpTimeout is short
+	eventually(t, "the lock", func() (ok bool) { // repeat, because OpTimeout is short
 		var err error
 		held, err = p.Lock(testContext(t), "a")
 		return err == nil
@@ -206,7 +207,7 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	if err := held.Unlock(testContext(t)); err == nil {
 		t.Error("Unlock without ZooKeeper returns nil")
 	}
-	for err := error(nil); !errors.Is(err, zk.ErrNoServer); { // that is the end of all that go-zookeeper still had to send
+	for err := error(nil); !errors.Is(err, zk.ErrNoServer); { // by then go-zookeeper has nothing more to send
 		_, _, err = p.conn.Exists("/")
 	}
 	if line := operator.line(t, "/later", "a"); len(line) != 1 {
@@ -220,7 +221,7 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	}
 }
 
-// TestALockThatIsLostAndKeptIsTakenAway has holders that don't unlock, on a session that lives.
+// In TestALockThatIsLostAndKeptIsTakenAway holders don't unlock, and their session lives.
 func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
 	server := zktest.Shared(t)
 	for what, test := range map[string]struct {
@@ -269,7 +270,7 @@ func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
 	}
 }
 
-// TestCloseDoesNotWaitForZooKeeper closes a locker that has a ghost and can't be heard.
+// TestCloseDoesNotWaitForZooKeeper closes a locker that has a ghost and can't reach ZooKeeper.
 func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -300,18 +301,18 @@ func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
 	if _, err := p.Lock(testContext(t), "a"); !errors.Is(err, lock.ErrClosed) {
 		t.Errorf("Lock after Close: %v", err)
 	}
-	proxy.Cut() // now it connects again
+	proxy.Cut() // now the client connects again
 	if err := acquire(t, operator, "a").Unlock(testContext(t)); err != nil {
 		t.Error(err)
 	}
 }
 
-// inLine matches the creation of a node in line, in a directory that is prepared.
+// inLine matches the creation of a node in the queue of a name that is prepared.
 func inLine(r zktest.Request) bool {
 	return r.Op == "create" && strings.Contains(r.Path, zklock.BeforeTurn)
 }
 
-// prepare has the node of a name be there.
+// prepare creates the node of a name.
 func prepare(t *testing.T, p *process, name string) {
 	t.Helper()
 	if err := acquire(t, p, name).Unlock(testContext(t)); err != nil {

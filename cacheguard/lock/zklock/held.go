@@ -19,10 +19,10 @@ var endedLine = report.Line{Level: slog.LevelWarn, See: "locks-cant-be-had",
 
 // ZooKeeper's leader measures the timeout of a session from when it last heard of the session. The
 // server that a client is connected to reports its clients to the leader at the leader's next ping,
-// up to half a tick later. That is a quarter of the least session timeout. So when the leader
-// replies to a request, it knows of the session's requests of a quarter of a Lease before, and the
-// lock is valid for one Lease from there. Before the first request there is no earlier one, but
-// there are the client's pings, which are sent every third of the session timeout.
+// up to half a tick later. Half a tick is a quarter of the shortest session timeout. So when the
+// leader replies to a request, it knows of the session's requests that were sent a quarter of a
+// Lease earlier, and the lock is valid for one Lease from that time. The first request has no
+// earlier request, but the client sends a ping every third of the session timeout.
 
 // begin begins the tenure of a lock.
 func (l *Locker) begin(q *question) *tenure.Hold {
@@ -36,8 +36,8 @@ func (l *Locker) begin(q *question) *tenure.Hold {
 	return hold
 }
 
-// verify asks ZooKeeper's leader whether the session lives and the node exists, and returns how
-// long the lock is then valid.
+// verify asks ZooKeeper's leader whether the session lives and the node exists, and returns the
+// time until which the lock is valid.
 func (q *question) verify(ctx context.Context) (until time.Time, held bool, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -54,14 +54,14 @@ func (q *question) verify(ctx context.Context) (until time.Time, held bool, err 
 		return there && stat.Czxid == q.token, err
 	})
 	if err != nil {
-		q.alive = before // the next verification counts from the same time as this one
+		q.alive = before // the next verification counts from the same time as this verification
 	}
 	return before.Add(q.l.opts.Lease), there, err
 }
 
 // guard makes the lock Lost at once when its node is gone or the session has ended. If the lock was
-// lost for another reason and isn't unlocked for a Lease, guard removes the node. It ends when the
-// lock is given back or the node is gone.
+// lost for another reason and isn't unlocked for a Lease, guard removes the node. guard returns
+// when the lock is given back or the node is gone.
 func (q *question) guard(hold *tenure.Hold) {
 	lost := hold.Lost()
 	var linger <-chan time.Time
@@ -70,7 +70,7 @@ func (q *question) guard(hold *tenure.Hold) {
 		case <-q.released:
 			return
 		case event := <-q.changed:
-			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // somebody wrote to the node, which doesn't end the lock
+			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // another client wrote to the node, which doesn't end the lock
 				continue
 			}
 			if errors.Is(event.Err, zk.ErrSessionExpired) && hold.Err() == nil {
@@ -90,8 +90,8 @@ func (q *question) guard(hold *tenure.Hold) {
 	}
 }
 
-// watchAgain sets the watch again and reports whether the node exists. If that can't be found out,
-// there is no watch from then on, but the lock is still verified.
+// watchAgain sets the watch again and reports whether the node exists. If ZooKeeper can't be asked,
+// the node is no longer watched, but the lock is still verified.
 func (q *question) watchAgain() bool {
 	ctx, cancel := q.l.step(context.Background())
 	defer cancel()

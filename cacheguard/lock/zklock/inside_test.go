@@ -16,7 +16,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// inside is a locker whose parts are looked at.
+// inside returns a locker whose internals a test reads.
 func inside(t *testing.T, addr, prefix string) (*zk.Conn, *Locker) {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silent{}))
@@ -56,8 +56,8 @@ func count(p *zktest.Proxy, op string) int {
 	return n
 }
 
-// TestALockBeginsWithTimeLeft has the answer to a creation take so long that a lease from its
-// question is half over.
+// In TestALockBeginsWithTimeLeft the reply to a creation takes so long that half of the lease,
+// counted from its request, is over.
 func TestALockBeginsWithTimeLeft(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -79,7 +79,7 @@ func TestALockBeginsWithTimeLeft(t *testing.T) {
 	}
 }
 
-// TestGivenUpWaitsLeaveOneWatch waits again and again for a node of another.
+// TestGivenUpWaitsLeaveOneWatch waits again and again for the node of another call.
 func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -108,7 +108,7 @@ func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := conn.Exists("/"); err != nil { // comes after whatever was asked for before
+	if _, _, err := conn.Exists("/"); err != nil { // its reply comes after the replies to all earlier requests
 		t.Fatal(err)
 	}
 	if watched := count(proxy, "getData"); watched != 1 {
@@ -127,7 +127,7 @@ func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 	}
 }
 
-// TestTidyWaitsForACreationUnderWay has a node be created when it was looked for already.
+// In TestTidyWaitsForACreationUnderWay a node is created after tidy has already looked for it.
 func TestTidyWaitsForACreationUnderWay(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -152,8 +152,8 @@ func TestTidyWaitsForACreationUnderWay(t *testing.T) {
 	}
 }
 
-// TestALeaseCountsFromTheAnswerBefore is what a follower needs that has to tell its leader: see
-// held.go.
+// TestALeaseCountsFromTheAnswerBefore checks the rule that is needed because a follower reports
+// sessions to its leader later. See held.go.
 func TestALeaseCountsFromTheAnswerBefore(t *testing.T) {
 	server := zktest.Shared(t)
 	_, l := inside(t, server.Addr(), "/verify")

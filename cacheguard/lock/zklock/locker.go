@@ -19,7 +19,7 @@ type Locker struct {
 	keeper  *tenure.Keeper
 	watches watches
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	dirty int        // number of questions whose nodes are being removed
 	idle  chan struct{}
 }
@@ -30,8 +30,8 @@ var (
 )
 
 // New makes a locker on a connection of go-zookeeper. It reports all invalid options in one error
-// and sends no requests to ZooKeeper. The connection stays the caller's and may be used for other
-// things, and its events needn't be read. Set Options.Lease to the session timeout of the
+// and sends no requests to ZooKeeper. The connection stays the caller's. It may also be used for
+// other purposes, and its events needn't be read. Set Options.Lease to the session timeout of the
 // connection.
 func New(conn *zk.Conn, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
@@ -66,7 +66,8 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask waits in the queue until it has the lock, or until it gives up. Then none of its nodes stays.
+// ask waits in the queue until it has the lock, or until it gives up. After it has given up, none
+// of its nodes stays.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
 	if !wait { // reading the queue costs less than a node that has to be removed again
 		switch taken, err := q.taken(ctx); {
@@ -98,9 +99,9 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 }
 
 // SeizeUnsafely takes the lock of a name even if another holder has it, and breaks the promise that
-// at most one holder has the lock. It removes all nodes before its own, the holder's last. The
-// holder learns of that at once, unless it is cut off, and the waiting calls go to the end of the
-// queue. See [lock.Seizer].
+// at most one holder has the lock. It removes all nodes before its own node, the holder's node
+// last. The holder learns of the loss at once, unless it is cut off, and the waiting calls go to
+// the end of the queue. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		q := l.question(name)
@@ -126,10 +127,10 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 
 // Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
 // one Lease to stop their work. After that their nodes are removed, if Unlock hasn't removed them
-// yet. When you no longer need the connection, close it: then the nodes are removed with its
-// session. Close waits until nothing else runs in the background. If nodes can't be removed because
-// ZooKeeper can't be reached, Close waits no longer than OpTimeout: the removal goes on until
-// ZooKeeper can be reached or the connection is closed. A second Close does nothing.
+// yet. When you no longer need the connection, close it, because its session ends then and the
+// nodes are removed. Close waits until nothing else runs in the background. If nodes can't be
+// removed because ZooKeeper can't be reached, Close waits no longer than OpTimeout: the removal
+// goes on until ZooKeeper can be reached or the connection is closed. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	timeout := time.NewTimer(l.opts.OpTimeout)

@@ -30,13 +30,13 @@ type runner struct{ tests zktest.Runner }
 
 func (r runner) Run() int { return locktest.Main(r.tests, openSite) }
 
-// site says where a locker is and what it is like; as text it goes to child processes.
+// site contains the address and the options of a locker. It is sent to child processes as text.
 type site struct {
 	Addr    string
 	Options zklock.Options
 }
 
-// config is the site as text.
+// config returns the site as text.
 func (s site) config() string {
 	s.Options.Logger = nil
 	text, err := json.Marshal(s)
@@ -63,14 +63,16 @@ func openSite(config string) (lock.Locker, func(), error) {
 	return l, func() { _ = l.Close(); conn.Close() }, nil
 }
 
-// connect makes a connection whose session ends after a lease. The addresses, with commas between,
-// are given twice: go-zookeeper rests for a second before it comes to the same one again.
+// connect makes a connection whose session ends after a lease. addrs has the addresses, separated
+// by commas. They are passed twice, because go-zookeeper waits for a second before it tries the
+// same address again.
 func connect(addrs string, lease time.Duration) (*zk.Conn, error) {
 	conn, _, err := zk.Connect(strings.Split(addrs+","+addrs, ","), lease, zk.WithLogger(silent{}))
 	return conn, err
 }
 
-// settle waits for the first answer on a connection: what a test counts or times begins after that.
+// settle waits for the first reply on a connection, so that a test's counts and times begin after
+// it.
 func settle(conn *zk.Conn) {
 	_, _, _ = conn.Exists("/")
 }
@@ -79,13 +81,13 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// process is a locker with a session of its own, as another process would have it.
+// process is a locker with its own session, like that of a separate process.
 type process struct {
 	*zklock.Locker
 	conn *zk.Conn
 }
 
-// open is a process; it ends with the test.
+// open returns a process. It ends with the test.
 func open(t *testing.T, addr string, opts zklock.Options) *process {
 	t.Helper()
 	session := opts.Lease
@@ -101,7 +103,7 @@ func open(t *testing.T, addr string, opts zklock.Options) *process {
 		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	if opts.OpTimeout == 0 && opts.Lease >= 20*time.Second {
-		opts.OpTimeout = 10 * time.Second // that a machine is busy is no trouble
+		opts.OpTimeout = 10 * time.Second // long enough for a busy machine
 	}
 	l, err := zklock.New(conn, opts)
 	if err != nil {
@@ -111,7 +113,7 @@ func open(t *testing.T, addr string, opts zklock.Options) *process {
 	return &process{l, conn}
 }
 
-// line is who stands in line for a name, the holder first.
+// line returns the calls in the queue of a name, the holder first.
 func (p *process) line(t *testing.T, prefix, name string) []string {
 	t.Helper()
 	nodes, _, err := p.conn.Children(zklock.DirOf(prefix, name))
@@ -126,7 +128,7 @@ func (p *process) line(t *testing.T, prefix, name string) []string {
 	return nodes
 }
 
-// patience is for what has to happen.
+// patience is the time limit for events that must happen.
 const patience = 60 * time.Second
 
 func testContext(t *testing.T) context.Context {

@@ -17,9 +17,9 @@ func dirOf(prefix, name string) string {
 	return prefix + "/" + escaped
 }
 
-// The name of a node in the queue contains the id of the Lock call that it belongs to, so that the
-// call can recognise the node if the reply to its creation was lost. ZooKeeper adds a number. The
-// form is that of zk.Lock and of Curator.
+// The name of a node in the queue contains the id of its Lock call, so that the call can recognise
+// the node if the reply to the creation was lost. ZooKeeper adds a number. zk.Lock and Curator use
+// the same form.
 const (
 	beforeCall = "_c_"
 	beforeTurn = "-lock-"
@@ -40,8 +40,8 @@ func turnOf(node string) (turn int32, ok bool) {
 // follows 2147483647.
 func earlier(a, b int32) bool { return a-b < 0 }
 
-// beforeIn returns the node directly before another one in the queue, or "" if there is none. there
-// is false if node itself isn't in the queue.
+// beforeIn returns the node directly before the given node in the queue, or "" if the given node is
+// the first. there is false if the given node isn't in the queue.
 func beforeIn(nodes []string, node string) (before string, there bool) {
 	own, ok := turnOf(node)
 	if !ok {

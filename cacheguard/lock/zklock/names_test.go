@@ -49,16 +49,16 @@ func TestWhoStandsBefore(t *testing.T) {
 		{"", "_c_a-lock-0000000001", "", false},
 		{"_c_a-lock-0000000001", "_c_a-lock-0000000001", "", true},
 		{"_c_b-lock-0000000002 _c_a-lock-0000000001", "_c_a-lock-0000000001", "", true},
-		// Directly before is one, however they are listed.
+		// Exactly one node is directly before, in whatever order the nodes are listed.
 		{"c-lock-0000000003 a-lock-0000000001 d-lock-0000000004 b-lock-0000000002", "d-lock-0000000004", "c-lock-0000000003", true},
 		{"a-lock-0000000001 b-lock-0000000002", "d-lock-0000000004", "b-lock-0000000002", false},
-		// It is the number that counts, not what is before it.
+		// Only the number counts, not the part before it.
 		{"z-lock-0000000001 a-lock-0000000002", "a-lock-0000000002", "z-lock-0000000001", true},
 		{"lock-0000000009 a-lock-0000000010", "a-lock-0000000010", "lock-0000000009", true},
-		// Others aren't in line.
+		// Other nodes aren't in the queue.
 		{"config a-lock- x-lock-12a y-lock-99999999999 b-lock-0000000002", "b-lock-0000000002", "", true},
 		{"config", "config", "", false},
-		// The numbers go round.
+		// The numbers wrap around.
 		{"a-lock-2147483647 b-lock--2147483648", "b-lock--2147483648", "a-lock-2147483647", true},
 		{"a-lock-2147483647 b-lock--2147483648", "a-lock-2147483647", "", true},
 		{"a-lock--0000000001 b-lock-0000000000", "b-lock-0000000000", "a-lock--0000000001", true},

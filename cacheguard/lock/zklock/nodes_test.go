@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestNodesOfNamesGoWhenNobodyIsThere has a server that removes empty nodes all the time, also from
-// under calls.
+// In TestNodesOfNamesGoWhenNobodyIsThere the server removes empty nodes all the time, even while
+// calls are about to use them.
 func TestNodesOfNamesGoWhenNobodyIsThere(t *testing.T) {
 	server := zktest.Start(t, "-Dznode.container.checkIntervalMs=20")
 	opts := zklock.Options{Prefix: "/containers/of/locks", Lease: 20 * time.Second}
@@ -53,7 +53,7 @@ func TestNodesOfNamesGoWhenNobodyIsThere(t *testing.T) {
 	}
 }
 
-// TestACL has a prefix of which only those with the password have any rights.
+// In TestACL only clients with the password have rights on the prefix.
 func TestACL(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/secret", Lease: 20 * time.Second, ACL: zk.DigestACL(zk.PermAll, "holder", "password")}
@@ -82,7 +82,8 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// TestLeastRights has a prefix with the rights that the documentation names, and with one less.
+// TestLeastRights uses a prefix with the rights that the documentation names, and prefixes with one
+// right less.
 func TestLeastRights(t *testing.T) {
 	server := zktest.Shared(t)
 	const least = zk.PermCreate | zk.PermDelete | zk.PermRead
@@ -103,7 +104,7 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
-// TestWithoutAServer has nobody to ask.
+// In TestWithoutAServer there is no server.
 func TestWithoutAServer(t *testing.T) {
 	l, err := zklock.New(nowhere(t), zklock.Options{Lease: time.Second})
 	if err != nil {

@@ -19,22 +19,22 @@ type Options struct {
 	// unless one prefix is below another.
 	Prefix string
 
-	// Lease is how long a session lasts while ZooKeeper doesn't hear from it. Set it to the session
-	// timeout that was passed to zk.Connect, or less. A held lock is verified every quarter of
-	// Lease. If it can't be verified, it is Lost before Lease is over. If Lease is longer than the
-	// session timeout that the servers really grant, a lock would be Lost too late. The servers
+	// Lease is the time that a session lasts while ZooKeeper doesn't hear from it. Set it to the
+	// session timeout that was passed to zk.Connect, or less. A held lock is verified every quarter
+	// of Lease. If it can't be verified, it is Lost before Lease is over. If Lease is longer than
+	// the session timeout that the servers really grant, a lock would be Lost too late. The servers
 	// grant at most their maxSessionTimeout, which is 40 s by default.
 	//
 	// Default 4 s, which is safe for any timeout passed to zk.Connect: servers grant at least two
 	// of their ticks, and a tick is 2 s by default. If your session timeout is longer, set Lease to
 	// it. Otherwise a lock may be lost in a break of the connection that the session survives. At
-	// least 100 ms. Two replies of ZooKeeper together have to take less than an eighth of Lease, or
-	// no lock can be acquired.
+	// least 100 ms. If two replies of ZooKeeper together take an eighth of Lease or more, no lock
+	// can be acquired.
 	Lease time.Duration
 
-	// MaxHold is how long a lock may be held, so that a holder that hangs can't keep it for ever.
-	// After MaxHold the lock is Lost to its holder. In ZooKeeper it ends one Lease later, or when
-	// it is unlocked. Default 1 h. Negative means no limit.
+	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
+	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. In ZooKeeper it
+	// ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
 	// OpTimeout limits every step in ZooKeeper, including the time until a broken connection is
@@ -62,8 +62,8 @@ const (
 	leastOpTimeout = 10 * time.Millisecond
 )
 
-// withDefaults returns the options with their defaults set, or an error with everything that is
-// wrong with them.
+// withDefaults returns the options with their defaults set, or an error that names all invalid
+// options.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Prefix == "" {
@@ -101,8 +101,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(errs...)
 }
 
-// checkPath returns what is wrong with the path of a node. The root is not allowed either, because
-// it contains ZooKeeper's own nodes.
+// checkPath returns an error if the path of a node is invalid. The root is not allowed either,
+// because it contains ZooKeeper's own nodes.
 func checkPath(path string) error {
 	if !strings.HasPrefix(path, "/") {
 		return errors.New("a path begins with a slash")

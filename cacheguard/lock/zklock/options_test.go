@@ -52,7 +52,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// nowhere is a connection without a server.
+// nowhere returns a connection without a server.
 func nowhere(t *testing.T) *zk.Conn {
 	t.Helper()
 	conn, err := connect("127.0.0.1:1", time.Second)

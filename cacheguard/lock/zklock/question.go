@@ -18,11 +18,11 @@ type question struct {
 	call string // the start of the names of this call's nodes
 
 	node     string                // the node in the queue, or ""
-	creating <-chan answer[string] // a creation without a reply so far, or nil
+	creating <-chan answer[string] // a creation that has no reply so far, or nil
 	doubt    bool                  // a creation whose reply was lost may have been carried out
 
-	// alive is when the last request was sent whose reply showed that ZooKeeper's leader considers
-	// the session alive.
+	// alive is the time when the last request was sent whose reply showed that ZooKeeper's leader
+	// considers the session alive.
 	alive time.Time
 
 	token   int64           // the number of the transaction that created node
@@ -38,10 +38,10 @@ func (l *Locker) question(name string) *question {
 	}
 }
 
-// path is the path of the question's node.
+// path returns the path of the question's node.
 func (q *question) path() string { return q.dir + "/" + q.node }
 
-// turn is turnNow within OpTimeout, with retries.
+// turn calls turnNow within OpTimeout, with retries.
 func (q *question) turn(ctx context.Context) (before string, err error) {
 	ctx, cancel := q.l.step(ctx)
 	defer cancel()
@@ -49,16 +49,16 @@ func (q *question) turn(ctx context.Context) (before string, err error) {
 	return before, err
 }
 
-// turnNow gets q into the queue, if it isn't there yet, and returns the node directly before it. If
-// there is none, q has the lock.
+// turnNow gets q into the queue, if q isn't there yet, and returns the node directly before q's
+// node. If it returns "", q has the lock.
 func (q *question) turnNow(ctx context.Context) (before string, err error) {
-	var slow time.Duration // how long the replies took that came too late
+	var slow time.Duration // the time that replies took which came too late
 	defer func() {
 		if err != nil && slow > 0 {
 			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w", slow.Round(time.Millisecond), q.l.opts.Lease, err)
 		}
 	}()
-	for most := q.l.opts.Lease / 24; ; { // with slower replies too little of the first Until would be left
+	for most := q.l.opts.Lease / 24; ; { // with slower replies the lock would be valid for too short a time at first
 		fresh, err := q.enter(ctx)
 		if err != nil {
 			return "", err
@@ -72,8 +72,8 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		if err != nil {
 			return "", err
 		}
-		// After a client has created a node, it reads no state from before that creation, so every
-		// node before q's is in the list.
+		// After a client has created a node, it never reads an older state. So every node before
+		// q's node is in the list.
 		before, there := beforeIn(nodes, q.node)
 		took := time.Since(q.alive)
 		switch {
@@ -81,7 +81,7 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 			q.node, q.changed = "", nil
 		case before != "" || took < most:
 			return before, nil
-		case !fresh: // ZooKeeper is always this slow: what is left is enough for one verification that takes as long
+		case !fresh: // ZooKeeper is always this slow: the rest of the time is enough for one verification that is as slow
 			most, slow = q.l.opts.Lease/8, took
 		}
 	}
@@ -101,7 +101,7 @@ func (q *question) oust(ctx context.Context, node string) error {
 // time.
 func (q *question) see(ctx context.Context) ([]string, error) {
 	select {
-	case <-q.changed: // somebody wrote to the node, or the node is gone
+	case <-q.changed: // another client wrote to the node, or the node is gone
 		q.changed = nil
 	default:
 	}
@@ -125,7 +125,7 @@ func (q *question) see(ctx context.Context) ([]string, error) {
 	return nodes, nil
 }
 
-// enter gets q into the queue. fresh says that enter has just done so.
+// enter gets q into the queue. fresh reports that enter has just created q's node.
 func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 	if q.doubt {
 		nodes, err := q.find(ctx)
@@ -142,7 +142,7 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			err = q.l.mkdir(ctx, q.dir)
 		}
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // if the directory was created and is gone again, create it again
+		if err != nil && !errors.Is(err, zk.ErrNoNode) { // if the directory is gone again, create it again
 			return false, err
 		}
 		fresh = q.node != ""
@@ -151,7 +151,7 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 }
 
 // create creates the node. If a creation is already running, create waits for its reply instead,
-// because with two creations there could be two nodes.
+// because two creations could make two nodes.
 func (q *question) create(ctx context.Context) error {
 	if q.creating == nil {
 		q.alive = time.Now()
@@ -181,9 +181,9 @@ func (q *question) created(a answer[string]) error {
 }
 
 // find returns the nodes that belong to this call, as ZooKeeper's leader knows them. If a creation
-// returned an error, it may have been carried out all the same. Then its node exists by now or
-// never will: once a session has moved to another server or another connection, ZooKeeper ignores
-// the requests of the connection before.
+// returned an error, it may have been carried out all the same. In this case its node exists by now
+// or never will: as soon as a session has moved to another server or another connection, ZooKeeper
+// ignores the requests of the connection before.
 func (q *question) find(ctx context.Context) ([]string, error) {
 	if err := q.sync(ctx); err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (q *question) takenNow(ctx context.Context) (bool, error) {
 	if err != nil || !anyIn(nodes) {
 		return false, err
 	}
-	// The server may lag behind: the nodes of this list may be gone already.
+	// The server may lag behind the leader, so the nodes of this list may be gone already.
 	if err := q.l.sync(ctx, q.dir); err != nil {
 		return false, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestLostBeforeTheSessionEnds has the operator look at the clock at the very moment at which
-// ZooKeeper gives the lock to others: the holder, who has heard nothing, knows by then.
+// In TestLostBeforeTheSessionEnds the operator notes the time at which ZooKeeper gives the lock to
+// another call. The holder has got no message, but by then it knows that its lock is lost.
 func TestLostBeforeTheSessionEnds(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/expiry", Lease: time.Second}
@@ -43,7 +43,7 @@ func TestLostBeforeTheSessionEnds(t *testing.T) {
 	}
 }
 
-// TestAShortBreakKeepsTheLock cuts the connection, twice, and has the lock be verified afterwards.
+// TestAShortBreakKeepsTheLock cuts the connection twice. Afterwards the lock is verified.
 func TestAShortBreakKeepsTheLock(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -62,7 +62,7 @@ func TestAShortBreakKeepsTheLock(t *testing.T) {
 	if after := other.line(t, "/break", "kept"); !slices.Equal(line, after) {
 		t.Errorf("in line are %v, were %v", after, line)
 	}
-	// It is the leader who is asked, before whatever server one is connected to.
+	// The leader is asked first, before the server to which the client is connected.
 	var ops []string
 	for _, r := range proxy.Requests() {
 		if r.Op == "sync" || r.Op == "exists" {
@@ -80,10 +80,10 @@ func TestAShortBreakKeepsTheLock(t *testing.T) {
 	}
 }
 
-// TestARemovedNodeIsALostLock is what an operator does, after having written something into it.
+// In TestARemovedNodeIsALostLock an operator writes into a node and then removes it.
 func TestARemovedNodeIsALostLock(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/operator", Lease: 10 * time.Minute} // it isn't verified
+	opts := zklock.Options{Prefix: "/operator", Lease: 10 * time.Minute} // the lock isn't verified in this time
 	holder, operator := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "removed")
 	node := zklock.DirOf("/operator", "removed") + "/" + operator.line(t, "/operator", "removed")[0]
@@ -108,7 +108,7 @@ func TestARemovedNodeIsALostLock(t *testing.T) {
 
 func TestAClosedConnectionIsALostLock(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/closed", Lease: 10 * time.Minute} // it isn't verified
+	opts := zklock.Options{Prefix: "/closed", Lease: 10 * time.Minute} // the lock isn't verified in this time
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "closed")
 	holder.conn.Close()
@@ -125,10 +125,10 @@ func TestAClosedConnectionIsALostLock(t *testing.T) {
 	}
 }
 
-// TestServerRestarts has a server come back with what it knew.
+// In TestServerRestarts a server comes back with its data.
 func TestServerRestarts(t *testing.T) {
 	server := zktest.Start(t)
-	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second, OpTimeout: 25 * time.Second} // a JVM takes its time
+	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second, OpTimeout: 25 * time.Second} // a JVM starts slowly
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "kept")
 	waits := make(chan error, 1)
@@ -151,8 +151,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestServerForgets has a server come back without its data. Its clients never learn that from it:
-// it refuses them, for they have seen more than it has.
+// In TestServerForgets a server comes back without its data. It never tells its clients that, but
+// refuses them, because they have seen newer data than it has.
 func TestServerForgets(t *testing.T) {
 	server := zktest.Start(t)
 	opts := zklock.Options{Prefix: "/forget", Lease: 6 * time.Second, OpTimeout: 6 * time.Second}
@@ -170,7 +170,7 @@ func TestServerForgets(t *testing.T) {
 	}
 }
 
-// TestLeaseLongerThanTheSessionIsSaid has a locker that was told the wrong session timeout.
+// In TestLeaseLongerThanTheSessionIsSaid the locker has a wrong session timeout.
 func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -197,7 +197,7 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	}
 }
 
-// lines is a log that may be read while it is written.
+// lines is a log that can be written and read at the same time.
 type lines struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer

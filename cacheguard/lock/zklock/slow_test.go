@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// far returns an address at which a server answers as one does that is far away: what is sent takes
-// a while, either way.
+// far returns the address of a proxy to a server. The proxy delays data in both directions, as if
+// the server were far away.
 func far(t *testing.T, addr string, way time.Duration) string {
 	t.Helper()
 	door, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,11 +36,11 @@ func far(t *testing.T, addr string, way time.Duration) string {
 			links.Go(func() { carry(client, server, way) })
 		}
 	})
-	t.Cleanup(func() { _ = door.Close(); links.Wait() }) // connections end before, those who use them were opened later
+	t.Cleanup(func() { _ = door.Close(); links.Wait() }) // connections end before that, because their users were opened later
 	return door.Addr().String()
 }
 
-// carry copies from one connection to the other, each piece when its way is over.
+// carry copies data from one connection to the other, and delays each piece by way.
 func carry(to, from net.Conn, way time.Duration) {
 	type piece struct {
 		bytes []byte
@@ -68,9 +68,9 @@ func carry(to, from net.Conn, way time.Duration) {
 	_, _ = io.Copy(io.Discard, from)
 }
 
-// TestZooKeeperIsFarAway has the answers take so long that a lock would rather begin with more time
-// left. It is had, and kept, for as long as the questions allow: ZooKeeper's time runs from there,
-// and not from the answers.
+// In TestZooKeeperIsFarAway the replies take so long that the locker first tries again to begin the
+// lock with more time left. It then gets the lock and keeps it, for as long as the requests allow,
+// because ZooKeeper counts from the requests, not from the replies.
 func TestZooKeeperIsFarAway(t *testing.T) {
 	server := zktest.Shared(t)
 	const way, lease = 180 * time.Millisecond, 12 * time.Second
@@ -82,11 +82,11 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 		t.Errorf("at first the lock counts as held for %v; want %v at most", left, most)
 	}
 	t.Logf("Lock took %v", time.Since(began))
-	for n := range 2 { // half a lease, which is longer than it counts without a verification
+	for n := range 2 { // half a lease; a lock isn't valid for so long without a verification
 		eventually(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
 		until = held.Until()
-		// Two answers have come since its question, and it counts from the one before, an eighth of
-		// a Lease ago or more.
+		// Two replies have come since the request. The lock's validity counts from the request
+		// before, an eighth of a Lease ago or more.
 		if left, most := time.Until(until), lease-4*way-lease/8; left > most {
 			t.Errorf("after verification %d the lock counts as held for %v; want %v at most", n, left, most)
 		}
@@ -99,7 +99,7 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 	}
 }
 
-// TestZooKeeperIsTooFarAway has an error that says so, and leaves nothing.
+// In TestZooKeeperIsTooFarAway the error names the slow replies, and no node stays.
 func TestZooKeeperIsTooFarAway(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/too/far", Lease: time.Second, OpTimeout: time.Second}

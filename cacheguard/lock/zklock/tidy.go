@@ -12,9 +12,9 @@ import (
 var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
 	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
 
-// tidy removes in the background all nodes that a question that gave up has or may still get.
-// Otherwise another call on the same session would wait for these nodes for ever. It goes on until
-// they are removed or the connection is closed, and then closes done.
+// If a question has given up, tidy removes in the background all its nodes, including nodes that it
+// may still get. Otherwise another call on the same session would wait for these nodes for ever.
+// tidy goes on until the nodes are removed or the connection is closed, and then closes done.
 func (l *Locker) tidy(q *question) (done <-chan struct{}) {
 	finished := make(chan struct{})
 	if q.node == "" && q.creating == nil && !q.doubt {
@@ -58,7 +58,7 @@ func (l *Locker) cleaned() <-chan struct{} {
 func (q *question) tidy() {
 	closed, said := closedConn{conn: q.l.conn}, false
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		answered := q.answered() // check this first: then empty sees every node that was created before
+		answered := q.answered() // call answered first: then empty sees every node that was created before
 		err := q.empty()
 		if err == nil && answered || closed.after(err) {
 			return

@@ -20,11 +20,11 @@ const (
 // trying for one Lease and then returns the error. If the connection was closed, it returns at
 // once.
 func (q *question) await(ctx context.Context, before string) error {
-	var trouble time.Time // since when there has been no reply
+	var trouble time.Time // the time since which there has been no reply
 	closed := closedConn{conn: q.l.conn}
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		var err error
-		if before != "" { // otherwise it isn't known which node is before
+		if before != "" { // otherwise the node before q's node isn't known
 			err = q.gone(ctx, before)
 		}
 		if err == nil {
@@ -50,7 +50,7 @@ func (q *question) await(ctx context.Context, before string) error {
 	}
 }
 
-// gone returns when the node of another call may be gone.
+// gone waits until the node of another call may be gone.
 func (q *question) gone(ctx context.Context, node string) error {
 	path := q.dir + "/" + node
 	changed := q.l.watches.on(path)
@@ -99,7 +99,7 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 		case errors.Is(err, zk.ErrNoNode):
 			return nil, nil
 		case err == nil:
-			l.watches.add(path, other.changed) // even if nobody waits for it any more
+			l.watches.add(path, other.changed) // even if no call waits for it any more
 		}
 		return other.changed, err
 	})
@@ -107,7 +107,7 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 
 // watches are the watches on the nodes of other calls. go-zookeeper can't remove a watch, so a call
 // that gives up leaves its watch here, and the next call that waits for the same node uses it.
-// Otherwise repeated requests for a lock that another holder has would leave one watch each.
+// Without this, each request for a lock that another holder has would leave one more watch.
 type watches struct {
 	mu sync.Mutex                 // guards m
 	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it

@@ -16,12 +16,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// TestReleaseWakesOne has fifty wait and counts what a release causes: one event, and the steps of
-// one of them.
+// In TestReleaseWakesOne fifty calls wait. The test counts the effects of a release: one event, and
+// the steps of one call.
 func TestReleaseWakesOne(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/herd", Lease: time.Minute} // so long that nothing is verified meanwhile
+	opts := zklock.Options{Prefix: "/herd", Lease: time.Minute} // so long that no lock is verified in the meantime
 	var lockers []*process
 	for range 5 {
 		lockers = append(lockers, open(t, proxy.Addr(), opts))
@@ -41,8 +41,8 @@ func TestReleaseWakesOne(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // own, and the one before
-	for _, p := range lockers {                                                                    // on each connection, all has been answered
+	eventually(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // its own node, and the node before it
+	for _, p := range lockers {                                                                    // wait until each connection has the replies to all its requests
 		settle(p.conn)
 	}
 	proxy.Reset()
@@ -72,7 +72,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	eventually(t, "the end of the line", func() bool { return len(holder.line(t, "/herd", "popular")) == 0 })
 }
 
-// TestFirstComeFirstServed has a hundred wait on three sessions.
+// In TestFirstComeFirstServed a hundred calls wait on three sessions.
 func TestFirstComeFirstServed(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/fifo", Lease: 20 * time.Second}
@@ -119,8 +119,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// TestWritingIntoANodeWakesNobodyForLong has an operator write into the holder's node while another
-// waits.
+// In TestWritingIntoANodeWakesNobodyForLong an operator writes into the holder's node while another
+// call waits.
 func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -142,7 +142,7 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 	for i := range 4 {
 		eventually(t, "a watch", func() bool {
 			watched, err := server.Ask("wchp")
-			return err == nil && watches() == i+1 && strings.Count(watched, "0x") == 3 // of the holder, the one who waits, and that one
+			return err == nil && watches() == i+1 && strings.Count(watched, "0x") == 3 // the watches of the holder, and the two watches of the waiting call
 		})
 		if _, err := holder.conn.Set(node, []byte{byte(i)}, -1); err != nil {
 			t.Fatal(err)
@@ -160,8 +160,8 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 	}
 }
 
-// TestAWaiterWhoseNodeIsGoneGetsInLineAgain removes the node of one who waits, and then ends the
-// session of it.
+// TestAWaiterWhoseNodeIsGoneGetsInLineAgain removes the node of a waiting call, and then ends the
+// session of the call.
 func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/again", Lease: 2 * time.Second}
@@ -200,7 +200,7 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 				}
 				got <- err
 			}()
-			eventually(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 }) // its own, and the holder's
+			eventually(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 }) // its own node, and the holder's node
 			harm(t, holder, waiter, proxy)
 			if err := held.Unlock(testContext(t)); err != nil {
 				t.Fatal(err)
@@ -212,8 +212,8 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	}
 }
 
-// TestAWaitEndsWithTrouble has who waits lose its rights, another one its server, and a third its
-// connection: for good, so that nothing is to be waited for.
+// In TestAWaitEndsWithTrouble one waiting call loses its rights, another call loses its server, and
+// a third call loses its connection. The loss is permanent, so waiting is useless.
 func TestAWaitEndsWithTrouble(t *testing.T) {
 	for what, test := range map[string]struct {
 		lease time.Duration
@@ -254,8 +254,8 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 	}
 }
 
-// TestRefusedTryLockWritesNothing looks at its requests: nobody is refused because a server is
-// behind.
+// TestRefusedTryLockWritesNothing checks the requests of a refused TryLock. A call isn't refused
+// only because a server lags behind.
 func TestRefusedTryLockWritesNothing(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
@@ -278,7 +278,7 @@ func TestRefusedTryLockWritesNothing(t *testing.T) {
 	}
 }
 
-// TestOtherRecipesStandInTheSameLine has zk.Lock, on the same node.
+// In TestOtherRecipesStandInTheSameLine zk.Lock uses the same node.
 func TestOtherRecipesStandInTheSameLine(t *testing.T) {
 	server := zktest.Shared(t)
 	p := open(t, server.Addr(), zklock.Options{Prefix: "/mixed", Lease: 20 * time.Second})
@@ -305,7 +305,7 @@ func TestOtherRecipesStandInTheSameLine(t *testing.T) {
 	}
 }
 
-// asked are the paths of the requests of one kind that have gone through a proxy.
+// asked returns the paths of the requests of one kind that have gone through a proxy.
 func asked(p *zktest.Proxy, op string) []string {
 	var paths []string
 	for _, r := range p.Requests() {

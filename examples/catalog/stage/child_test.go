@@ -18,10 +18,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// childEnv makes this process a replica with one request; its value says of which kind.
+// childEnv makes this process a replica with one request. Its value is the plan of the process.
 const childEnv = "CACHEGUARD_STAGE_CHILD"
 
-// childPlan is what a process does: it asks once, and stops at a point until it is told to go on.
+// childPlan is the plan of a process: it asks once, and stops at a point until it is told to go on.
 type childPlan struct {
 	Stage, Addr, Key string
 	At               stage.Point
@@ -64,7 +64,7 @@ func (plan childPlan) run(stdin io.Reader, stdout io.Writer) {
 	fmt.Fprintln(stdout, "answer:", value, err)
 }
 
-// process is a replica in a process of its own.
+// process is a replica in a separate process.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -72,7 +72,7 @@ type process struct {
 	said  *bufio.Reader
 }
 
-// start starts one, which has come to its point when this returns.
+// start starts a process, and returns when the process has come to its point.
 func (l *lab) start(at stage.Point, lockTTL time.Duration) *process {
 	l.t.Helper()
 	program, err := os.Executable()
@@ -93,7 +93,7 @@ func (l *lab) start(at stage.Point, lockTTL time.Duration) *process {
 	return p
 }
 
-// says waits for a line; a process that is silent for ever is ended with the test.
+// says waits for a line. If the process stays silent, it is ended at the end of the test.
 func (p *process) says(want string) {
 	p.t.Helper()
 	silent := time.AfterFunc(2*patience, func() { _ = p.cmd.Process.Kill() })
@@ -103,7 +103,7 @@ func (p *process) says(want string) {
 	}
 }
 
-// kill ends it as kill -9 does.
+// kill ends the process like kill -9.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()

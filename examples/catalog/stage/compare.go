@@ -6,10 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// compare is owner with GET and DEL in one script, between which nothing can happen.
+// compare is like owner, with GET and DEL in one script, so that no other command can run between
+// them.
 //
-// Its flaw: a load that takes longer than the lock lasts goes on without it. A second one begins
-// beside it, and the value of the first, which is older, overwrites that of the second.
+// Its flaw: if a load takes longer than the lock lasts, it goes on without the lock. A second load
+// begins at the same time, and the first load's value, which is older, overwrites the second load's
+// value.
 type compare struct{ owner }
 
 func newCompare(r *Replica, name string) *compare { return &compare{*newOwner(r, name)} }

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// A holder's process is killed. What that leaves behind is what Redis says.
+// A holder's process is killed. The test reads from Redis what the process has left behind.
 func TestProcessIsKilled(t *testing.T) {
 	const ttl = 2 * time.Second
 	for _, c := range []struct {
@@ -55,8 +55,8 @@ func TestProcessIsKilled(t *testing.T) {
 	}
 }
 
-// A holder's process stands still for longer than its lock lasts, and goes on: a watchdog stands
-// still with it, and then nothing but a store that knows whose turn it is refuses the late value.
+// A holder's process is stopped for longer than its lock lasts, and then goes on. A watchdog is
+// stopped with its process. So only a store that knows the current holder refuses the late value.
 func TestProcessStandsStill(t *testing.T) {
 	for name, want := range map[string]string{"watchdog": "version 1", "cacheguard": "version 2"} {
 		t.Run(name, func(t *testing.T) {

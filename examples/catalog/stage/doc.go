@@ -1,11 +1,11 @@
-// Package stage has the protections that people put before an expensive load, in the order in which
-// they learn of them: from nothing at all, over one lock after another, to cacheguard. Each is a
-// small file that does what its paragraph in the literature says, and no more: its flaw is that of
-// the scheme, and shows when it is forced.
+// Package stage contains the protections that people put before an expensive load, in the order in
+// which they learn of them: from no protection, through one lock after another, to cacheguard. Each
+// protection is a small file that does exactly what the literature describes. So its flaw is a flaw
+// of the scheme, and can be shown by force.
 //
-// What a protection does it tells at points that have names. Whoever runs it may hold it up there,
-// as a slow network or a collector of garbage would, or end it there, as a power cut would: that is
-// how its flaw is forced.
+// A protection reports its steps at points with names. To force its flaw, the caller may stop the
+// protection at a point, like a slow network or a garbage collector, or end it there, like a power
+// cut.
 //
-// It is here for the example and for the benchmark to use. It promises nothing to other programs.
+// The example and the benchmark use this package. It promises nothing to other programs.
 package stage

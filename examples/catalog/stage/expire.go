@@ -2,9 +2,9 @@ package stage
 
 import "context"
 
-// expire is SETNX, then EXPIRE: the lock of a holder that dies ends by itself.
+// expire is SETNX and then EXPIRE. If a holder dies, its lock expires.
 //
-// Its flaw: one that dies between the two leaves the lock behind as before.
+// Its flaw: if a holder dies between the two commands, its lock stays for ever, as with setnx.
 type expire struct{ setnx }
 
 func (e *expire) try(ctx context.Context) (bool, error) {

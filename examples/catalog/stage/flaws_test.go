@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// Each of these tests forces the flaw of a stage, and shows that a later one doesn't have it.
+// Each of these tests forces the flaw of a stage, and shows that a later stage doesn't have it.
 
 // each runs a test for each stage.
 func each(t *testing.T, test func(t *testing.T, l *lab), stages ...string) {
@@ -20,12 +20,13 @@ func each(t *testing.T, test func(t *testing.T, l *lab), stages ...string) {
 	}
 }
 
-// lasting has a replica take locks for so long.
+// lasting sets the time that a replica's locks last.
 func lasting(ttl time.Duration) func(*stage.Replica) {
 	return func(r *stage.Replica) { r.LockTTL = ttl }
 }
 
-// A stampede: with no protection everybody loads, with a local lock each replica, then one.
+// In a stampede without protection every request loads. With a local lock one request of each
+// replica loads. With the later stages one request loads.
 func TestLoads(t *testing.T) {
 	const replicas, requests = 4, 10
 	want := map[string]int{"none": replicas * requests, "local": replicas}
@@ -47,7 +48,7 @@ func TestLoads(t *testing.T) {
 				})
 			}
 		}
-		if l.stage == "cacheguard" { // which counts those who join one flight when they are served
+		if l.stage == "cacheguard" { // cacheguard counts requests that join a flight only when they are served
 			l.until("", stage.Load, 1)
 		} else {
 			l.until("", stage.Miss, replicas*requests)
@@ -60,7 +61,7 @@ func TestLoads(t *testing.T) {
 	}, "none", "local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard", "getset", "force", "watch", "luasetnx")
 }
 
-// What does not exist is asked for once, or again and again.
+// For a value that doesn't exist the origin is asked once, or again and again.
 func TestPenetration(t *testing.T) {
 	const requests = 5
 	each(t, func(t *testing.T, l *lab) {
@@ -81,8 +82,8 @@ func TestPenetration(t *testing.T) {
 	}, "leaky", "none", "local", "compare", "cacheguard")
 }
 
-// A holder dies. Where the lock has no end nobody ever loads again; where it has one, somebody does
-// after it.
+// A holder dies. If the lock has no expiry, no request ever loads again. If it has one, a request
+// loads after the expiry.
 func TestHolderDies(t *testing.T) {
 	for _, c := range []struct {
 		stage string
@@ -121,7 +122,7 @@ func TestHolderDies(t *testing.T) {
 	}
 }
 
-// A holder takes longer than the lock lasts, and then gives back what is another's.
+// A holder takes longer than the lock lasts, and then gives back the lock of another holder.
 func TestSlowHolderUnlocks(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		slow, second := l.hold("a", querying), l.hold("b", querying)
@@ -142,7 +143,7 @@ func TestSlowHolderUnlocks(t *testing.T) {
 	}, "setnxex", "luasetnx", "owner", "compare")
 }
 
-// Between comparing and deleting the lock ends and becomes another's.
+// Between comparing and deleting, the lock expires and another request gets it.
 func TestLockEndsWhileItIsGivenBack(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		at := map[string]stage.Point{"owner": stage.Compared, "compare": stage.Unlock}[l.stage]
@@ -163,7 +164,7 @@ func TestLockEndsWhileItIsGivenBack(t *testing.T) {
 	}, "owner", "compare")
 }
 
-// A load takes longer than the lock lasts, and what it loads changes meanwhile.
+// A load takes longer than the lock lasts, and the value changes in the meantime.
 func TestLoadIsLongerThanTheLock(t *testing.T) {
 	t.Run("compare", func(t *testing.T) {
 		l := newLab(t, "compare")
@@ -186,7 +187,7 @@ func TestLoadIsLongerThanTheLock(t *testing.T) {
 		a := l.request("a", l.replica(lasting(2*time.Second)))
 		l.reached(slow)
 		b := l.request("b", l.replica(nil))
-		l.until("a", stage.Renewed, 4) // longer than it lasts
+		l.until("a", stage.Renewed, 4) // longer than the lock's time
 		slow.release()
 		if v := a.get(t) + ", " + b.get(t); v != "version 1, version 1" || l.loads != 1 {
 			t.Errorf("%s after %d loads", v, l.loads)
@@ -194,7 +195,8 @@ func TestLoadIsLongerThanTheLock(t *testing.T) {
 	}, "watchdog")
 }
 
-// A change during a load: without a lease that ends with it the old value is stored afterwards.
+// The value changes during a load. Unless the change ends the load's lease, the old value is stored
+// afterwards.
 func TestChangeDuringALoad(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		p, other := l.replica(nil), l.replica(nil)
@@ -217,7 +219,7 @@ func TestChangeDuringALoad(t *testing.T) {
 	}, "none", "local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard")
 }
 
-// A clock that is ahead takes a lock that is held, where the lock's value is a time.
+// If the lock's value is a time, a replica whose clock is ahead takes a lock that is held.
 func TestClockIsAhead(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		first, second := l.hold("a", querying), l.hold("b", stage.Acquired)
@@ -233,7 +235,7 @@ func TestClockIsAhead(t *testing.T) {
 				t.Errorf("the lock is had twice")
 			}
 		} else {
-			l.reached(second) // while a has it
+			l.reached(second) // while a has the lock
 		}
 		first.release()
 		second.release()
@@ -242,7 +244,7 @@ func TestClockIsAhead(t *testing.T) {
 	}, "getset", "force", "compare")
 }
 
-// Who comes second with GETSET doesn't have the lock, and has moved its end.
+// A request that comes second with GETSET doesn't get the lock, but has moved its end.
 func TestLoserMovesTheEnd(t *testing.T) {
 	l := newLab(t, "getset")
 	dead := l.halt("a", stage.Acquired)
@@ -265,7 +267,7 @@ func TestLoserMovesTheEnd(t *testing.T) {
 	winner.release()
 }
 
-// Who deletes a lock that looked abandoned hits one that is held.
+// A request that deletes a lock which looked abandoned can delete a held lock.
 func TestForceHitsALiveLock(t *testing.T) {
 	l := newLab(t, "force")
 	dead := l.halt("a", stage.Acquired)
@@ -282,12 +284,12 @@ func TestForceHitsALiveLock(t *testing.T) {
 	second.release()
 }
 
-// What has no end in the cache is there for ever, whatever becomes of it at the origin.
+// A cached value without an expiry stays for ever, even if it changes at the origin.
 func TestCachedForEver(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		p := l.replica(func(r *stage.Replica) { r.CacheTTL = 50 * time.Millisecond })
 		l.request("a", p).get(t)
-		l.change() // and nobody says so
+		l.change() // the caches aren't told
 		if l.stage == "forever" {
 			if lasts := l.rdb.PTTL(t.Context(), l.key).Val(); lasts != -1 {
 				t.Errorf("it lasts %v", lasts)
@@ -305,7 +307,7 @@ func TestRenewalAbortsTheUnlock(t *testing.T) {
 	pause := l.hold("a", stage.Compared)
 	a := l.request("a", l.replica(lasting(2*time.Second)))
 	l.reached(pause)
-	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2) // one of them began after the comparison
+	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2) // one of these renewals began after the comparison
 	pause.release()
 	a.get(t)
 	if n := l.count("a", stage.Aborted); n != 1 || !l.locked() {
@@ -324,7 +326,7 @@ func TestRenewalAbortsTheUnlock(t *testing.T) {
 	}
 }
 
-// A stage that has no such name, or lacks what it needs, is an error that says so.
+// If no stage has the name, or if a stage lacks a system that it needs, the error says so.
 func TestOpenRefuses(t *testing.T) {
 	for _, name := range []string{"nothing", "sqlrow", "redlock", "herd", "predecessor"} {
 		if _, err := stage.Open(name, &stage.Replica{}); err == nil {

@@ -2,11 +2,11 @@ package stage
 
 import "context"
 
-// force is getset without GETSET: whoever finds a lock whose time is over deletes it and tries as
-// if there had been none.
+// force is like getset, but without GETSET: a request that finds a lock whose time is over deletes
+// the lock and tries again.
 //
-// Its flaw: between GET and DEL another may have done the same. Then its lock is deleted, which is
-// held.
+// Its flaw: another request may do the same between GET and DEL. Then the first request deletes the
+// other request's lock, which is held.
 type force struct{ getset }
 
 func (f *force) try(ctx context.Context) (bool, error) {

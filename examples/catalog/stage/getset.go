@@ -8,12 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// getset sets the time at which the lock ends as its value. Whoever finds that over sets its own
-// with GETSET, and has the lock if what stood there was still the time that was over: of several
-// that try only the first reads that.
+// getset stores the time at which the lock ends as the lock's value. A request that finds that this
+// time is over sets its own time with GETSET. If GETSET returns the old time, the request has the
+// lock. If several requests try, only the first one gets the old time.
 //
-// Its flaws: the time is that of the holder's clock, so a replica whose clock is ahead takes locks
-// that are held. And who comes second has moved the end of the first one's lock all the same.
+// Its flaws: the time comes from the holder's clock, so a replica whose clock is ahead takes locks
+// that are held. And a request that comes second doesn't get the lock, but has moved the end of the
+// first request's lock.
 type getset struct {
 	*Replica
 	name string
@@ -42,11 +43,11 @@ func (g *getset) try(ctx context.Context) (bool, error) {
 	return before == found, nil
 }
 
-// over returns the time that stands in the lock, and whether it is over by this replica's clock.
+// over returns the time in the lock, and whether this time is over by this replica's clock.
 func (g *getset) over(ctx context.Context) (found string, over bool, err error) {
 	found, err = g.Redis.Get(ctx, g.name).Result()
 	if err == redis.Nil {
-		return "", false, nil // given back: the next round gets it
+		return "", false, nil // the lock was given back; the next round can get it
 	}
 	if err != nil {
 		return "", false, err
@@ -55,7 +56,7 @@ func (g *getset) over(ctx context.Context) (found string, over bool, err error) 
 	return found, err == nil && time.UnixMilli(ends).Before(g.Now()), err
 }
 
-// unlock deletes the lock, unless it has ended by now and may be another's.
+// unlock deletes the lock, unless the lock has ended by now and may belong to another request.
 func (g *getset) unlock(ctx context.Context) error {
 	if g.Now().After(g.ends) {
 		return g.At(ctx, NotMine)

@@ -9,9 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// guard is cacheguard: requests of one replica share one flight, the replicas share a lease, those
-// who wait are told the result as soon as it is there, a value is stored only while its lease
-// stands, and a change ends the lease of whoever loads what was before it.
+// guard is cacheguard. The requests of one replica share one flight, and the replicas share a
+// lease. Waiting requests get the result as soon as it is there. A value is stored only while its
+// lease is valid, and a change ends the lease of a load that began before it.
 type guard struct {
 	store *redisstore.Store
 	cache *cacheguard.Cache[string]
@@ -21,7 +21,7 @@ type guard struct {
 // guardName is the name of the cache.
 const guardName = "stage"
 
-// quiet logs nothing: what matters is told as points.
+// quiet discards the log, because the important steps are reported as points.
 var quiet = slog.New(slog.DiscardHandler)
 
 func newGuard(r *Replica) (Protection, error) {
@@ -56,7 +56,7 @@ func (g *guard) Changed(ctx context.Context, key string) error { return g.cache.
 
 func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Close()) }
 
-// told tells what the cache says of itself, as points. An observer must not be held up.
+// told reports the cache's events as points. It uses Told, because an observer must not be stopped.
 type told struct{ r *Replica }
 
 var pointOf = map[cacheguard.EventKind]Point{

@@ -9,11 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// herd is a queue in ZooKeeper: each request adds a node that ends with its session and gets a
-// number, and who has the lowest number has the lock. Those who wait watch the queue.
+// herd is a queue in ZooKeeper. Each request adds a node. The node gets a number and ends with the
+// session. The request with the lowest number has the lock. Waiting requests watch the queue.
 //
-// Its flaw: each change of the queue wakes all who wait, so with n of them the n locks cost n * n /
-// 2 wake-ups.
+// Its flaw: each change of the queue wakes all waiting requests, so for n requests the n locks cost
+// n * n / 2 wake-ups.
 type herd struct {
 	*Replica
 	dir, node string
@@ -31,8 +31,8 @@ func watchAll(h *herd, _ []string) (<-chan zk.Event, error) {
 	return changed, err
 }
 
-// watchBefore watches who is directly before this request, and nobody else: whoever leaves wakes
-// one.
+// watchBefore watches only the node directly before this request's node, so a request that leaves
+// wakes only one other request.
 func watchBefore(h *herd, nodes []string) (<-chan zk.Event, error) {
 	_, _, changed, err := h.ZooKeeper.ExistsW(h.dir + "/" + nodes[slices.Index(nodes, h.node)-1])
 	return changed, err
@@ -62,7 +62,7 @@ func (h *herd) try(context.Context) (bool, error) {
 	return false, err
 }
 
-// wait waits for what is watched.
+// wait waits for an event of the watch.
 func (h *herd) wait(ctx context.Context) error {
 	if err := h.At(ctx, Wait); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	lockTTL  = 300 * time.Millisecond
 	cacheTTL = time.Minute
 	spin     = 5 * time.Millisecond
-	patience = 30 * time.Second // for what has to happen
+	patience = 30 * time.Second // the time limit for events that must happen
 )
 
 func TestMain(m *testing.M) { childOrTests(m) }
@@ -29,17 +29,17 @@ type lab struct {
 	t     *testing.T
 	stage string
 	key   string
-	rdb   *redis.Client // to look at what is there
+	rdb   *redis.Client // for checks of the data in Redis
 
-	mu      sync.Mutex // guards what follows
-	version int        // of what the origin says
+	mu      sync.Mutex // guards the fields below
+	version int        // the version at the origin
 	loads   int
 	seen    []seen
 	gates   []*gate
-	changed chan struct{} // closed and replaced when anything was seen
+	changed chan struct{} // closed and replaced when a point was seen
 }
 
-// seen is a point at which a request came by.
+// seen is a point that a request has passed.
 type seen struct {
 	who   string
 	point stage.Point
@@ -63,10 +63,10 @@ func newLab(t *testing.T, name string) *lab {
 	return l
 }
 
-var labs atomic.Int64 // so far: locks that never end stay in the server
+var labs atomic.Int64 // the number of labs so far; it makes keys unique, because locks without an expiry stay in the server
 
-// shared is the server of all labs: each has keys of its own, and asking for it again would empty
-// it under those that run.
+// shared is the server of all labs. Each lab has its own keys. The server is requested only once,
+// because another request would empty it while labs run.
 var shared struct {
 	sync.Mutex
 	addr string
@@ -82,7 +82,7 @@ func sharedAddr(t *testing.T) string {
 	return shared.addr
 }
 
-// replica opens the stage on a client of its own.
+// replica opens the stage on a separate client.
 func (l *lab) replica(change func(r *stage.Replica)) stage.Protection {
 	l.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: l.rdb.Options().Addr, ContextTimeoutEnabled: true})
@@ -91,7 +91,7 @@ func (l *lab) replica(change func(r *stage.Replica)) stage.Protection {
 		LockTTL: lockTTL, CacheTTL: cacheTTL, Spin: spin,
 	}
 	if l.stage == "cacheguard" {
-		r.LockTTL = time.Second // its least
+		r.LockTTL = time.Second // the shortest allowed time
 	}
 	if change != nil {
 		change(r)
@@ -104,7 +104,7 @@ func (l *lab) replica(change func(r *stage.Replica)) stage.Protection {
 	return p
 }
 
-// load is the origin: it says its version, as it is when the query begins.
+// load is the origin. It returns the version at the beginning of the query.
 func (l *lab) load(ctx context.Context, key string) (string, error) {
 	l.mu.Lock()
 	l.loads++
@@ -116,10 +116,10 @@ func (l *lab) load(ctx context.Context, key string) (string, error) {
 	return v, l.at(ctx, querying)
 }
 
-// querying is while the origin works.
+// querying is the point during the origin's work.
 const querying stage.Point = "querying"
 
-// change changes what the origin says.
+// change changes the version at the origin.
 func (l *lab) change() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *lab) at(ctx context.Context, p stage.Point) error {
 	}
 }
 
-// hold holds a request when it comes to a point, until go is called.
+// hold holds a request at a point until go is called.
 func (l *lab) hold(who string, p stage.Point) *gate {
 	return l.gate(&gate{seen: seen{who, p}})
 }
@@ -177,7 +177,7 @@ func (l *lab) gate(g *gate) *gate {
 	return g
 }
 
-// reached waits until the request is there.
+// reached waits until the request has come to the gate.
 func (l *lab) reached(g *gate) {
 	l.t.Helper()
 	select {
@@ -195,7 +195,8 @@ func (l *lab) all() []seen {
 	return slices.Clone(l.seen)
 }
 
-// count is how often a request came to a point; an empty name is for all.
+// count returns the number of times that a request came to a point. An empty name means all
+// requests.
 func (l *lab) count(who string, p stage.Point) (n int) {
 	for _, s := range l.all() {
 		if s.point == p && (who == "" || s.who == who) {
@@ -205,7 +206,7 @@ func (l *lab) count(who string, p stage.Point) (n int) {
 	return n
 }
 
-// until waits until a request came to a point so often.
+// until waits until a request has come to a point n times.
 func (l *lab) until(who string, p stage.Point, n int) {
 	l.t.Helper()
 	timeout := time.After(patience)
@@ -224,14 +225,14 @@ func (l *lab) until(who string, p stage.Point, n int) {
 	}
 }
 
-// answer is what a request got.
+// answer is the answer to a request.
 type answer struct {
 	value string
 	err   error
 	done  chan struct{}
 }
 
-// request sends a request; it ends with the test.
+// request sends a request. The request ends with the test.
 func (l *lab) request(who string, p stage.Protection) *answer {
 	a := &answer{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), whoKey{}, who))
@@ -243,7 +244,7 @@ func (l *lab) request(who string, p stage.Protection) *answer {
 	return a
 }
 
-// get is what a request got, without an error.
+// get returns the value that a request got. An error fails the test.
 func (a *answer) get(t *testing.T) string {
 	t.Helper()
 	select {
@@ -269,7 +270,7 @@ func (l *lab) locked() bool {
 	return n == 1
 }
 
-// lockLasts is how long the lock lasts; -1 if it has no end.
+// lockLasts returns the remaining time of the lock, or -1 if it has no expiry.
 func (l *lab) lockLasts() time.Duration {
 	l.t.Helper()
 	d, err := l.rdb.PTTL(context.Background(), l.lockKey()).Result()
@@ -279,7 +280,7 @@ func (l *lab) lockLasts() time.Duration {
 	return d
 }
 
-// cached is what the cache has, as a further request sees it.
+// cached returns the value in the cache, as a further request sees it.
 func (l *lab) cached(p stage.Protection) string {
 	l.t.Helper()
 	return l.request("later", p).get(l.t)

@@ -2,8 +2,8 @@ package stage
 
 import "context"
 
-// leaky is none without the null sentinel: what does not exist is never in the cache, so each
-// request for it goes to the origin.
+// leaky is like none, without the null sentinel. A value that doesn't exist is never cached, so
+// each request for it goes to the origin.
 type leaky struct{ drops }
 
 func (l *leaky) Get(ctx context.Context, key string) (string, error) {

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// local has a lock in the process: of the requests of one replica the first one loads, and the
-// others find the value when they look once more under the lock.
+// local has a lock in the process. The first request of a replica loads, and the replica's other
+// requests find the value when they look once more under the lock.
 //
-// Its flaw: each replica has a lock of its own, so each replica loads.
+// Its flaw: each replica has its own lock, so each replica loads.
 type local struct {
 	drops
 	mu sync.Mutex

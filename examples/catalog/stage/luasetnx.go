@@ -6,10 +6,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// luasetnx is SETNX and EXPIRE in one script, from when SET had no NX and EX: nothing can come
-// between them.
+// luasetnx is SETNX and EXPIRE in one script, so that no other command can run between them. It
+// comes from the time when SET had no NX and EX.
 //
-// Its flaw is that of setnxex: no owner.
+// Its flaw is the same as that of setnxex: the lock has no owner.
 type luasetnx struct{ setnx }
 
 var setAndExpire = redis.NewScript(`

@@ -5,22 +5,22 @@ import (
 	"errors"
 )
 
-// ErrHalted is the error of At that ends a replica as a crash would: nothing is cleaned up.
+// ErrHalted is the error of At that ends a replica like a crash: nothing is cleaned up.
 var ErrHalted = errors.New("the process has ended here")
 
-// mutex is a lock as the stages have it. It is made for one request.
+// mutex is the interface of the stages' locks. Each mutex is made for one request.
 type mutex interface {
 	try(ctx context.Context) (mine bool, err error)
 	unlock(ctx context.Context) error
 }
 
-// queue is a mutex that wakes those who wait for it.
+// queue is a mutex that wakes waiting requests.
 type queue interface {
 	wait(ctx context.Context) error
-	leave(ctx context.Context) error // the line, without having had the lock
+	leave(ctx context.Context) error // leaves the line without having had the lock
 }
 
-// locked is what all stages with a lock in Redis have in common: look, lock or wait and look again,
+// locked is the common part of all stages with a lock in Redis: look, lock or wait and look again,
 // look once more under the lock, load, fill, unlock.
 type locked struct {
 	drops
@@ -59,8 +59,8 @@ func (l *locked) Get(ctx context.Context, key string) (string, error) {
 	}
 }
 
-// under is what happens under the lock. Whatever comes of it, the lock is given back, also when the
-// client has left.
+// under does the work under the lock. It gives the lock back after every result, even if the client
+// has left.
 func (l *locked) under(ctx context.Context, lock mutex, key string) (string, error) {
 	value, err := l.checkAndLoad(ctx, key)
 	if errors.Is(err, ErrHalted) {

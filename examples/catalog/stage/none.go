@@ -2,7 +2,7 @@ package stage
 
 import "context"
 
-// none caches, and protects nothing: when the value is not there everybody loads it.
+// none caches, but doesn't protect: if the value isn't cached, every request loads it.
 type none struct{ drops }
 
 func (n *none) Get(ctx context.Context, key string) (string, error) {

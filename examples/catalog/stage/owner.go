@@ -7,10 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// owner sets a value that nobody else has, and looks whether it is still there before it deletes
-// the lock.
+// owner sets a unique value, and checks that the lock still has this value before it deletes the
+// lock.
 //
-// Its flaw: between GET and DEL the lock may end and become another's.
+// Its flaw: between GET and DEL the lock may expire, and another request may get it.
 type owner struct {
 	*Replica
 	name, value string

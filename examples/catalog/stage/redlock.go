@@ -11,14 +11,14 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 )
 
-// votePrefix begins what is kept on the masters.
+// votePrefix is the prefix of the keys on the masters.
 const votePrefix = "stage"
 
-// timeoutShare is how much of the lock's time a master may take to answer: the most there is, for
-// here all replicas and all masters share one machine.
+// timeoutShare is the share of the lock's time that a master may take to answer. It is the largest
+// allowed share, because in this example all replicas and all masters share one machine.
 const timeoutShare = 10
 
-// openRedlock is a stage with the Redlock of this module, without a delay after the restart of a
+// openRedlock opens a stage with this module's Redlock, without a delay after the restart of a
 // server.
 func openRedlock(r *Replica) (Protection, error) {
 	masters := make([]redis.UniversalClient, len(r.Masters))
@@ -35,7 +35,7 @@ func openRedlock(r *Replica) (Protection, error) {
 	return &withLocker{locked{drops{r}, lock}, locker}, nil
 }
 
-// withLocker closes its locker.
+// withLocker is a protection that also closes its locker.
 type withLocker struct {
 	locked
 	locker *redlock.Locker
@@ -43,20 +43,20 @@ type withLocker struct {
 
 func (w *withLocker) Close() error { return w.locker.Close() }
 
-// ofLocker is the lock of a library. There is no flaw in how it is used here; with Redlock there is
-// one in the scheme: a node that was restarted empty has forgotten whom it had given its vote, and
-// another can have a majority, too.
+// ofLocker is the lock of a library. Its use in this file has no flaw, but the scheme of Redlock
+// has one: a node that was restarted without data has lost its vote, so another request can have a
+// majority, too.
 type ofLocker struct {
 	*Replica
 	name   string
 	locker lock.Locker
 	held   lock.Lock
 
-	trouble time.Time // since when a majority hasn't answered in time; zero: it has
+	trouble time.Time // the time since which no majority has answered in time; zero: a majority has answered
 }
 
-// try tries again, after a pause, when no majority answers, as the description of Redlock has it,
-// but not for ever.
+// try asks for the lock. If no majority answers, it tries again after a pause, as the description
+// of Redlock says, but not for ever.
 func (l *ofLocker) try(ctx context.Context) (bool, error) {
 	held, err := l.locker.TryLock(ctx, l.name)
 	switch {

@@ -12,24 +12,24 @@ import (
 // Point is a place in a protection's code.
 type Point string
 
-// The points, in the order in which a request comes by.
+// These are the points, in the order in which a request passes them.
 const (
 	Hit       Point = "hit"       // the cached value is there
-	Miss      Point = "miss"      // it is not
+	Miss      Point = "miss"      // the cached value isn't there
 	Try       Point = "try"       // asks for the lock
 	Between   Point = "between"   // between the two commands that make the lock
 	Acquired  Point = "acquired"  // has the lock
-	Wait      Point = "wait"      // another has it: waits
+	Wait      Point = "wait"      // another request has the lock: waits
 	Woken     Point = "woken"     // looks again
 	Load      Point = "load"      // asks the origin
-	Loaded    Point = "loaded"    // has its answer
-	Fill      Point = "fill"      // writes it to the cache
-	Filled    Point = "filled"    // has written it
+	Loaded    Point = "loaded"    // has the origin's answer
+	Fill      Point = "fill"      // writes the value to the cache
+	Filled    Point = "filled"    // has written the value
 	Unlock    Point = "unlock"    // gives the lock back
-	Compared  Point = "compared"  // between the two commands that give it back
+	Compared  Point = "compared"  // between the two commands that give the lock back
 	Unlocked  Point = "unlocked"  // has deleted the lock
-	NotMine   Point = "not mine"  // found the lock to be another's, and left it alone
-	Aborted   Point = "aborted"   // could not give the lock back, because it was written meanwhile
+	NotMine   Point = "not mine"  // found that another request has the lock, and left the lock alone
+	Aborted   Point = "aborted"   // could not give the lock back, because it was written in the meantime
 	Broken    Point = "broken"    // has deleted a lock that looked abandoned
 	Renewed   Point = "renewed"   // the watchdog has given the lock more time
 	Refused   Point = "refused"   // the store has refused a late value
@@ -37,48 +37,48 @@ const (
 	Announced Point = "announced" // a message or an event has woken this request
 )
 
-// Replica is what a protection works with: one server of the shop.
+// Replica is one server of the shop, with the parts that a protection uses.
 type Replica struct {
 	Redis     *redis.Client
-	DB        *sql.DB         // for stages that need it, as the next two
-	Masters   []*redis.Client // that know nothing of each other
+	DB        *sql.DB         // for stages that need it, like the next two fields
+	Masters   []*redis.Client // independent servers
 	ZooKeeper *zk.Conn
 
-	// Load asks the origin. An empty value says that there is nothing of this name.
+	// Load asks the origin. An empty value means that there is no value with this name.
 	Load func(ctx context.Context, key string) (value string, err error)
 
-	// At is told each point that a request comes by, before what the point is named for is done,
-	// and afterwards where it is in the past tense. An error ends the request there and then, with
-	// nothing cleaned up.
+	// At is called at each point that a request passes: before the action that the point is named
+	// for, or after it if the name is in the past tense. An error of At ends the request at once,
+	// and nothing is cleaned up.
 	At func(ctx context.Context, p Point) error
 
-	// Told is told what a library says of itself, when it was done: there is nothing to be held up.
-	// It may be nil.
+	// Told is called at points that a library reports after the action. A request can't be stopped
+	// at these points. Told may be nil.
 	Told func(ctx context.Context, p Point)
 
 	Now      func() time.Time // this server's clock
-	LockTTL  time.Duration    // how long a lock lasts, where it has an end
-	CacheTTL time.Duration    // how long a cached value lasts, where it has an end
-	Spin     time.Duration    // how long to wait before asking again
+	LockTTL  time.Duration    // the time that a lock lasts, if it expires
+	CacheTTL time.Duration    // the time that a cached value lasts, if it expires
+	Spin     time.Duration    // the pause before asking again
 }
 
-// Protection is one replica's way to a value: the cached one, or the one that a load brings.
+// Protection is one replica's way to get a value: the cached value, or the result of a load.
 type Protection interface {
-	// Get returns the value of a key; empty if there is nothing of this name.
+	// Get returns the value of a key. The value is empty if there is no value with this name.
 	Get(ctx context.Context, key string) (string, error)
 
-	// Changed is called when the origin's value of a key has changed.
+	// Call Changed after the origin's value of a key has changed.
 	Changed(ctx context.Context, key string) error
 
-	// Close ends what the protection does in the background.
+	// Close ends the protection's background work.
 	Close() error
 }
 
-// nothing is what is cached for a key that has no value, so that not each request for it goes to
-// the origin.
+// nothing is the cached value for a key that has no value. Because of it, not each request for this
+// key goes to the origin.
 const nothing = "null"
 
-// cached returns what is in the cache, and whether there is anything.
+// cached returns the value in the cache, and whether there is one.
 func (r *Replica) cached(ctx context.Context, key string) (value string, found bool, err error) {
 	value, err = r.Redis.Get(ctx, key).Result()
 	switch {
@@ -92,7 +92,7 @@ func (r *Replica) cached(ctx context.Context, key string) (value string, found b
 	return value, true, nil
 }
 
-// look is cached, and tells what it has found.
+// look is like cached, and reports the point Hit or Miss.
 func (r *Replica) look(ctx context.Context, key string) (value string, found bool, err error) {
 	value, found, err = r.cached(ctx, key)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Replica) fetch(ctx context.Context, key string) (string, error) {
 	return value, r.At(ctx, Loaded)
 }
 
-// fill caches a value, or that there is none.
+// fill caches a value, or the fact that there is none.
 func (r *Replica) fill(ctx context.Context, key, value string, ttl time.Duration) error {
 	if err := r.At(ctx, Fill); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (r *Replica) fetchAndFill(ctx context.Context, key string) (string, error) 
 	return value, r.fill(ctx, key, value, r.CacheTTL)
 }
 
-// spin waits until it is time to ask again.
+// spin waits for the pause Spin before the request asks again.
 func (r *Replica) spin(ctx context.Context) error {
 	if err := r.At(ctx, Wait); err != nil {
 		return err
@@ -154,7 +154,8 @@ func (r *Replica) spin(ctx context.Context) error {
 	}
 }
 
-// drops is what protections do on a change that only cache in Redis: the next request loads.
+// drops is for protections that cache only in Redis. On a change it deletes the cached value, so
+// the next request loads.
 type drops struct{ *Replica }
 
 func (d drops) Changed(ctx context.Context, key string) error { return d.Redis.Del(ctx, key).Err() }

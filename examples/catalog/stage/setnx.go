@@ -2,9 +2,9 @@ package stage
 
 import "context"
 
-// setnx is SETNX and DEL: whoever sets the lock has it.
+// setnx is SETNX and DEL: the request that sets the lock has it.
 //
-// Its flaw: a holder that dies leaves the lock behind, and nobody ever loads again.
+// Its flaw: if a holder dies, its lock stays, and no request ever loads again.
 type setnx struct {
 	*Replica
 	name string
@@ -16,7 +16,7 @@ func (s *setnx) try(ctx context.Context) (bool, error) {
 
 func (s *setnx) unlock(ctx context.Context) error { return s.del(ctx, s.name) }
 
-// del deletes a lock, whosever it is.
+// del deletes a lock, even if another request has it.
 func (r *Replica) del(ctx context.Context, name string) error {
 	if err := r.Redis.Del(ctx, name).Err(); err != nil {
 		return err

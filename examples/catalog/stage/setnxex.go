@@ -2,10 +2,11 @@ package stage
 
 import "context"
 
-// setnxex is SET NX with an end in one command, and DEL.
+// setnxex is SET NX with an expiry in one command, and DEL.
 //
-// Its flaw: DEL deletes whatever is there. A holder that took longer than the lock lasts deletes
-// the lock of the next one, whose work goes on without it, and so from one to the next.
+// Its flaw: DEL deletes the lock of any holder. If a holder takes longer than the lock lasts, it
+// deletes the lock of the next holder. The next holder's work goes on without a lock, and so does
+// the work of all later holders.
 type setnxex struct{ setnx }
 
 func (s *setnxex) try(ctx context.Context) (bool, error) {

@@ -2,15 +2,16 @@ package stage
 
 import "context"
 
-// sqlrow is a row whose name is unique: whoever inserts it has the lock, and deletes it afterwards.
+// sqlrow is a row with a unique name. The request that inserts the row has the lock, and deletes
+// the row afterwards.
 //
-// Its flaw is that of setnx: the row of a holder that died stays.
+// Its flaw is the same as that of setnx: if a holder dies, its row stays.
 type sqlrow struct {
 	*Replica
 	name string
 }
 
-// SQLRows makes the table of the locks.
+// SQLRows is the statement that creates the table of the locks.
 const SQLRows = `CREATE TABLE IF NOT EXISTS shop_lock (name VARCHAR(255) PRIMARY KEY)`
 
 func (s *sqlrow) try(ctx context.Context) (bool, error) {

@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Stage is one protection, and what is to be known of it.
+// Stage is one protection with its description.
 type Stage struct {
 	Name  string // in addresses and flags
 	Title string
-	Flaw  string // in one sentence; empty: none that is known
+	Flaw  string // in one sentence; empty: no known flaw
 	Needs Needs
 
 	open func(r *Replica) (Protection, error)
 }
 
-// Needs says what a stage needs besides Redis.
+// Needs is the system that a stage needs in addition to Redis.
 type Needs string
 
-// What a stage may need.
+// These are the systems that a stage may need.
 const (
 	NeedsDB        Needs = "a database"
 	NeedsMasters   Needs = "several Redis servers"
 	NeedsZooKeeper Needs = "a ZooKeeper"
 )
 
-// All are the stages in the order of their history, and then the variants.
+// All returns the stages in the order of their history, and then the variants.
 func All() []Stage { return slices.Clone(all) }
 
 var all = []Stage{
@@ -108,7 +108,7 @@ var all = []Stage{
 	},
 }
 
-// Open makes the protection of that name for a replica.
+// Open opens the protection with this name for a replica.
 func Open(name string, r *Replica) (Protection, error) {
 	i := slices.IndexFunc(all, func(s Stage) bool { return s.Name == name })
 	if i < 0 {
@@ -129,12 +129,12 @@ func (s Stage) with(r *Replica) (Protection, error) {
 	return s.open(r)
 }
 
-// with is a stage whose lock is that.
+// with returns the open function of a stage with this lock.
 func with(lock func(r *Replica, name string) mutex) func(r *Replica) (Protection, error) {
 	return func(r *Replica) (Protection, error) { return &locked{drops{r}, lock}, nil }
 }
 
-// endless is a stage whose cached values have no end.
+// endless returns the open function of a stage whose cached values never expire.
 func endless(open func(r *Replica) (Protection, error)) func(r *Replica) (Protection, error) {
 	return func(r *Replica) (Protection, error) {
 		e := *r

@@ -18,7 +18,7 @@ import (
 
 // These are the flaws of locks in other systems than one Redis.
 
-// A row has no end: that of a holder that died stays.
+// A row doesn't expire: if a holder dies, its row stays.
 func TestHolderOfARowDies(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestHolderOfARowDies(t *testing.T) {
 	}
 }
 
-// threeMasters are started, and a replica that has its lock there.
+// threeMasters starts three masters, and returns them with an option that makes a replica use them.
 func threeMasters(t *testing.T, ttl time.Duration) (servers []*redistest.Server, of func(*stage.Replica)) {
 	t.Helper()
 	for range 3 {
@@ -63,25 +63,25 @@ func threeMasters(t *testing.T, ttl time.Duration) (servers []*redistest.Server,
 	}
 }
 
-// A master that comes back empty gives its vote a second time, and two have the lock.
+// A master that comes back without its data votes a second time, and two requests have the lock.
 func TestMasterComesBackEmpty(t *testing.T) {
 	servers, masters := threeMasters(t, time.Minute)
 	lastAway := func(r *stage.Replica) {
 		masters(r)
-		_ = r.Masters[2].Close() // so that no request to it is still under way later
+		_ = r.Masters[2].Close() // so that no request to this master is still running later
 	}
 	for _, forgets := range []bool{false, true} {
 		l := newLab(t, "redlock")
 		l.key += fmt.Sprint(forgets)
 		first, second := l.hold("a", querying), l.hold("b", querying)
 		l.request("a", l.replica(lastAway))
-		l.reached(first) // with the votes of two
+		l.reached(first) // with the votes of two masters
 		if forgets {
-			must(t, servers[1].Restart()) // without a disk
+			must(t, servers[1].Restart()) // without its data
 		}
 		l.request("b", l.replica(masters))
 		if forgets {
-			l.reached(second) // while a is at it
+			l.reached(second) // while a still works
 		} else {
 			l.until("b", stage.Wait, 5)
 		}
@@ -121,7 +121,8 @@ func TestNoMajority(t *testing.T) {
 	}
 }
 
-// With a queue that all watch the wake-ups grow with the square of those who wait.
+// If all waiting requests watch the queue, the number of wake-ups grows with the square of their
+// number.
 func TestHerd(t *testing.T) {
 	const waiting = 8
 	server := zktest.Shared(t)

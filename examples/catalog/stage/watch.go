@@ -7,11 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// watch is watchdog with an unlock in a transaction: WATCH the lock, GET it, and DEL it in MULTI
-// and EXEC if it is one's own. If anybody has written it in between, EXEC does nothing.
+// watch is like watchdog, with an unlock in a transaction: WATCH the lock, GET it, and if it is the
+// request's own lock, DEL it in MULTI and EXEC. If the lock was written in between, EXEC does
+// nothing.
 //
-// Its flaws: the watchdog writes it, too. Then the lock is not given back, and everybody waits
-// until it ends. And an unlock takes three trips more than a script.
+// Its flaws: the watchdog writes the lock, too. Then the lock isn't given back, and all requests
+// wait until it expires. And an unlock takes three trips more than a script.
 type watch struct{ watchdog }
 
 func (w *watch) unlock(ctx context.Context) error {

@@ -7,11 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// watchdog is compare with a goroutine that gives the lock more time for as long as it is held.
+// watchdog is like compare, with a goroutine that renews the lock for as long as it is held.
 //
-// Its flaw: when the whole process stands still, the watchdog does too. The lock ends, another one
-// loads, and when the first goes on it writes its old value over the new one: nothing refuses it.
-// And those who wait still ask ten times a second.
+// Its flaw: if the whole process is stopped, its watchdog is stopped, too. The lock expires, and
+// another request loads. When the first request goes on, it overwrites the new value with its old
+// value, because nothing refuses the old value. Also, waiting requests still ask ten times a
+// second.
 type watchdog struct {
 	compare
 	stop context.CancelFunc
@@ -37,8 +38,8 @@ func (w *watchdog) try(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// watch renews the lock three times in its life, until it is given back or gone, or the process
-// ends.
+// watch renews the lock every third of its time, until the lock is given back or gone, or the
+// process ends.
 func (w *watchdog) watch(ctx context.Context) {
 	defer close(w.done)
 	tick := time.NewTicker(w.LockTTL / 3)

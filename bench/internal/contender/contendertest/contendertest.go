@@ -1,6 +1,6 @@
-// Package contendertest has the checks that every contender passes before it is compared, those of
-// this module and those of others. What a library does differently by design is an exception with a
-// name, so that it is seen.
+// Package contendertest contains the checks that every contender passes before it is compared, from
+// this module or another. If a library deliberately behaves differently, this is an exception with
+// a name, so that it is visible.
 package contendertest
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// Exception is what a contender does differently.
+// Exception describes how a contender behaves differently.
 type Exception struct {
 	KeepsNothing bool // each call loads
-	EachLoads    bool // callers in one process are not put together
-	StaleOnce    bool // the first answer after a change is what was before it, and a load follows behind
-	HearsLater   bool // what was before a change is answered until the message about it has arrived, in the same process, too
-	WritesBehind bool // a value comes to Redis after it has been returned, under the key itself
+	EachLoads    bool // callers in one process don't share a load
+	StaleOnce    bool // the first answer after a change is the old value, and a load follows in the background
+	HearsLater   bool // the old value is returned until the message about the change has arrived, in the same process, too
+	WritesBehind bool // a value is stored in Redis, under the key itself, after it was returned
 }
 
 // Each runs the checks for each contender on the Redis at addr, which has no data.
@@ -63,8 +63,8 @@ func open(t *testing.T, addr string, c contender.Contender, load func(key string
 	return p, rdb
 }
 
-// answers: it answers with what the origin has, keeps it, forgets it on a change, keeps that there
-// is nothing, and says so when the origin fails.
+// answers checks that a contender returns the origin's value, caches it, drops it on a change,
+// caches that there is no value, and returns an error if the origin fails.
 func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	errOrigin := errors.New("the origin failed")
 	var version, loads atomic.Int64
@@ -87,7 +87,7 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	}
 	ask("a", "1", true, 1)
 	ask("a", "1", true, 1)
-	if e.WritesBehind { // or what comes late would undo the change
+	if e.WritesBehind { // otherwise a late write would undo the change
 		eventually(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":a").Val() == 1 })
 	}
 	version.Store(2)
@@ -108,7 +108,7 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	ask("a", "2", true, 2)
 	ask("missing", "", false, 3)
 	ask("missing", "", false, 3)
-	if e.WritesBehind { // or it comes into the next test
+	if e.WritesBehind { // otherwise the write would happen in the next test
 		eventually(t, "that there is nothing is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1 })
 	}
 	if _, _, err := p.Get(t.Context(), c.Name+":failing"); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
@@ -116,7 +116,7 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	}
 }
 
-// crowd: in one process it loads once for all.
+// crowd checks that a contender loads once for all callers of one process.
 func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	const callers = 10
 	var loads atomic.Int64
@@ -149,7 +149,8 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	}
 }
 
-// eventually asks again and again, for what happens behind an answer and tells nobody.
+// eventually repeats a check until it succeeds. It is for effects in the background after an
+// answer.
 func eventually(t *testing.T, what string, seen func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !seen(); runtime.Gosched() {

@@ -10,15 +10,15 @@ import (
 
 const (
 	lookAgain = 50 * time.Millisecond
-	visible   = time.Second // for how long a dead lock is looked at before the run ends
+	visible   = time.Second // the time for which a dead lock is shown before the run ends
 )
 
-// endWhenDead ends the run when nothing can come any more: there is a lock without an end, and
-// nobody who lives has it. It must have been so all the time, because a holder that has just got
-// the lock isn't known yet.
+// endWhenDead ends the run when no progress is possible any more: there is a lock without an
+// expiry, and no living request has it. This must have been true for the whole time, because the
+// run doesn't know a holder yet that has just got the lock.
 func (r *run) endWhenDead(ctx context.Context, end func()) {
 	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
-		return // the lock ends by itself, or it has an end as its value
+		return // the lock ends by itself, or its value is the time of its end
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: r.link.server(), Dialer: r.link.dial, MaxRetries: -1})
 	defer rdb.Close()
@@ -34,7 +34,7 @@ func (r *run) endWhenDead(ctx context.Context, end func()) {
 	}
 }
 
-// isHeld reports whether somebody has the lock who can give it back.
+// isHeld reports whether a request has the lock that can give it back.
 func (r *run) isHeld() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,8 @@ func (r *run) hasEndlessLock(ctx context.Context, rdb *redis.Client) bool {
 	return r.lockLeft(ctx, rdb) == -1
 }
 
-// lockLeft is how many ms the lock lasts; -1: for ever; 0: there is none.
+// lockLeft returns the remaining time of the lock in ms. -1 means for ever, and 0 means that there
+// is no lock.
 func (r *run) lockLeft(ctx context.Context, rdb *redis.Client) float64 {
 	if r.settings.Stage == "sqlrow" {
 		var rows int

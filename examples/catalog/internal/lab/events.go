@@ -5,29 +5,29 @@ import "time"
 // Event is one step of a run.
 type Event struct {
 	At      float64 `json:"at"`      // ms since the run began
-	Replica int     `json:"replica"` // from 1; 0: the shop's, or the fault's
+	Replica int     `json:"replica"` // from 1; 0: the shop or the fault
 	Request int     `json:"request"` // from 1; 0: none
-	Kind    string  `json:"kind"`    // a stage.Point, or one of those below
+	Kind    string  `json:"kind"`    // a stage.Point, or one of the constants below
 	Note    string  `json:"note,omitempty"`
 }
 
-// The kinds of events that are not points of a stage.
+// These are the kinds of events that are not points of a stage.
 const (
-	KindRequest     = "request"      // a client asks
-	KindFailed      = "failed"       // it gets an error: Note
+	KindRequest     = "request"      // a client sends a request
+	KindFailed      = "failed"       // a request gets an error; Note: the error
 	KindCrash       = "crash"        // a replica ends
-	KindStall       = "stall"        // a replica, or one request, is held up
-	KindGoesOn      = "goes on"      // and goes on
-	KindRename      = "rename"       // a category is renamed; Note: what the map's version is now
-	KindDown        = "redis down"   // nobody reaches Redis
-	KindUp          = "redis up"     // and can again
-	KindFailover    = "failover"     // another Redis answers: Note
-	KindLostVote    = "lost vote"    // a master has forgotten its vote, and one that was away is there: Note
-	KindWrongDelete = "wrong delete" // a lock was deleted that was another's
-	KindStaleWrite  = "stale write"  // a value was cached that was older than the last rename
+	KindStall       = "stall"        // a replica, or one request, is stopped
+	KindGoesOn      = "goes on"      // it goes on
+	KindRename      = "rename"       // a category is renamed; Note: the new version of the map
+	KindDown        = "redis down"   // Redis can't be reached
+	KindUp          = "redis up"     // Redis can be reached again
+	KindFailover    = "failover"     // another Redis answers; see Note
+	KindLostVote    = "lost vote"    // a master has lost its vote, and a master that was away is back; see Note
+	KindWrongDelete = "wrong delete" // a request deleted the lock of another request
+	KindStaleWrite  = "stale write"  // a value from before the last rename was cached
 )
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Stage string `json:"stage"`
 	Fault Fault  `json:"fault"`
@@ -35,29 +35,29 @@ type Report struct {
 	Requests int `json:"requests"`
 	Answered int `json:"answered"`
 	Failed   int `json:"failed"`
-	Died     int `json:"died"`  // with their replica
-	Stuck    int `json:"stuck"` // still waiting at the end
+	Died     int `json:"died"`  // requests that died with their replica
+	Stuck    int `json:"stuck"` // requests that still waited at the end
 
 	Loads        int `json:"loads"`
 	LoadsAtOnce  int `json:"loadsAtOnce"`
 	Waited       int `json:"waited"`  // requests that waited for a lock
-	Wakeups      int `json:"wakeups"` // of them
+	Wakeups      int `json:"wakeups"` // wake-ups of these requests
 	WrongDeletes int `json:"wrongDeletes"`
 	StaleWrites  int `json:"staleWrites"`
-	StaleAnswers int `json:"staleAnswers"` // to requests that began after the rename
+	StaleAnswers int `json:"staleAnswers"` // old values in answers to requests that began after the rename
 	Refused      int `json:"refused"`      // late values that were not cached
-	Holders      int `json:"holders"`      // that had the lock at the same time, at most
+	Holders      int `json:"holders"`      // the most requests that had the lock at the same time
 
-	Cached   string  `json:"cached"`   // what a request is told afterwards; empty: nothing
-	Origin   string  `json:"origin"`   // what it should be told
-	LockLeft float64 `json:"lockLeft"` // ms that a lock of the dead lasts at the end; -1: for ever; 0: there is none
+	Cached   string  `json:"cached"`   // the cached value after the run; empty: none
+	Origin   string  `json:"origin"`   // the origin's value after the run
+	LockLeft float64 `json:"lockLeft"` // the remaining ms of a dead holder's lock at the end; -1: for ever; 0: there is no such lock
 
-	Waits   Waits   `json:"waits"` // of those who were answered
+	Waits   Waits   `json:"waits"` // the times of the answered requests
 	Took    float64 `json:"took"`  // ms
 	Verdict string  `json:"verdict"`
 }
 
-// Waits are how long requests took, in ms.
+// Waits are the times that requests took, in ms.
 type Waits struct {
 	P50  float64   `json:"p50"`
 	P90  float64   `json:"p90"`

@@ -9,9 +9,9 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// failOver has a server answer that has none of what was written: it stands for the replica that
-// was promoted before the lock had reached it, and for the server that was restarted without a
-// disk. Where the lock is on several masters, it is one of them.
+// failOver replaces Redis by a server that has none of the data. This server plays the role of a
+// replica that was promoted before the lock had reached it, or of a server that was restarted
+// without a disk. If the lock is on several masters, only one of them loses its data.
 func (r *run) failOver() {
 	if r.locksAtMasters() {
 		r.loseVote()
@@ -21,11 +21,11 @@ func (r *run) failOver() {
 	r.tell(0, 0, KindFailover, "the server that answers now is empty")
 }
 
-// loadingInAFailover is the first load, during which it happens. It goes on until another one could
-// have cached its value.
+// loadingInAFailover is the first load, during which the failover happens. This load goes on until
+// another load could have cached its value.
 func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error {
-	if !r.locksAtMasters() { // there it must be over before the lock is renewed
-		between := spin/2 - took/2%spin // the times at which those ask who wait: few commands are cut off in the middle
+	if !r.locksAtMasters() { // with a single Redis the failover must be over before the lock is renewed
+		between := spin/2 - took/2%spin // the middle between two polls of waiting requests, so that few commands are cut off
 		if err := r.wait(ctx, took/2+between); err != nil {
 			return err
 		}
@@ -38,8 +38,8 @@ func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error 
 	return r.wait(ctx, took/2)
 }
 
-// overtaken waits until another request has cached its value. One that can get the lock gets it at
-// once, so it need not wait for long.
+// overtaken waits until another request has cached its value. If another request can get the lock,
+// it gets it at once, so overtaken needn't wait for long.
 func (r *run) overtaken(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second+5*r.settings.Load, errNobody)
 	defer cancel()
@@ -59,11 +59,11 @@ func (r *run) overtaken(ctx context.Context) error {
 // locksAtMasters reports whether the stage's lock is on several masters.
 func (r *run) locksAtMasters() bool { return r.needs() == stage.NeedsMasters }
 
-// votes is how many masters the first holder can reach: a majority, and no more.
+// votes returns the number of masters that the first holder can reach: a majority, and no more.
 func (r *run) votes() int { return len(r.world.Masters)/2 + 1 }
 
-// isAway reports whether nobody reaches this master: in a failover the others are there after the
-// first holder has its lock.
+// isAway reports whether no request can reach this master. In a failover the masters beyond the
+// majority are away until the first holder has its lock.
 func (r *run) isAway(master int) bool {
 	if r.settings.Fault != Failover || master < r.votes() {
 		return false
@@ -73,9 +73,9 @@ func (r *run) isAway(master int) bool {
 	return !r.voteLost
 }
 
-// loseVote brings the masters back that were away, and has one of those that voted forget it. To
-// delete this run's lock there is what an empty restart would do to this run, and nothing to the
-// others.
+// loseVote brings the masters back that were away, and makes one of the masters that voted lose its
+// vote. It deletes the lock of this run on this master. For this run that has the effect of a
+// restart without data, and other runs notice nothing.
 func (r *run) loseVote() {
 	rdb := redis.NewClient(&redis.Options{Addr: r.world.Masters[r.votes()-1], MaxRetries: -1})
 	defer rdb.Close()

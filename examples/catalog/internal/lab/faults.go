@@ -8,13 +8,13 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// at is told each point of each request, and is where most faults strike.
+// at is called at each point of each request. Most faults strike in it.
 func (p *replica) at(ctx context.Context, point stage.Point) error {
 	if err := p.pass(ctx); err != nil {
 		return err
 	}
 	r, me := p.run, p.who(ctx)
-	if p.number != 0 { // the shop's own replica is no part of the picture
+	if p.number != 0 { // the shop's own replica isn't shown
 		r.tell(me.replica, me.request, string(point), "")
 	}
 	r.note(me, point)
@@ -37,7 +37,7 @@ func (p *replica) at(ctx context.Context, point stage.Point) error {
 			return err
 		}
 		r.tell(p.number, me.request, KindGoesOn, "")
-		r.note(me, point) // it begins to delete now
+		r.note(me, point) // the request begins to delete the lock now
 	case RedisDown:
 		r.setDown(true)
 		r.later(outage, func() { r.setDown(false) })
@@ -45,7 +45,7 @@ func (p *replica) at(ctx context.Context, point stage.Point) error {
 	return p.pass(ctx)
 }
 
-// told is told what is over.
+// told is called for points that are already over.
 func (p *replica) told(ctx context.Context, point stage.Point) {
 	me := p.who(ctx)
 	if p.number != 0 && !p.isDead() {
@@ -54,8 +54,8 @@ func (p *replica) told(ctx context.Context, point stage.Point) {
 	p.run.note(me, point)
 }
 
-// strikes reports whether the fault strikes this request here: the first one that comes to its
-// point.
+// strikes reports whether the fault strikes this request at this point. A fault strikes the first
+// request that comes to its point.
 func (r *run) strikes(me who, point stage.Point) bool {
 	var at []stage.Point
 	switch r.settings.Fault {
@@ -65,7 +65,7 @@ func (r *run) strikes(me who, point stage.Point) bool {
 		at = []stage.Point{stage.Between, stage.Acquired}
 	case SlowUnlock:
 		at = []stage.Point{stage.Unlock}
-		if r.settings.Stage == "owner" || r.settings.Stage == "watch" { // whose unlock has a middle
+		if r.settings.Stage == "owner" || r.settings.Stage == "watch" { // the unlock of these stages has two steps
 			at = []stage.Point{stage.Compared}
 		}
 	}
@@ -78,7 +78,7 @@ func (r *run) strikes(me who, point stage.Point) bool {
 	return true
 }
 
-// loading is what a load goes through. The first one is where the faults of loads strike.
+// loading runs during each load. Faults of loads strike during the first load.
 func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	took := r.settings.Load
 	if r.loadsOverlap() {
@@ -121,21 +121,22 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	return r.wait(ctx, took)
 }
 
-// loadsOverlap reports whether the run is to show what a stage without a lock for all replicas does
-// with requests that come at once: no load ends before all requests have looked, even where opening
-// a connection takes longer than a load.
+// loadsOverlap reports whether the run should show simultaneous requests to a stage that has no
+// lock for all replicas. In this case no load ends before all requests have looked into the cache,
+// even if opening a connection takes longer than a load.
 func (r *run) loadsOverlap() bool {
 	return r.settings.Fault == NoFault && (r.settings.Stage == "none" || r.settings.Stage == "local")
 }
 
-// keeps notes that a request that was about to give its lock back has it still.
+// keeps records that a request that was about to give its lock back still has it.
 func (r *run) keeps(me who) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.deleting, me)
 }
 
-// hold waits until another has got the lock, or it is clear that none will.
+// hold waits until another request has got the lock, or until it is clear that no request will get
+// it.
 func (r *run) hold(ctx context.Context) error {
 	timer := time.NewTimer(2*r.settings.LockTTL + 2*r.settings.Load)
 	defer timer.Stop()
@@ -150,7 +151,7 @@ func (r *run) hold(ctx context.Context) error {
 	return nil
 }
 
-// later does something after a while, if the run still goes on.
+// later calls do after d, if the run still goes on.
 func (r *run) later(d time.Duration, do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +165,7 @@ func (r *run) later(d time.Duration, do func()) {
 	})
 }
 
-// rename changes the map at the origin, and tells the caches of it.
+// rename changes the map at the origin, and tells the caches of the change.
 func (r *run) rename() {
 	r.mu.Lock()
 	r.version++
@@ -186,7 +187,7 @@ func (r *run) rename() {
 	closeOnce(r.renamed)
 }
 
-// firstHalf waits until the first half of the requests is over, or something was renamed.
+// firstHalf waits until the first half of the requests is over, or until a category was renamed.
 func (r *run) firstHalf(ctx context.Context) {
 	half := 0
 	for i := range r.settings.Requests {
@@ -198,7 +199,7 @@ func (r *run) firstHalf(ctx context.Context) {
 	}
 }
 
-// late reports whether a request comes after what is renamed, where something is.
+// late reports whether a request comes after the rename, if the fault renames a category.
 func (r *run) late(request int) bool { return r.renames() && request/len(r.replicas)%2 == 1 }
 
 func (r *run) wasRenamed() bool {
@@ -210,8 +211,8 @@ func (r *run) wasRenamed() bool {
 	}
 }
 
-// renameAfterAll renames when the first half has its answers and the stage has not come to where
-// the fault strikes.
+// renameAfterAll renames a category if the first half of the requests has its answers and the stage
+// has not come to the point where the fault strikes.
 func (r *run) renameAfterAll(ctx context.Context) {
 	r.firstHalf(ctx)
 	if !r.wasRenamed() && ctx.Err() == nil {
@@ -219,8 +220,8 @@ func (r *run) renameAfterAll(ctx context.Context) {
 	}
 }
 
-// renameSilently renames when the first half has its answers, and lets the second half come when
-// what is cached has ended.
+// renameSilently renames a category when the first half of the requests has its answers. The second
+// half comes when the cached value has expired.
 func (r *run) renameSilently(ctx context.Context) {
 	r.firstHalf(ctx)
 	r.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// closeOnce closes a channel that may be closed. It is called with r.mu held.
+// closeOnce closes a channel that may be closed already. The caller holds r.mu.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:
@@ -21,8 +21,8 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// note keeps account of a point, until the run is judged: a request that its client has left may
-// still be on its way back.
+// note records a point, until the run is judged. A request whose client has left may still be
+// running by then.
 func (r *run) note(me who, point stage.Point) {
 	r.mu.Lock()
 	if r.ended {
@@ -56,7 +56,7 @@ func (r *run) note(me who, point stage.Point) {
 	case stage.Fill:
 		r.filling[me] = r.announced
 	case stage.Filled:
-		announced, known := r.filling[me] // a store that refuses late values doesn't say when it begins
+		announced, known := r.filling[me] // a store that refuses late values doesn't report when it begins to write
 		stale = known && r.loaded[me] < announced
 		if r.loaded[me] > 1 {
 			closeOnce(r.cached)
@@ -85,14 +85,14 @@ func (r *run) note(me who, point stage.Point) {
 	}
 }
 
-// arrives notes that a request stands in the line, or has the lock. It is called with r.mu held.
+// arrives records that a request is in the line, or has the lock. The caller holds r.mu.
 func (r *run) arrives(me who) {
 	if arrived := r.arrived[me.request]; arrived != nil {
 		closeOnce(arrived)
 	}
 }
 
-// looks notes that a request has looked into the cache. It is called with r.mu held.
+// looks records that a request has looked into the cache. The caller holds r.mu.
 func (r *run) looks(request int) {
 	r.looked[request] = true
 	if len(r.looked) == r.settings.Requests {
@@ -100,12 +100,14 @@ func (r *run) looks(request int) {
 	}
 }
 
-// hasLock reports whether the stage has a lock of which there is to be one holder. A lock in the
-// process has one in each, and a lease may be taken from a load that goes on: its value is refused.
+// hasLock reports whether the stage has a lock that must have only one holder. A lock in the
+// process can have one holder in each process. A lease can be taken from a load that goes on,
+// because the value of this load is refused.
 func (r *run) hasLock() bool { return r.settings.Stage != "local" && r.settings.Stage != "cacheguard" }
 
-// holding is how many have the lock and don't give it back just now: who does may have deleted it
-// before it can say so. It is called with r.mu held.
+// holding returns the number of requests that have the lock and don't give it back at the moment. A
+// request that gives the lock back may have deleted it before it can report that. The caller holds
+// r.mu.
 func (r *run) holding() (n int) {
 	for w := range r.acquired {
 		if _, gives := r.deleting[w]; !gives {
@@ -115,7 +117,7 @@ func (r *run) holding() (n int) {
 	return n
 }
 
-// release notes that a replica has no lock. It is called with r.mu held.
+// release records that a replica has no lock. The caller holds r.mu.
 func (r *run) release(replica int) {
 	for w := range r.acquired {
 		if w.replica == replica {
@@ -124,8 +126,9 @@ func (r *run) release(replica int) {
 	}
 }
 
-// deletedAnothers reports whether the lock that a request has deleted was another's: one who had
-// got it later than this one, and before this one began to delete it. It is called with r.mu held.
+// deletedAnothers reports whether a request has deleted the lock of another request. This is the
+// case if the other request got the lock later than this one, and before this one began to delete
+// it. The caller holds r.mu.
 func (r *run) deletedAnothers(me who) bool {
 	mine, since := r.acquired[me], r.deleting[me]
 	for other, got := range r.acquired {
@@ -136,7 +139,7 @@ func (r *run) deletedAnothers(me who) bool {
 	return false
 }
 
-// judge looks at what is left, and says what it was.
+// judge checks the cache and the lock after the run, and completes the report.
 func (r *run) judge(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -161,7 +164,7 @@ func (r *run) judge(ctx context.Context) {
 	r.report.Verdict = r.report.verdict()
 }
 
-// setQuiet ends the telling: what comes now is no part of the run.
+// setQuiet ends the reporting of events. Later events are no part of the run.
 func (r *run) setQuiet() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,10 +179,11 @@ func waitsOf(sorted []float64) Waits {
 	return Waits{P50: at(0.5), P90: at(0.9), Max: sorted[len(sorted)-1], Each: sorted}
 }
 
-// isQueue reports whether those who wait stand in a line, in which one wake-up for each is enough.
+// isQueue reports whether waiting requests form a line. In a line one wake-up for each request is
+// enough.
 func (r *Report) isQueue() bool { return r.Stage == "herd" || r.Stage == "predecessor" }
 
-// verdict is the run in one sentence.
+// verdict returns one sentence about the run.
 func (r *Report) verdict() string {
 	parts := []string{counted(r.Loads, "load", "loads")}
 	add := func(when bool, format string, args ...any) {
@@ -204,7 +208,7 @@ func (r *Report) verdict() string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// counted is a number with its noun.
+// counted returns a number with its noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -20,18 +20,19 @@ import (
 
 func TestMain(m *testing.M) {
 	zktest.SuppressRace()
-	logging.Disable() // as the command does: dead replicas can't dial
+	logging.Disable() // as in the command, because dead replicas can't dial
 	os.Exit(redistest.Main(zktest.Wrap(m)))
 }
 
-// settings are those of a run in which a lock lasts long enough for a busy machine.
+// settings returns the settings of a run in which a lock lasts long enough for a busy machine.
 func settings(name string, f Fault) Settings {
 	s := Defaults()
 	s.Stage, s.Fault = name, f
 	return s
 }
 
-// TestRuns has each fault show the flaw that it is there for, and not show it one stage later.
+// TestRuns checks that each fault shows its flaw in the stage that has the flaw, and doesn't show
+// it in the next stage.
 func TestRuns(t *testing.T) {
 	w := openWorld(t)
 	deadLock := func(r Report) bool { return r.Stuck == 8 && r.Died == 4 && r.LockLeft == -1 && r.Loads == 0 }
@@ -40,27 +41,27 @@ func TestRuns(t *testing.T) {
 	noWrongDelete := func(r Report) bool { return r.WrongDeletes == 0 }
 	stale := func(r Report) bool { return r.StaleWrites > 0 && r.Cached == "version 1" && r.Origin == "version 2" }
 	fresh := func(r Report) bool { return r.StaleWrites == 0 && r.Cached == "version 2" && r.Stuck == 0 }
-	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not with the lock's 30 s
+	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not only after the lock's 30 s
 	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 && r.LockLeft == 0 }
 	refused := func(r Report) bool { return fresh(r) && r.Refused == 1 && r.Failed == 0 }
-	// One in each, or two where messages begin to arrive meanwhile: who comes after that joins no
-	// load from before.
+	// There is one load in each replica, or two if messages begin to arrive in the meantime: a
+	// request after that doesn't join a load from before.
 	coalesced := func(r Report) bool { return r.Failed == 0 && r.Loads <= 2*3 }
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
 	atOnce := func(r Report) bool { return r.Holders > 1 }
 	long := func(s *Settings) { s.LockTTL = 30 * time.Second }
-	slow := func(s *Settings) { s.Load = 2 * time.Second } // all wait, on a busy machine too
+	slow := func(s *Settings) { s.Load = 2 * time.Second } // all requests wait, even on a busy machine
 	clock := func(d time.Duration) func(*Settings) {
 		return func(s *Settings) { s.LockTTL, s.Clock = 30*time.Second, d }
 	}
 	loads := func(n int) func(Report) bool { return func(r Report) bool { return r.Loads == n } }
 	said := &verdicts{of: map[string]string{}}
-	t.Cleanup(func() { said.checkReadme(t) }) // when all have run
+	t.Cleanup(func() { said.checkReadme(t) }) // after all runs
 	for _, c := range []struct {
 		stage string
 		fault Fault
 		want  func(Report) bool
-		words string // in the verdict
+		words string // words in the verdict
 		with  func(*Settings)
 	}{
 		{"none", NoFault, loads(12), "12 loads", nil},
@@ -97,28 +98,28 @@ func TestRuns(t *testing.T) {
 		{"force", Clock, atOnce, "at once", nil},
 		{"compare", Clock, oneLoad, "1 load", nil},
 		{"cacheguard", Clock, oneLoad, "1 load", nil},
-		{"getset", Clock, oneLoad, "1 load;", clock(20 * time.Second)}, // less than the lock lasts on
+		{"getset", Clock, oneLoad, "1 load;", clock(20 * time.Second)}, // less than the rest of the lock's time
 		{"getset", Clock, atOnce, "at once", clock(31 * time.Second)},
-		{"getset", Clock, atOnce, "at once", clock(-time.Minute)}, // others find its lock to be over
+		{"getset", Clock, atOnce, "at once", clock(-time.Minute)}, // to others the lock's time looks over
 		{"compare", Clock, oneLoad, "1 load;", clock(-time.Minute)},
 
 		{"setnx", Failover, lateWrite, "2 had the lock at once; a stale value is served: version 1", nil},
 		{"compare", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"watchdog", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"cacheguard", Failover, refused, "2 loads; 1 late value was refused.", long},
-		{"cacheguard", Failover, fresh, "2 loads;", nil}, // the renewal may have found out before that
+		{"cacheguard", Failover, fresh, "2 loads;", nil}, // the renewal may have noticed the loss before that
 		{"redlock", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"redlock", NoFault, oneLoad, "1 load;", nil},
 		{"redlock", Crash, recovers, "1 load", nil},
-		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 && r.Stuck == 0 }, "", nil}, // its lock is elsewhere
-		{"setnx", NoFault, oneLoad, "1 load;", slow},                                                 // a holder that takes long isn't dead
+		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 && r.Stuck == 0 }, "", nil}, // its lock isn't in Redis
+		{"setnx", NoFault, oneLoad, "1 load;", slow},                                                 // a slow holder isn't dead
 
 		{"sqlrow", NoFault, oneLoad, "1 load;", nil},
 		{"sqlrow", Crash, deadLock, "dead lock: 8 requests", nil},
 		{"setnx", Crash, endsSoon, "dead lock: 8 requests", long},
 		{"sqlrow", Crash, endsSoon, "dead lock: 8 requests", long},
 		{"expire", CrashBetween, endsSoon, "dead lock: 8 requests", long},
-		{"getset", Crash, recovers, "1 load", nil}, // its lock has no end in Redis, and ends all the same
+		{"getset", Crash, recovers, "1 load", nil}, // its lock has no expiry in Redis, but its value contains its end
 
 		{"herd", NoFault, func(r Report) bool { return r.Wakeups > 2*r.Waited }, "they grow with the square", slow},
 		{"predecessor", NoFault, func(r Report) bool { return r.Wakeups <= r.Waited && r.Waited > 5 }, "1 load; all were answered", slow},
@@ -168,8 +169,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Who asks after a rename and is told what was before it is counted, also when the cache has come
-// round by the end.
+// If a request after a rename gets the old value, it is counted, even if the cache has the new
+// value at the end.
 func TestStaleAnswers(t *testing.T) {
 	w := openWorld(t)
 	for name, want := range map[string]int{"watchdog": 6, "cacheguard": 0} {
@@ -229,7 +230,7 @@ func TestFailoverNeedsASpare(t *testing.T) {
 	}
 }
 
-// A run ends with its context, at once.
+// If its context ends, a run ends at once.
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := World{Redis: redistest.Shared(t).Addr()}

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// link is where the replicas of a run find Redis. A failover gives them another server at the same
-// name.
+// link is the address at which the replicas of a run find Redis. After a failover another server
+// answers at this address.
 type link struct {
-	mu    sync.Mutex // guards what follows
-	addr  string     // of the server that answers
-	conns []net.Conn // to it
+	mu    sync.Mutex // guards the fields below
+	addr  string     // the address of the server that answers
+	conns []net.Conn // the connections to this server
 }
 
-// dial connects to the server that answers now, whatever address it is asked for.
+// dial connects to the server that answers now, whatever the given address is.
 func (l *link) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	for {
 		addr := l.server()
@@ -29,7 +29,7 @@ func (l *link) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	}
 }
 
-// keep notes a connection, unless another server answers by now.
+// keep records a connection, unless another server answers by now.
 func (l *link) keep(conn net.Conn, addr string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,8 @@ func (l *link) server() string {
 	return l.addr
 }
 
-// failOver has another server answer from now on, and ends the connections to the one before.
+// failOver makes another server answer from now on, and ends the connections to the previous
+// server.
 func (l *link) failOver(to string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// verdicts are those of runs with nothing but a stage and a fault chosen.
+// verdicts are the verdicts of runs for which only a stage and a fault were chosen.
 type verdicts struct {
 	mu sync.Mutex // guards of
 	of map[string]string
@@ -23,10 +23,11 @@ func (v *verdicts) note(s Settings, verdict string) {
 	v.of[linkOf(s.Stage, string(s.Fault))] = verdict
 }
 
-// rowWithRun is a row of a table of the README: a link to a run, and at its end what happens in it.
+// rowWithRun matches a row in a table of the README: a link to a run, and at its end the result of
+// the run.
 var rowWithRun = regexp.MustCompile(`(?m)^\|.*\]\(http://localhost:8080/\?([^)]*)\).*\| (.*) \|$`)
 
-// checkReadme has each row of the README say what its run has said.
+// checkReadme checks that each row of the README contains the verdict of its run.
 func (v *verdicts) checkReadme(t *testing.T) {
 	if t.Failed() {
 		return

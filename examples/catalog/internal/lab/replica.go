@@ -12,33 +12,33 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// errGone is what a request of a replica that has died gets from Redis.
+// errGone is the error of Redis commands of a replica that has died.
 var errGone = errors.New("this replica has died")
 
-// errNobody ends a wait for another request that doesn't come.
+// errNobody is the error of a wait for another request that doesn't come.
 var errNobody = errors.New("nobody else has cached anything")
 
-// errNoSpare is for a world in which Redis can't fail over.
+// errNoSpare is the error if a World has no second Redis for a failover.
 var errNoSpare = errors.New("a failover needs a second Redis server")
 
-// errUnreachable is what Redis says while nobody can reach it.
+// errUnreachable is the error of commands while Redis can't be reached.
 var errUnreachable = errors.New("redis can't be reached")
 
-// replica is one server of a run. What the world may do to it, it does to the packets between it
-// and Redis, and at the points of its requests.
+// replica is one server of a run. Faults affect a replica through the packets between it and Redis,
+// and at the points of its requests.
 type replica struct {
 	run    *run
-	number int // from 1; 0 is the shop's own, which renames
+	number int // from 1; 0 is the shop's own replica, which renames
 	rdb    *redis.Client
-	own    []*redis.Client // to the masters, where the stage has some
+	own    []*redis.Client // the clients of the masters, if the stage has masters
 	cache  stage.Protection
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	dead   bool
-	frozen chan struct{} // closed when it goes on; nil: it isn't
+	frozen chan struct{} // closed when the replica goes on; nil: it isn't frozen
 }
 
-// openReplica opens one. The clock is how far ahead its own is.
+// openReplica opens a replica. clock is the time by which its clock is ahead.
 func (r *run) openReplica(number int, clock time.Duration) (*replica, error) {
 	p := &replica{run: r, number: number}
 	p.rdb = redis.NewClient(&redis.Options{
@@ -64,7 +64,7 @@ func (p *replica) close() {
 	p.closeConns()
 }
 
-// openMasters has the replica know the masters, if its stage needs them.
+// openMasters opens clients of the masters, if the stage needs them.
 func (p *replica) openMasters() {
 	if !p.run.locksAtMasters() {
 		return
@@ -79,12 +79,12 @@ func (p *replica) openMasters() {
 	}
 }
 
-// connect has connections ready for so many requests: to dial may take longer than a master has to
-// answer.
+// connect opens connections for the given number of requests in advance, because dialling may take
+// longer than the time limit for a master's answer.
 func connect(rdb *redis.Client, requests int) {
 	var all sync.WaitGroup
 	for range requests {
-		all.Go(func() { _ = rdb.Ping(context.Background()).Err() }) // what is wrong shows when it is used
+		all.Go(func() { _ = rdb.Ping(context.Background()).Err() }) // an error will appear again when the connection is used
 	}
 	all.Wait()
 }
@@ -95,14 +95,14 @@ func (p *replica) closeConns() {
 	}
 }
 
-// kill ends the replica: none of its requests goes further, and nothing of it reaches Redis.
+// kill ends the replica. Its requests don't go on, and none of its commands reaches Redis.
 func (p *replica) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dead = true
 }
 
-// freeze has the replica stand still until thaw.
+// freeze stops the replica until thaw is called.
 func (p *replica) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *replica) isDead() bool {
 	return p.dead
 }
 
-// pass returns when the replica runs, or an error if it doesn't any more.
+// pass waits until the replica runs. It returns an error if the replica has died.
 func (p *replica) pass(ctx context.Context) error {
 	p.mu.Lock()
 	dead, frozen := p.dead, p.frozen
@@ -144,7 +144,7 @@ func (p *replica) pass(ctx context.Context) error {
 	return nil
 }
 
-// wire is between a replica and a Redis, which may be away.
+// wire is a connection between a replica and a Redis that may be away.
 type wire struct {
 	*replica
 	away func() bool
@@ -166,7 +166,7 @@ func (w wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		err := next(ctx, cmd)
-		if w.pass(ctx) != nil { // the answer doesn't arrive any more
+		if w.pass(ctx) != nil { // the answer doesn't arrive
 			cmd.SetErr(errGone)
 			return errGone
 		}

@@ -20,22 +20,22 @@ import (
 const wrongClock = 2
 
 const (
-	spin     = 50 * time.Millisecond // how often those ask who wait for a lock that doesn't wake them
-	outage   = time.Second           // how long Redis is down
-	shortTTL = time.Second           // of cached values, in the run that waits for their end
+	spin     = 50 * time.Millisecond // the pause between two polls of a request, for a lock that doesn't wake waiting requests
+	outage   = time.Second           // the time for which Redis is down
+	shortTTL = time.Second           // the TTL of cached values, in the run that waits for their expiry
 	longTTL  = 10 * time.Minute
 )
 
-// World is what a run is made in.
+// World contains the systems that a run uses.
 type World struct {
 	Redis     string   // host:port
-	Spare     string   // host:port of the one that answers after a failover; empty: there can't be one
-	DB        *sql.DB  // for stages that need it, as the next two; it has the table of stage.SQLRows
-	Masters   []string // host:port of servers that know nothing of each other
+	Spare     string   // host:port of the server that answers after a failover; empty: no failover is possible
+	DB        *sql.DB  // for stages that need it, like the next two fields; it has the table of stage.SQLRows
+	Masters   []string // host:port of independent servers
 	ZooKeeper *zk.Conn
 }
 
-// run is one run.
+// run is the state of one run.
 type run struct {
 	settings Settings
 	world    World
@@ -43,46 +43,46 @@ type run struct {
 	key      string
 	began    time.Time
 	emit     func(Event)
-	over     chan struct{} // closed when nothing more is to be done
+	over     chan struct{} // closed when the run has nothing more to do
 
 	replicas []*replica
-	shop     *replica // renames
+	shop     *replica // the replica that renames
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	down       bool
-	voteLost   bool // a master has forgotten its vote
-	version    int  // of the map at the origin
+	voteLost   bool // a master has lost its vote
+	version    int  // the version of the map at the origin
 	loads      int
-	under      int // loads under way
-	atOnce     int // that were, at most
-	first      who // that came to its fault
+	under      int // the number of running loads
+	atOnce     int // the most loads that ran at the same time
+	first      who // the request that the fault has struck
 	renamed    chan struct{}
 	ended      bool
-	acquired   map[who]time.Time     // those who have the lock, as far as they know
-	deleting   map[who]time.Time     // when they began to delete it
+	acquired   map[who]time.Time     // the requests that believe to have the lock, with the time since when
+	deleting   map[who]time.Time     // the times at which requests began to delete the lock
 	loaded     map[who]int           // the version that a request has loaded
-	filling    map[who]int           // what was announced when a request began to cache its value
-	announced  int                   // the version of which the caches were told
-	due        int                   // the version that a request which begins now must be told, or a later one
+	filling    map[who]int           // the announced version when a request began to cache its value
+	announced  int                   // the version about which the caches were told
+	due        int                   // the oldest version that a request which begins now may get
 	begun      chan struct{}         // closed when the first load begins
-	another    chan struct{}         // closed when one got the lock after the first
-	cached     chan struct{}         // closed when what is so after a rename was cached
-	waited     map[who]bool          // those who had to wait
+	another    chan struct{}         // closed when a request got the lock after the first
+	cached     chan struct{}         // closed when the version after a rename was cached
+	waited     map[who]bool          // the requests that had to wait
 	looked     map[int]bool          // the requests that have looked into the cache, or ended
 	allLooked  chan struct{}         // closed when all requests are in looked
-	arrived    map[int]chan struct{} // by request: closed when it stands in the line, has the lock or its answer
+	arrived    map[int]chan struct{} // by request: closed when the request is in the line, has the lock or has its answer
 	report     Report
 	waits      []float64
 	faultTasks sync.WaitGroup
 }
 
-// who is a request of a replica.
+// who identifies a request of a replica.
 type who struct{ replica, request int }
 
 type requestKey struct{}
 
-// Run makes a run, and tells each event as it comes, one at a time. It ends when each request has
-// its answer or none will come, or with ctx.
+// Run carries out a run, and passes each event to emit as it comes, one at a time. It ends when
+// each request has its answer, when no more answers can come, or when ctx ends.
 func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, error) {
 	if err := s.Validate(); err != nil {
 		return Report{}, err
@@ -129,7 +129,7 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// close ends the run, and removes what it has left in Redis.
+// close ends the run, and removes its data from Redis.
 func (r *run) close() {
 	r.mu.Lock()
 	r.ended = true
@@ -160,17 +160,17 @@ func (r *run) close() {
 	}
 }
 
-// limit is how long a run may take: in it whatever has an end has ended.
+// limit returns the time limit of a run. Within this time everything that expires has expired.
 func (r *run) limit() time.Duration {
 	return 5*r.settings.LockTTL + 30*r.settings.Load + 3*time.Second
 }
 
-// requests sends the requests and waits for the answers. Where something is renamed, every second
-// one comes after that.
+// requests sends the requests and waits for the answers. If the fault renames a category, every
+// second request comes after the rename.
 func (r *run) requests(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer time.AfterFunc(r.limit(), cancel).Stop() // no deadline: a command that fails because of one would look like an error
+	defer time.AfterFunc(r.limit(), cancel).Stop() // without a deadline, because a command that fails at a deadline would look like an error
 	var all, watching sync.WaitGroup
 	watching.Go(func() { r.endWhenDead(ctx, cancel) })
 	for i := range r.settings.Requests {
@@ -181,14 +181,14 @@ func (r *run) requests(ctx context.Context) {
 			case late:
 				wait(ctx, r.renamed)
 			case r.isSecond(p):
-				wait(ctx, r.begun) // with another's lock
+				wait(ctx, r.begun) // while another request has the lock
 			}
 			r.request(ctx, p, i+1)
 		})
-		if r.needs() == stage.NeedsZooKeeper && !late { // each one that joins a line is news to those who watch it
+		if r.needs() == stage.NeedsZooKeeper && !late { // each request that joins a line wakes the requests that watch the line
 			wait(ctx, arrived)
 		}
-		if r.settings.Fault == Unknown { // one after another, or the first load would answer them all
+		if r.settings.Fault == Unknown { // one after another; otherwise the first load would answer all requests
 			all.Wait()
 		}
 	}
@@ -204,7 +204,7 @@ func (r *run) requests(ctx context.Context) {
 	r.report.Took = ms(time.Since(r.began))
 }
 
-// wait waits for something, but not longer than ctx.
+// wait waits until happened is closed or ctx ends.
 func wait(ctx context.Context, happened <-chan struct{}) {
 	select {
 	case <-happened:
@@ -212,18 +212,20 @@ func wait(ctx context.Context, happened <-chan struct{}) {
 	}
 }
 
-// renames reports whether the fault renames something.
+// renames reports whether the fault renames a category.
 func (r *run) renames() bool {
 	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename, Failover}, r.settings.Fault)
 }
 
-// isSecond reports whether a replica's requests come when another's load is under way, because of
-// its clock: one that is ahead takes the lock of another, one that is behind has its own taken.
+// isSecond reports whether a replica's requests come while a load of another replica runs. This
+// depends on the clocks: a replica whose clock is ahead takes the lock of another replica, and a
+// replica whose clock is behind loses its lock to another replica.
 func (r *run) isSecond(p *replica) bool {
 	return r.settings.Fault == Clock && len(r.replicas) > 1 && (p.number == wrongClock) == (r.settings.Clock > 0)
 }
 
-// arrival is closed when a request has come to where it waits or goes on.
+// arrival returns a channel that is closed when a request has come to the point at which it waits
+// or goes on.
 func (r *run) arrival(request int) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +233,7 @@ func (r *run) arrival(request int) <-chan struct{} {
 	return r.arrived[request]
 }
 
-// needs is what the stage needs besides Redis.
+// needs returns the systems that the stage needs in addition to Redis.
 func (r *run) needs() stage.Needs {
 	all := stage.All()
 	return all[slices.IndexFunc(all, func(s stage.Stage) bool { return s.Name == r.settings.Stage })].Needs
@@ -249,7 +251,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	r.mu.Lock()
 	closeOnce(r.arrived[number])
 	r.looks(number)
-	delete(r.acquired, who{p.number, number}) // whoever has an answer gives nothing back any more
+	delete(r.acquired, who{p.number, number}) // a request that has its answer gives no lock back any more
 	switch {
 	case p.isDead():
 		r.report.Died++
@@ -274,7 +276,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	}
 }
 
-// said is a value for people.
+// said returns a value as text for people.
 func said(value string) string {
 	if value == "" {
 		return "there is none"
@@ -282,7 +284,7 @@ func said(value string) string {
 	return value
 }
 
-// load is the origin: it takes its time, and says what was so when it began.
+// load is the origin. It takes some time, and returns the version at its beginning.
 func (p *replica) load(ctx context.Context, _ string) (string, error) {
 	r := p.run
 	me := p.who(ctx)
@@ -313,7 +315,7 @@ func (p *replica) load(ctx context.Context, _ string) (string, error) {
 
 func versionText(v int) string { return fmt.Sprintf("version %d", v) }
 
-// versionOf is the version in a value; 0: there is none.
+// versionOf returns the version in a value, or 0 if there is none.
 func versionOf(value string) (v int) {
 	_, _ = fmt.Sscanf(value, "version %d", &v)
 	return v
@@ -330,7 +332,7 @@ func (p *replica) who(ctx context.Context) who {
 	return who{p.number, number}
 }
 
-// wait waits, but not after the end.
+// wait waits for d. It returns an error if the run ends first.
 func (r *run) wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -344,7 +346,7 @@ func (r *run) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tell tells an event, unless the run is over.
+// tell reports an event, unless the run is over.
 func (r *run) tell(replica, request int, kind, note string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

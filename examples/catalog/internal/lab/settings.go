@@ -12,34 +12,34 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// Fault is what goes wrong in a run.
+// Fault is the fault that happens in a run.
 type Fault string
 
-// The faults.
+// These are the faults.
 const (
 	NoFault      Fault = "none"
 	Crash        Fault = "crash"         // the first holder dies while it loads
-	CrashBetween Fault = "crash-between" // it dies between the two commands that make its lock, or when it has it
-	SlowLoad     Fault = "slow-load"     // its load takes longer than the lock lasts, and a category is renamed meanwhile
-	SlowUnlock   Fault = "slow-unlock"   // it is held up when it gives the lock back, and a category is renamed meanwhile
-	Stall        Fault = "stall"         // its process stands still while it loads, and a category is renamed meanwhile
-	Rename       Fault = "rename"        // a category is renamed while it loads
-	SilentRename Fault = "silent-rename" // one is renamed when the map is cached, and nobody says so
+	CrashBetween Fault = "crash-between" // the first holder dies between the two commands that make its lock, or after it has got the lock
+	SlowLoad     Fault = "slow-load"     // the first holder's load takes longer than the lock lasts, and a category is renamed in this time
+	SlowUnlock   Fault = "slow-unlock"   // the first holder is stopped when it gives the lock back, and a category is renamed in this time
+	Stall        Fault = "stall"         // the first holder's process is stopped while it loads, and a category is renamed in this time
+	Rename       Fault = "rename"        // a category is renamed while the first holder loads
+	SilentRename Fault = "silent-rename" // a category is renamed when the map is cached, and the caches aren't told
 	Clock        Fault = "clock"         // the second replica's clock is wrong
 	RedisDown    Fault = "redis-down"    // Redis can't be reached for a while
-	Failover     Fault = "failover"      // Redis fails over to an empty server while the first holder loads, and a category is renamed meanwhile
+	Failover     Fault = "failover"      // Redis fails over to an empty server while the first holder loads, and a category is renamed in this time
 	SlowOrigin   Fault = "slow-origin"   // each load takes ten times as long
 	OriginFails  Fault = "origin-fails"  // each load fails
-	Unknown      Fault = "unknown"       // what is asked for does not exist
+	Unknown      Fault = "unknown"       // requests ask for a value that doesn't exist
 )
 
-// FaultInfo is a fault with the words for it.
+// FaultInfo is a fault with its description.
 type FaultInfo struct {
 	Name Fault
 	Text string
 }
 
-// Faults are all, in the order in which they are offered.
+// Faults returns all faults, in the order in which they are offered.
 func Faults() []FaultInfo {
 	return []FaultInfo{
 		{NoFault, "nothing goes wrong"},
@@ -59,26 +59,26 @@ func Faults() []FaultInfo {
 	}
 }
 
-// Settings are those of one run. Query and Parse make an address of them and back, so that a link
-// repeats a run.
+// Settings are the settings of one run. Query turns them into the query of a URL, and Parse reads
+// them from it, so that a link repeats a run.
 type Settings struct {
 	Stage    string
 	Replicas int           // 1 to 8
 	Requests int           // of all replicas together; 1 to 200
 	Fault    Fault         //
-	LockTTL  time.Duration // how long a lock lasts; 1 s to 30 s
-	Load     time.Duration // how long a load takes; up to 2 s
-	Clock    time.Duration // how far the clock of replica 2 is ahead, with that fault; -24 h to 24 h
+	LockTTL  time.Duration // the time that a lock lasts; 1 s to 30 s
+	Load     time.Duration // the time that a load takes; up to 2 s
+	Clock    time.Duration // for the fault Clock: the time by which the clock of replica 2 is ahead; -24 h to 24 h
 }
 
-// Defaults are the settings of a run that nobody has chosen any for.
+// Defaults returns the settings of a run for which no settings were chosen.
 func Defaults() Settings {
 	return Settings{
 		Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second, Load: 200 * time.Millisecond, Clock: time.Hour,
 	}
 }
 
-// Limits of the settings.
+// These are the limits of the settings.
 const (
 	MostReplicas = 8
 	MostRequests = 200
@@ -88,7 +88,7 @@ const (
 	MostClock    = 24 * time.Hour // ahead or behind
 )
 
-// Validate says everything that is wrong.
+// Validate returns an error that names all invalid settings.
 func (s Settings) Validate() error {
 	var errs []error
 	if !slices.ContainsFunc(stage.All(), func(st stage.Stage) bool { return st.Name == s.Stage }) {
@@ -115,7 +115,7 @@ func (s Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Query is the settings as those of an address.
+// Query returns the settings as the query of a URL.
 func (s Settings) Query() url.Values {
 	return url.Values{
 		"stage": {s.Stage}, "replicas": {strconv.Itoa(s.Replicas)}, "requests": {strconv.Itoa(s.Requests)},
@@ -124,7 +124,7 @@ func (s Settings) Query() url.Values {
 	}
 }
 
-// short is a duration as people write it: 1h, not 1h0m0s.
+// short formats a duration as people write it: 1h, not 1h0m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -136,7 +136,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// Parse reads the settings of an address; what it doesn't say is as in Defaults.
+// Parse reads the settings from the query of a URL. Missing settings are as in Defaults.
 func Parse(q url.Values) (Settings, error) {
 	s := Defaults()
 	var errs []error

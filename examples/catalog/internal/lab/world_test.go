@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
-// openWorld is a world with real servers.
+// openWorld returns a world with real servers.
 func openWorld(t *testing.T) World {
 	t.Helper()
 	w := World{Redis: redistest.Shared(t).Addr(), Spare: redistest.Start(t).Addr()}
