@@ -24,8 +24,8 @@ func private(loads *atomic.Int32, name string) cacheguard.LoadFunc[entry] {
 	}
 }
 
-// TestNoShareIsRemembered (hit-for-miss): who waited loads for itself at once, in every process,
-// and who comes later waits for nobody.
+// TestNoShareIsRemembered (hit-for-miss): waiting callers load for themselves at once, in every
+// process, and later callers don't wait for other loads.
 func TestNoShareIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -122,8 +122,7 @@ func TestNoShareThenInvalidate(t *testing.T) {
 	})
 }
 
-// TestNoShareKeeps shows loads the value that is not to be shared, if its load allowed that, and
-// nobody else.
+// TestNoShareKeeps: if a load sets Keep, later loads see its unshared value. Callers don't see it.
 func TestNoShareKeeps(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 		inBubble(t, name, func(t *testing.T) {

@@ -69,8 +69,8 @@ func TestSlowUpdate(t *testing.T) {
 	})
 }
 
-// TestUpdateThatFails leaves nothing behind, wherever it fails: nobody knows what the origin has
-// now.
+// TestUpdateThatFails: an Update that fails leaves no value, at every step, because the value of
+// the origin is not known then.
 func TestUpdateThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		write cacheguard.LoadFunc[string]
@@ -101,7 +101,8 @@ func TestUpdateThatFails(t *testing.T) {
 	}
 }
 
-// TestReadersOfAFailedUpdate load for themselves: that the write failed is not their error.
+// TestReadersOfAFailedUpdate: if the write fails, waiting readers load for themselves and don't get
+// the write's error.
 func TestReadersOfAFailedUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

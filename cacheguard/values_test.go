@@ -128,7 +128,7 @@ func TestNilIsAValue(t *testing.T) {
 	})
 }
 
-// TestForeignBytes are a miss, whatever they are, and the next load writes over them.
+// TestForeignBytes: any bytes that are not a value are a miss, and the next load overwrites them.
 func TestForeignBytes(t *testing.T) {
 	whole := frame.New(frame.Header{ID: [16]byte{1}, Created: time.Now(), Soft: time.Hour}, []byte("foreign"))
 	flipped := bytes.Clone(whole)

@@ -8,9 +8,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// TestRunsAreWatched has some tests run in a process of their own, where what their runs do is
-// compared with what the driver in the protocol's explorer does, as under CACHEGUARD_TEST=soak in
-// all tests.
+// TestRunsAreWatched runs some tests in a separate process. There the steps of their runs are
+// compared with the steps of the driver in the protocol's explorer, as in all tests under
+// CACHEGUARD_TEST=soak.
 func TestRunsAreWatched(t *testing.T) {
 	if redistest.Soak() {
 		t.Skip("skipped: all tests are watched")

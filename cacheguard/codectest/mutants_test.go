@@ -257,7 +257,7 @@ func TestSuiteFailsBrokenCodecs(t *testing.T) {
 	}
 }
 
-// Each case is there because of a codec that it turns away.
+// Each case fails for at least one broken codec.
 func TestEachCaseCatchesAMutant(t *testing.T) {
 	caught := map[string]bool{}
 	for _, m := range mutants {
@@ -275,7 +275,7 @@ func TestEachCaseCatchesAMutant(t *testing.T) {
 	}
 }
 
-// Without values a case shows nothing, and without what it needs it is skipped.
+// Without values a case proves nothing, so it fails. Without a field that it needs, it is skipped.
 func TestWhatASubjectLacks(t *testing.T) {
 	for _, c := range codectest.Cases[[]byte]() {
 		if r := run(c, codectest.Subject[[]byte]{Codec: whole()}); len(r.failures) == 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeTB is a test that is expected to fail: it notes how.
+// fakeTB is a test that is expected to fail. It records how it fails.
 type fakeTB struct {
 	testing.TB // nil: what isn't below must not be called
 
@@ -49,7 +49,7 @@ func (f *fakeTB) Logf(format string, args ...any) {
 	f.logged = append(f.logged, fmt.Sprintf(format, args...))
 }
 
-// asTest runs what could be a test, with its cleanups, and returns how it went.
+// asTest runs a function like a test, with its cleanups, and returns the result.
 func asTest(test func(tb testing.TB)) *fakeTB {
 	f := &fakeTB{}
 	over := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// silent are options of a cache that says nothing.
+// silent are options of a cache that logs nothing.
 func silent() cacheguard.Options[string] {
 	return cacheguard.Options[string]{Logger: slog.New(slog.DiscardHandler)}
 }
@@ -92,7 +92,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What one replica knows the others learn by message: while messages are held back they know the
+// Replicas learn of each other's changes by message. While messages are held back, they have the
 // old value.
 func TestReplicasHearOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestFleetReportsStubbornLoads(t *testing.T) {
 	}
 }
 
-// A load that keeps to its context is no reason for complaint, however long it would take.
+// If a load obeys its context, the test doesn't fail, even if the load would take long.
 func TestFleetEndsLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asTest(func(tb testing.TB) {
@@ -231,7 +231,7 @@ func TestFleetLogs(t *testing.T) {
 	}
 }
 
-// What is said after the end of its test is dropped, for testing.T would panic.
+// A line that is logged after the end of its test is dropped, because testing.T would panic.
 func TestFleetIsQuietAfterItsTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logger *slog.Logger

@@ -127,7 +127,7 @@ func TestOriginHoldsLoads(t *testing.T) {
 	})
 }
 
-// A load ends with its context, wherever it is, unless it ignores it.
+// A load ends with its context at each of its steps, unless it ignores its context.
 func TestOriginAndContexts(t *testing.T) {
 	for _, where := range []string{"at the gate", "in its time", "at its end"} {
 		for _, ignore := range []bool{false, true} {
@@ -234,7 +234,8 @@ func TestLastStrike(t *testing.T) {
 	}
 }
 
-// The fault injected last counts, for the keys it picks; under it the others show through.
+// The fault that was injected last applies to the keys that it selects. For other keys the earlier
+// faults apply.
 func TestFaultsLieOverEachOther(t *testing.T) {
 	errUser := errors.New("no such table: user")
 	o := guardtest.NewOrigin(t, shout)
@@ -328,8 +329,8 @@ func TestBulkFaults(t *testing.T) {
 	}
 }
 
-// A load has begun when all that decides about it is settled: neither a value nor a fault nor a
-// gate that come after Await has seen it are for it.
+// When Await has counted a load, later changes don't affect it: neither a new value, nor a new
+// fault, nor a new gate.
 func TestAwaitedLoadsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reading, matching := make(chan struct{}), make(chan struct{})
@@ -420,7 +421,7 @@ func TestLoadsEndWithTheirTest(t *testing.T) {
 	})
 }
 
-// A load that left its gate with its context is what some tests are about: that is a hint, no
+// In some tests a load's context ends at its gate. So this is only a hint in the log and not a
 // failure.
 func TestGateThatNobodyWaitsAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

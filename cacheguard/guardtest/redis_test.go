@@ -19,11 +19,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// soon is long enough for a local Redis on a busy machine, and short enough to be waited for in
-// vain.
+// soon is long enough for a local Redis on a busy machine, and short enough for a wait in vain.
 const soon = 300 * time.Millisecond
 
-// newClient is a client that doesn't retry, and believes its contexts.
+// newClient returns a client that doesn't retry and obeys its contexts.
 func newClient(t *testing.T, addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,

@@ -128,7 +128,7 @@ func TestRecordsAreBoundedApartFromValues(t *testing.T) {
 	}
 }
 
-// TestExpiredItemsAreFreed shows that nothing has to be asked for again to be freed.
+// TestExpiredItemsAreFreed: expired items are freed without another request for them.
 func TestExpiredItemsAreFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Options{})

@@ -64,8 +64,8 @@ func TestListenerThatIsTooSlowIsToldSo(t *testing.T) {
 	}
 }
 
-// TestListenerThatCallsTheStore is one that does what it must not. It gets its messages all the
-// same, later.
+// TestListenerThatCallsTheStore: a listener must not call the store. If it does, it still gets its
+// messages, but later.
 func TestListenerThatCallsTheStore(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	var got []string
@@ -153,7 +153,7 @@ func TestMessagesOfManyCallers(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldWhatNobodyWaitsFor keeps the messages to those that Redis would send.
+// TestNobodyIsToldWhatNobodyWaitsFor: the store sends only the messages that Redis would send.
 func TestNobodyIsToldWhatNobodyWaitsFor(t *testing.T) {
 	s := memstore.New(memstore.Options{})
 	told := -1 // that messages arrive doesn't count

@@ -16,8 +16,8 @@ var (
 	declaration = regexp.MustCompile(`(?m)^hidden byte (.*);$`)
 )
 
-// TestHeaders checks that what the header of a model says is what the model has: every macro
-// belongs to a run, every mutant must fail, every check can fail and is made.
+// TestHeaders tests that the header of a model matches the model: every macro belongs to a run,
+// every mutant must fail, and every check is made and can fail.
 func TestHeaders(t *testing.T) {
 	for _, path := range models(t) {
 		t.Run(path, func(t *testing.T) {
@@ -96,7 +96,7 @@ func sortedSet(names []string) []string {
 	return slices.Compact(names)
 }
 
-// TestJudge feeds the judgement with outputs that look good enough to be taken for others.
+// TestJudge tests the judgement with outputs that look similar to other outputs.
 func TestJudge(t *testing.T) {
 	const checks = "\tassertion violations\t+\n\tinvalid end states\t+\n\n"
 	const good = checks + "State-vector 60 byte, depth reached 136, errors: 0\n  1000 states, stored\n"

@@ -74,7 +74,7 @@ func measured(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 	return found
 }
 
-// Each kind of event is counted, in a way known here: a new one has to be thought of.
+// This test lists how each kind of event is counted. A new kind must be added.
 func TestEveryKindIsCounted(t *testing.T) {
 	failed := errors.New("no such table")
 	type events map[string]cacheguard.Event

@@ -26,14 +26,14 @@ const (
 	patience   = time.Minute // for what has to happen
 )
 
-// replicaConfig is what a process is told.
+// replicaConfig has the settings of a process.
 type replicaConfig struct {
 	Redis, Prefix string
 	Callers       int
 	Fail          bool
 }
 
-// replicaReport is a line of what it says.
+// replicaReport is a line of a process' output.
 type replicaReport struct {
 	Lease string // "held" or "granted"
 	Spans []span
@@ -100,8 +100,8 @@ func (s leaseReports) Lease(ctx context.Context, k cacheguard.Key, ask cacheguar
 	return answer, err
 }
 
-// gate is an observer that keeps the one who found nothing, and so leads, until all others wait for
-// it.
+// gate is an observer that holds up the leader, which found nothing, until all other callers wait
+// for it.
 type gate struct {
 	leads  func()
 	joined *sync.WaitGroup
@@ -114,7 +114,7 @@ func (g gate) Observe(_ context.Context, e cacheguard.Event) {
 	}
 }
 
-// joining is a context that says when somebody begins to wait for its end.
+// joining is a context that reports when a goroutine begins to wait for its end.
 type joining struct {
 	context.Context
 	waits func()

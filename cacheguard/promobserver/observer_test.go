@@ -52,7 +52,7 @@ func samples(t *testing.T, o prometheus.Collector) map[string]float64 {
 	return found
 }
 
-// Each kind of event is counted, in a way known here: a new one has to be thought of.
+// This test lists how each kind of event is counted. A new kind must be added.
 func TestEveryKindIsCounted(t *testing.T) {
 	failed := errors.New("no such table")
 	type events map[string]cacheguard.Event
@@ -280,7 +280,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// What took long leads to its trace, and labels that can't be cost no observation.
+// Observations have the labels of their trace. Invalid labels don't lose the observation.
 func TestExemplars(t *testing.T) {
 	type id struct{}
 	o := newObserver(t, promobserver.Options{Exemplar: func(ctx context.Context, e cacheguard.Event) prometheus.Labels {

@@ -98,7 +98,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// Every kind has a level or none, known here: a new one has to be thought of.
+// This test lists the level of every kind of event. A new kind must be added.
 func TestLevels(t *testing.T) {
 	failed := errors.New("no such table")
 	const none, trace = "", "DEBUG"
@@ -166,8 +166,8 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 	}
 }
 
-// A wrong answer is a warning with all that is known of it, by which its key can be recognised, and
-// other comparisons take nothing of what may be written of them.
+// A wrong answer is a warning with all known facts and with a hash that identifies its key. Other
+// comparisons don't use up the limit of wrong answers.
 func TestWrongAnswers(t *testing.T) {
 	l := &log{}
 	o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), Burst: 1})

@@ -218,8 +218,8 @@ func (s *frail) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	return s.Store.Get(ctx, k, tags)
 }
 
-// What the store can't be used for is shown as long as it lasts, and how often this process has
-// changed something.
+// The page shows the uses of the store that fail, as long as they fail, and the number of changes
+// of this process.
 func TestPageShowsTrouble(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	store := &frail{Store: p.store}
@@ -268,7 +268,7 @@ func TestPageShowsTrouble(t *testing.T) {
 	}
 }
 
-// An audit's load is called that, and of wrong answers several keys are shown.
+// The load of an audit is marked as such, and for wrong answers several keys are shown.
 func TestPageShowsAudits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{Keys: true})
@@ -316,7 +316,7 @@ func TestPageShowsAudits(t *testing.T) {
 	})
 }
 
-// A load of several keys is one line, and nobody is told keys who may not read them.
+// A load of several keys is one line, and without Options.Keys no key is shown.
 func TestPageHidesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{})
@@ -361,8 +361,8 @@ func TestPageIsText(t *testing.T) {
 	}
 }
 
-// The page and what lies beside it are served wherever it is mounted, to who only looks, and
-// nothing else is.
+// The page and its files are served under any path and only for reading requests. Nothing else is
+// served.
 func TestPageIsServed(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	for _, test := range []struct {

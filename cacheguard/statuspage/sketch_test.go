@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Keys that have a larger share of the hits than one of the counters are found among any number of
-// others, in their order, and what isn't hit any more is forgotten.
+// If the share of a key is larger than the share of one counter, the key is found among any number
+// of other keys. The found keys are in order, and keys that are no longer hit are forgotten.
 func TestHottest(t *testing.T) {
 	var h hottest
 	hits := func(names ...string) {
@@ -116,7 +116,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// Every kind of event is trouble or not, known here: a new one has to be thought of.
+// This test lists for every kind of event whether it is trouble. A new kind must be added.
 func TestTroubleKinds(t *testing.T) {
 	want := map[cacheguard.EventKind]bool{
 		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true, cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
@@ -153,7 +153,7 @@ func TestTroubleKinds(t *testing.T) {
 	}
 }
 
-// Of a cache of which nothing was compared nobody can say how consistent it is.
+// If no answer of a cache was compared, its consistency is not known.
 func TestNothingCompared(t *testing.T) {
 	for _, compared := range []uint64{0, 10} {
 		c := cacheState{Compared: compared}

@@ -30,7 +30,8 @@ type observing func(cacheguard.Event)
 
 func (o observing) Observe(_ context.Context, e cacheguard.Event) { o(e) }
 
-// openOn opens a cache as a process of a fleet does: all that are opened on one store share it.
+// openOn opens a cache as a process of a fleet does. All caches that are opened on one store are
+// one fleet.
 func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
 	t.Helper()
 	if opts.Name == "" {

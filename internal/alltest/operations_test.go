@@ -29,8 +29,8 @@ import (
 
 const operationsPage = "../../docs/operations.md"
 
-// The operations page has every line of the log with its level, and every cause, and no line that
-// is not in the code; every line names a heading that is there, and none has a key.
+// The operations page has every line of the log with its level, and every cause. It has no line
+// that is not in the code. Every line names an existing heading, and no line has a key.
 func TestOperationsLines(t *testing.T) {
 	page := strings.Join(strings.Fields(read(t, operationsPage)), " ")
 	code := newLogLines(t)
@@ -198,7 +198,7 @@ func otelNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// logLines are what the code can log: lines of package report.
+// logLines returns the lines that the code can log. They are lines of package report.
 type logLines struct {
 	t      *testing.T
 	consts map[string]string // of the package that is looked at

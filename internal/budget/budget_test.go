@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Those who wait for a slot get one in order, and no more than Max have one.
+// Waiting callers get slots in order, and at most Max callers have a slot.
 func TestQueueIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Queue{Max: 2, Most: 10}
@@ -44,8 +44,8 @@ func TestQueueIsInOrder(t *testing.T) {
 	})
 }
 
-// Who waits goes on without a slot when it is urged, when its context or its patience ends, and if
-// too many wait already.
+// A waiting caller stops waiting when it is urged, when its context or its patience ends, or if too
+// many callers already wait.
 func TestQueueHasEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := Queue{Max: 1, Most: 2}
@@ -83,7 +83,7 @@ func TestQueueHasEnds(t *testing.T) {
 	})
 }
 
-// Who can do without a slot gets one as long as that leaves half of them.
+// A caller that can do without a slot gets one as long as half of the slots stay free.
 func TestQueueTry(t *testing.T) {
 	q := Queue{Max: 5, Most: 10}
 	var back []func()

@@ -19,8 +19,8 @@ import (
 
 const moment = 30 * time.Millisecond // for what must not happen
 
-// The test binary is the server, too: one that sends back what it gets. And it is a program that
-// starts such a server, says where, and waits to be killed.
+// The test binary is also the server, which sends back the bytes that it gets. And it is a program
+// that starts such a server, prints the server's address, and waits until it is killed.
 const (
 	serverEnv = "CHILDPROC_SERVER" // the address to listen on
 	parentEnv = "CHILDPROC_PARENT"

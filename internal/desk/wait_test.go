@@ -18,8 +18,8 @@ func led(t *testing.T) (f *flight.Flight[string], abandoned *bool) {
 	return f, abandoned
 }
 
-// Who waits does the job that the load brings, and gets what becomes of the load, whether or not
-// there was a job.
+// A waiting caller runs the job that the load brings, and gets the load's result, with or without a
+// job.
 func TestWork(t *testing.T) {
 	for _, job := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// During a job it is the client that counts, not the call's context; a job that has called Leave
-// doesn't wait for the load.
+// During a job only the end of the client's context matters, not the end of the call's context.
+// After a job that has called Leave, the caller doesn't wait for the load.
 func TestWorkLeaves(t *testing.T) {
 	for name, leave := range map[string]func(d *Desk, call, client func()){
 		"client":      func(_ *Desk, _, client func()) { client() },

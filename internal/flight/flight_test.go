@@ -87,8 +87,8 @@ func TestSealedTakesNobody(t *testing.T) {
 	}
 }
 
-// Who asks for what was begun after a moment leads a flight of its own when there is one from
-// before it, and joins a later one.
+// If a caller asks for a flight that was begun after a moment, it doesn't join an older flight but
+// leads a new one. It joins a later flight.
 func TestJoinSince(t *testing.T) {
 	var g Group[int]
 	before := Now()
@@ -117,7 +117,8 @@ func TestJoinSince(t *testing.T) {
 	}
 }
 
-// A flight is as of its beginning, unless what it brings was found later.
+// The result of a flight has the moment of the flight's beginning, unless the result was found
+// later.
 func TestSince(t *testing.T) {
 	var g Group[int]
 	land := map[string]func(f *Flight[int], moment uint64){
@@ -339,7 +340,8 @@ func canceled() context.Context {
 	return ctx
 }
 
-// TestOffer: who loses patience takes what is offered, and leaves; who is patient gets the result.
+// TestOffer: a member that runs out of patience takes the offer and leaves. A patient member gets
+// the result.
 func TestOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group[string]

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Of a key of which nothing is known a value is expected as soon as mostly one was found, and not
-// any more when mostly none was.
+// For an unknown key a value is expected if mostly a value was found before, and not expected if
+// mostly none was found.
 func TestPresenceOfUnknownKeys(t *testing.T) {
 	var p Presence
 	if !p.Lacks(p.Of("a")) {

@@ -27,8 +27,8 @@ func firstLetter(u *Unsent, most int) (l Letter) {
 	return l
 }
 
-// What the store could not be told counts here, for what is from before it, and still does when the
-// store was told, until it is forgotten.
+// A change that the store could not be told of invalidates older values in this process. It still
+// does so after the store was told, until the change is forgotten.
 func TestUnsent(t *testing.T) {
 	var u Unsent
 	a, b := tags(t, "a"), tags(t, "b")
@@ -127,7 +127,7 @@ func TestUnsentBound(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order, each change is in a letter until it was sent, and none is
+// For random changes in random order, each change is in a letter until it was sent, and in none
 // afterwards.
 func TestUnsentLetters(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -66,7 +66,8 @@ func TestDropRefusesWhatIsUnderWay(t *testing.T) {
 	wantGet(t, tier, "key", 2)
 }
 
-// TestDropBumpsFirst holds the lock that the removal needs: by then the stamps must be worthless.
+// TestDropBumpsFirst holds the lock that the removal needs. At this time the stamps must already be
+// invalid.
 func TestDropBumpsFirst(t *testing.T) {
 	tier := trusted(t, Config[int]{Entries: 10})
 	before := tier.Stamp("key")
@@ -144,7 +145,7 @@ func TestDistrust(t *testing.T) {
 	wantGet(t, tier, "key", 2)
 }
 
-// TestTrustTwice is a subscription that was lost and found before anybody noticed.
+// TestTrustTwice: a subscription was lost and restored unnoticed.
 func TestTrustTwice(t *testing.T) {
 	tier := trusted(t, Config[int]{Entries: 10})
 	put(t, tier, "key", 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// world is an origin, a tier in front of it, and what the tier must know by now.
+// world has an origin, a tier in front of it, and the versions that the tier must know by now.
 type world struct {
 	*Tier[int]
 	origin []atomic.Int64 // the version of each key
@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 
 func key(k int) string { return "key" + strconv.Itoa(k) }
 
-// learn says that the tier must know of this version.
+// learn records that the tier must know of this version.
 func (w *world) learn(k int, version int64) {
 	for {
 		known := w.known[k].Load()
@@ -75,7 +75,7 @@ func (w *world) read(t *testing.T, k int) {
 	w.Put(key(k), s, &version)
 }
 
-// breaks loses the subscription and finds it again; every other time nobody notices the loss.
+// breaks loses the subscription and restores it. Every other time the loss is not noticed.
 func (w *world) breaks(t *testing.T, noticed bool) {
 	w.wire.Lock()
 	w.down = true
@@ -102,8 +102,8 @@ func (w *world) breaks(t *testing.T, noticed bool) {
 	}
 }
 
-// run does all of it at once until the writers have finished, and then looks at what is there at
-// rest.
+// run runs writers, readers and breaks at the same time until the writers have finished. Then it
+// checks the values at rest.
 func (w *world) run(t *testing.T, breaks int) {
 	const writers, readers, writes = 2, 3, 250
 	var busy, idle sync.WaitGroup

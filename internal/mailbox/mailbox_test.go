@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What is posted is done once and in order, also what is posted by what is done; nothing is posted
-// to a closed box.
+// Each posted function is called once and in order, also if another posted function has posted it.
+// A closed box accepts no functions.
 func TestRead(t *testing.T) {
 	var b Box
 	b.Init()

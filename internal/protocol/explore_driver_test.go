@@ -16,7 +16,7 @@ func (r *run) fail(check string) {
 	}
 }
 
-// tell has a miss take a step, and does what it says.
+// tell makes a miss take a step, and performs the actions that the step requests.
 func (r *run) tell(p, i int, e Event) {
 	f := &r.procs[p].flights[i]
 	e.Now = at(r.now)
@@ -66,7 +66,7 @@ func (r *run) tell(p, i int, e Event) {
 	}
 }
 
-// landed does what is to be done when all who wait have what they get.
+// landed performs the actions that follow when all waiting callers have their results.
 func (r *run) landed(p, i int, do Do, landing Landing) {
 	f := &r.procs[p].flights[i]
 	was := *f
@@ -301,7 +301,7 @@ func (r *run) land(p, i int, landing Landing) {
 	r.seal(p, i)
 }
 
-// answered gives a miss the answer to what it asked.
+// answered gives a miss the answer to its request.
 func (r *run) answered(p, i int) {
 	f := &r.procs[p].flights[i]
 	o := f.op
@@ -436,7 +436,7 @@ func (r *run) begins(f *flight) {
 	}
 }
 
-// room is a free place for a flight, or -1.
+// room returns a free place for a flight, or -1.
 func (pr *process) room() int {
 	for j := range pr.flights {
 		if !pr.flights[j].used {
@@ -446,7 +446,8 @@ func (pr *process) room() int {
 	return -1
 }
 
-// hears is what a process does with a message: forget first, then wake.
+// hears handles a message in a process. The process first forgets old knowledge, and then wakes
+// flights.
 func (r *run) hears(p int, m message) {
 	pr := &r.procs[p]
 	if m.tells == TellsChanged {
@@ -488,7 +489,7 @@ func (r *run) follows(p, i int, m message) {
 	}
 }
 
-// woken is what a miss is told that has a reason to look again.
+// woken returns the event for a miss that has a reason to look again.
 func (r *run) woken(f *flight) Event {
 	if r.longest > 0 && r.now-f.began > r.longest {
 		return Event{Kind: Overdue}
@@ -496,7 +497,8 @@ func (r *run) woken(f *flight) Event {
 	return Event{Kind: Woken}
 }
 
-// restored is what a process does when messages arrive again: some may have been lost.
+// restored handles the moment when messages arrive again in a process. Some messages may have been
+// lost.
 func (r *run) restored(p int) {
 	pr := &r.procs[p]
 	pr.cut, pr.open = false, [maxKeys]uint8{}

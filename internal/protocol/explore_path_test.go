@@ -83,7 +83,7 @@ func (r *run) describe(e event) string {
 	return fmt.Sprintf("f%d: %s", e.i, name)
 }
 
-// replay has the events of a printed path happen, and returns the world that comes of it and what
+// replay carries out the events of a printed path. It returns the last world and the checks that
 // failed on the way.
 func (s *scene) replay(t *testing.T, printed string) (w world, bad string) {
 	t.Helper()

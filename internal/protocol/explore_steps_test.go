@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// event is one thing that can happen, to a flight of a process or to anything else.
+// event is an event of a flight, of a process or of another part of the world.
 type event struct{ what, p, i uint8 }
 
 const (
@@ -249,7 +249,7 @@ func (pr *process) isHalfAsked(f *flight) bool {
 	return false
 }
 
-// do has something happen.
+// do carries out an event.
 func (r *run) do(e event) {
 	p, i := int(e.p), int(e.i)
 	pr := &r.procs[p]
@@ -527,7 +527,7 @@ func (r *run) lose(p, i int) {
 	}
 }
 
-// turned gives a slot, or doesn't.
+// turned gives a flight a slot, or refuses it.
 func (r *run) turned(p, i, with int, is bool) {
 	f := &r.procs[p].flights[i]
 	switch {
@@ -561,7 +561,7 @@ func (r *run) loadEnds(p, i int, how uint8) {
 	r.tell(p, i, Event{Kind: kind})
 }
 
-// returns has a load give its slot back.
+// returns lets a load return and give its slot back.
 func (r *run) returns(f *flight) {
 	r.endRenewal(f)
 	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0

@@ -30,7 +30,7 @@ func (r *run) put(c command) {
 	r.fail("tooManyCommands")
 }
 
-// apply has the store do a command, and tells every process what that tells.
+// apply lets the store execute a command, and sends the command's messages to every process.
 func (r *run) apply(c command) (a reply) {
 	slot := &r.slots[c.key]
 	before := slot.At(at(r.now))
@@ -231,7 +231,7 @@ func (r *run) post(p int, m message) {
 	r.fail("tooManyMessages")
 }
 
-// check checks what must be so in every world.
+// check checks the conditions that must hold in every world.
 func (r *run) check() {
 	for k := range r.keys {
 		slot := r.slots[k].At(at(r.now))
@@ -267,7 +267,7 @@ func (r *run) check() {
 	}
 }
 
-// atRest checks what must be so when nothing happens any more.
+// atRest checks the conditions that must hold when no event is left.
 func (r *run) atRest() {
 	for p := range r.all(&r.world) {
 		pr := &r.procs[p]

@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// scene is a world to begin with, and what may happen in it.
+// scene is a first world and the events that may happen in it.
 type scene struct {
 	name       string
 	processes  int
@@ -36,14 +36,15 @@ type scene struct {
 	big        bool          // takes long: see TestExplore
 }
 
-// found is what a search came to.
+// found is the result of a search.
 type found struct {
 	states, depth int
 	bad           string
 	path          []event
 }
 
-// mostWorlds are visited: more are a scene without an end.
+// mostWorlds is the largest number of visited worlds. A scene with more worlds is treated as
+// endless.
 const mostWorlds = 3_000_000
 
 type node struct {
@@ -85,7 +86,7 @@ func (s *scene) first() (w world) {
 	return w
 }
 
-// open is a world that was come to, and of which it is not known what comes.
+// open is a world that was reached, and whose next worlds are not known yet.
 type open struct {
 	run
 	node int32
@@ -107,7 +108,7 @@ func (l *opens) next() *open {
 	return l.at(l.n)
 }
 
-// explore visits every world that can come of the first one, the nearest first.
+// explore visits every world that can be reached from the first world, the nearest first.
 func (s *scene) explore() (is found) {
 	var now, next opens
 	now.next().run = run{scene: s, world: s.first()}

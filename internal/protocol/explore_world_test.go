@@ -6,8 +6,8 @@ import "time"
 // between them what a driver does about their actions, commands and messages on their way, and a
 // clock that ticks. It is a comparable value.
 //
-// A token is a small number, and one that nobody knows any more is given out again: else no two
-// worlds would ever be the same.
+// A token is a small number. If no part of the world knows a token any more, it is used again,
+// because otherwise no two worlds would ever be the same.
 type token = uint8
 
 const (
@@ -26,7 +26,7 @@ type world struct {
 	procs [maxProcs]process
 }
 
-// shared is what processes have in common.
+// shared is the state that all processes share.
 type shared struct {
 	now    uint8
 	slots  [maxKeys]Slot
@@ -41,13 +41,14 @@ type shared struct {
 	failed failed
 }
 
-// budget is how often what may happen may still happen.
+// budget has, for each kind of event, how often it may still happen.
 type budget struct {
 	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes, evictions, writes, renewals, unstorable uint8
 	unshared, refusals, updates, joins, unseen                                                                     uint8
 }
 
-// since is what nothing may be older than: at all, and if it is to be fresh.
+// since has two versions of the origin: no answer may be older than the first, and no fresh answer
+// may be older than the second.
 type since struct{ all, fresh uint8 }
 
 func (s *since) raise(o since) { s.all, s.fresh = max(s.all, o.all), max(s.fresh, o.fresh) }
@@ -111,7 +112,7 @@ type loading struct {
 	waits               bool  // another load has its slot
 }
 
-// op is a command whose answer is waited for.
+// op is a command whose answer a miss awaits.
 type op struct {
 	kind    command
 	applied bool
@@ -129,7 +130,7 @@ type reply struct {
 	ending  ending
 }
 
-// command is one on its way to the store.
+// command is a command on its way to the store.
 type command struct {
 	kind     verb
 	key      uint8
@@ -213,7 +214,7 @@ var ids = func() (all [tokens]string) {
 	return all
 }()
 
-// inFrame is what a frame says.
+// inFrame is the content of a frame.
 func inFrame(f string) (load token, version uint8, stale bool) {
 	if f == "" {
 		return 0, 0, false
@@ -235,7 +236,7 @@ func use(version uint8, stale bool) Use {
 
 func at(n uint8) time.Duration { return time.Duration(n) }
 
-// fresh is a token and a number that nobody knows.
+// fresh returns an unused token and an unused number.
 func (w *world) unused(s *scene) (t token, n uint8) {
 	var used, numbers uint64 = 1, 1
 	note := func(ts ...token) {
@@ -280,7 +281,8 @@ func (w *world) unused(s *scene) (t token, n uint8) {
 	return t, n
 }
 
-// tidy forgets what makes no difference any more, so that worlds are the same that behave the same.
+// tidy removes state that no longer makes a difference, so that worlds with the same behaviour are
+// equal.
 func (r *run) tidy() {
 	for p := range r.all(&r.world) {
 		for i := range r.procs[p].flights {

@@ -67,7 +67,7 @@ func (r *run) changed(p int, s since, answered bool) {
 	}
 }
 
-// knows notes what those who call from now on in a process rely on.
+// knows notes the version on which later callers in a process rely.
 func (r *run) knows(p int, s since) {
 	r.procs[p].told[0].raise(s)
 	r.since[0].raise(s)

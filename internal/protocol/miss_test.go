@@ -15,7 +15,8 @@ var update = flag.Bool("update", false, "write testdata/steps.txt anew")
 
 const tableTTL = 10 * time.Second
 
-// misses are what there is to know of a miss beside its state. The first is the plain one.
+// misses are misses that differ in their fields, apart from their state. The first is the plain
+// one.
 var misses = []struct {
 	name string
 	set  func(*Miss)
@@ -41,7 +42,7 @@ var misses = []struct {
 	{"lease over", func(m *Miss) { m.Until = 0 }},
 }
 
-// events are all that a miss can be told, with what its kind says.
+// events are all events that a miss can be told, with the values of their fields.
 func events() (all []Event, called []string) {
 	add := func(name string, e Event) { all, called = append(all, e), append(called, name) }
 	for k := range kinds {
@@ -155,7 +156,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRandomSteps tells misses anything in any order.
+// TestRandomSteps tells misses random events in random order.
 func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20_000) {

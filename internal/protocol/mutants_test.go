@@ -468,7 +468,7 @@ func OverlayOf(t *testing.T, rule string) string {
 	return ""
 }
 
-// TestMutants builds each mutant and lets the explorer find it. What no mutant can break would
+// TestMutants builds each mutant and lets the explorer find it. A check that no mutant fails would
 // prove nothing.
 func TestMutants(t *testing.T) {
 	if !childproc.Full() {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// told is what a driver tells a miss in a state: the event, and what the miss has in hand then.
+// told is an event that a driver tells a miss in a state, with what the miss has in hand at that
+// time.
 type told struct {
 	state                       State
 	ended, behind, solo, claims bool
@@ -43,7 +44,7 @@ func (t told) String() string {
 	return b.String()
 }
 
-// tellsOf is what the driver in the explorer's world tells a flight.
+// tellsOf returns the events that the driver in the explorer's world tells a flight.
 func tellsOf(f *flight, k Kind) told {
 	m := &f.m
 	return told{
@@ -52,7 +53,7 @@ func tellsOf(f *flight, k Kind) told {
 	}
 }
 
-// allTold has what was told in any scene.
+// allTold has the events that were told in any scene.
 type allTold struct {
 	mu     sync.Mutex // guards what follows
 	told   map[string]bool

@@ -137,7 +137,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// refuses sees that a version isn't ready, for this reason and no other.
+// refuses tests that a version isn't ready, for exactly this reason.
 func refuses(r *toy, version, want string) {
 	r.Helper()
 	err := run([]string{"-C", r.dir, "check", version}, &strings.Builder{})

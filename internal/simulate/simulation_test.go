@@ -20,7 +20,7 @@ func policy(t *testing.T, name string) Policy {
 	return Policy{}
 }
 
-// calm is a fleet to which nothing happens, with constant demand and loads that are all alike.
+// calm is a fleet without disturbances, with constant demand and loads of equal length.
 func calm() Config {
 	c := Default()
 	c.Replicas, c.Keys, c.Low, c.High, c.Time = 10, 1, 50, 50, time.Hour
@@ -29,7 +29,7 @@ func calm() Config {
 	return c
 }
 
-// mixed is a small fleet to which everything happens.
+// mixed is a small fleet with all disturbances.
 func mixed() Config {
 	c := Default()
 	c.Replicas, c.Keys, c.Low, c.High, c.Time, c.Day = 20, 3_000, 100, 600, 20*time.Minute, 20*time.Minute
@@ -63,8 +63,8 @@ func TestTheSameSeedIsTheSameRun(t *testing.T) {
 	}
 }
 
-// TestEachRequestIsAnsweredOnce: as many are counted as are to come, each has one answer and one
-// latency.
+// TestEachRequestIsAnsweredOnce: the number of counted requests is the expected number, and each
+// request has one answer and one latency.
 func TestEachRequestIsAnsweredOnce(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"everything":  func(*Config) {},
@@ -254,7 +254,7 @@ func TestNoRequestIsCountedTwice(t *testing.T) {
 	}
 }
 
-// TestSlowRedis: who gets no answer in time loads without Redis, and stores nothing.
+// TestSlowRedis: a process that gets no answer in time loads without Redis, and stores nothing.
 func TestSlowRedis(t *testing.T) {
 	c := calm()
 	c.Costs.Get = c.Timeout + time.Millisecond

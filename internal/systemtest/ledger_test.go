@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// fact is what the origin has of a key. Each change makes another version.
+// fact is the origin's version of a key. Each change makes a new version.
 type fact struct {
 	Key     string
 	Version int64
@@ -59,7 +59,7 @@ func (l *ledger) change(key string) fact {
 	return fact{key, a.version}
 }
 
-// acknowledge notes since when nobody may get what is older than f.
+// acknowledge notes the time from which no caller may get a version older than f.
 func (l *ledger) acknowledge(f fact, at time.Time) {
 	const most = 4096
 	l.mu.Lock()

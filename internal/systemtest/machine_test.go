@@ -42,9 +42,9 @@ func watchMachine(tell func(time.Duration)) (stop func()) {
 	}
 }
 
-// steadily makes a trial, which returns what went wrong in it. Where it is a matter of time, things
-// go wrong when the machine doesn't let the test run; then it is made once more, though not for
-// ever.
+// steadily makes a trial, which returns its failure. A trial that depends on time can fail because
+// the machine doesn't let the test run. In that case steadily repeats the trial, but only a limited
+// number of times.
 func steadily(t *testing.T, trial func(t *testing.T) (wrong []string)) {
 	t.Helper()
 	for began := time.Now(); ; {

@@ -29,13 +29,13 @@ type member struct {
 	more chan struct{} // closed when it is told more
 }
 
-// told is a message and when the cache had acted on it.
+// told is a message, and the time when the cache had acted on it.
 type told struct {
 	cacheguard.Message
 	at time.Time
 }
 
-// seat is what a member is made of.
+// seat has the parts of a member.
 type seat struct {
 	redis    string // address
 	messages string // address for the subscription, where it is another one

@@ -34,7 +34,7 @@ var replicaErrors = map[string]error{
 	"deadline":    context.DeadlineExceeded,
 }
 
-// replicaMain is the whole life of a replica: it carries orders out until its input ends, and
+// replicaMain is the main function of a replica. It carries out orders until its input ends, and
 // returns the exit code.
 func replicaMain(config string, stdin io.Reader, stdout io.Writer) int {
 	var rc replicaConfig
@@ -50,7 +50,7 @@ func replicaMain(config string, stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
-// replicaSelf is the inside of a replica.
+// replicaSelf is the state of a replica in its own process.
 type replicaSelf struct {
 	cache  *cacheguard.Cache[replicaValue]
 	origin *redis.Client

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Waiters that die or stand still are nothing to a leader, nor to the other waiters. One that goes
-// on gets the value.
+// Waiting processes that die or stand still affect neither the leader nor the other waiting
+// processes. A process that goes on gets the value.
 func TestProcessesDoNotMindWaitersThatDie(t *testing.T) {
 	const (
 		key     = "deserted"

@@ -8,7 +8,7 @@ import "time"
 // replicaEnv has the replicaConfig of a process that is to be a replica.
 const replicaEnv = "CACHEGUARD_TEST_REPLICA"
 
-// replicaConfig is what a replica is built with. Durations of zero are the cache's defaults.
+// replicaConfig has the settings of a replica. Durations of zero are the cache's defaults.
 type replicaConfig struct {
 	Redis       string
 	TTL         time.Duration
@@ -40,7 +40,7 @@ type replicaValue struct {
 	Load    int64 // of the process
 }
 
-// replicaOrder is what a replica is told to do.
+// replicaOrder is an order to a replica.
 type replicaOrder struct {
 	ID      int
 	Do      replicaOrderKind
@@ -73,7 +73,7 @@ type replicaLoad struct {
 	NotFound bool          // it returns cacheguard.ErrNotFound
 }
 
-// replicaReport is what a replica tells of what happens in it, in the order in which it happened.
+// replicaReport is a report of a replica about an event. Reports are in the order of the events.
 type replicaReport struct {
 	Kind    replicaReportKind
 	At      time.Time
@@ -106,7 +106,7 @@ const (
 	reportGone       replicaReportKind = "gone"        // the process has ended; the test says so itself
 )
 
-// replicaAnswer is what one caller got.
+// replicaAnswer is the result of one caller.
 type replicaAnswer struct {
 	Value  replicaValue
 	Status string

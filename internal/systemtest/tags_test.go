@@ -141,7 +141,8 @@ func (tr *trio) race(t *testing.T, try int, bump way, local bool) {
 	}
 }
 
-// Nothing is loaded twice while nobody invalidates it, whatever else is invalidated.
+// While a key is not invalidated, it is not loaded twice, even if other keys and tags are
+// invalidated.
 func TestUndisturbedTagsAreLoadedOnce(t *testing.T) {
 	keys, rounds := 60, 20
 	tr := newTrio(t, cacheguard.Options[fact]{})

@@ -22,7 +22,7 @@ const (
 
 var errSystem = errors.New("the system is in trouble")
 
-// system is what terms ask.
+// system is the lock system that terms ask.
 type system struct {
 	began time.Time
 
@@ -84,7 +84,7 @@ func bubble(t *testing.T, test func(t *testing.T, k *Keeper, s *system)) {
 	})
 }
 
-// pass lets d pass, and all happen that does meanwhile.
+// pass lets the time d pass, with all events in this time.
 func pass(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)

@@ -49,7 +49,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Who doesn't look at what it is told is not told for ever, but again when it has looked.
+// A watcher that doesn't read its messages gets no more after a number of them. When it has read
+// them, it gets messages again.
 func TestUnread(t *testing.T) {
 	var b Board[int]
 	var heard []int
