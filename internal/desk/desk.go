@@ -94,7 +94,7 @@ type Crowd interface {
 }
 
 // Load has the functions that a load offers to the job that it has brought. It is safe for
-// concurrent use. A nil Load offers nothing. offers nothing.
+// concurrent use. A nil Load offers nothing.
 type Load struct {
 	crowd Crowd
 
