@@ -16,8 +16,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// What hits may allocate: the reason is beside each figure, and a change that needs more has to say
-// why. The race detector allocates too, so these are tested without it.
+// The largest number of allocations of a hit. The reason is beside each number. If a change needs
+// more allocations, it has to state the reason. The race detector also allocates, so these tests
+// run without it.
 func TestHitAllocations(t *testing.T) {
 	ctx := t.Context()
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }

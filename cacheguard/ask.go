@@ -16,7 +16,8 @@ type turn struct {
 	taken   bool // a load has the slot, and gives it back when it returns
 }
 
-// end gives the slot back when the last of the misses has ended its turn.
+// end ends the turn of one miss. The last miss of the turn gives the slot back, unless a load has
+// taken the slot.
 func (t *turn) end() {
 	if t.members--; t.members == 0 && !t.taken {
 		t.taken = true
@@ -51,9 +52,10 @@ func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
 	return ask, load
 }
 
-// acquire takes a slot of the Limiter, and calls then with it on the run's goroutine.
+// acquire takes a slot of the Limiter, and then calls the function then with the slot, on the run's
+// goroutine.
 func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
-	c, share := r.cache, 0.5 // loads without waiting callers leave half of the queue to the others
+	c, share := r.cache, 0.5 // loads without waiting callers use at most half of the queue
 	patience := c.opts.LoadTimeout
 	switch {
 	case all[0].audits: // an audit takes a slot only if one is free now
@@ -122,9 +124,9 @@ func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 	}
 }
 
-// question makes the request of a miss for the lease. It first notes everything with which the
-// answer is later checked: what changes after that may have happened before or after the store
-// answered.
+// question makes the request of a miss for the lease. It first notes the state with which the
+// answer is later checked. A change that comes after this note may have happened before or after
+// the store's answer.
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.listen(m) // before the request, so that no message is missed between the answer and the wait
@@ -132,14 +134,15 @@ func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	*asked = question{
 		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
 	}
-	if !m.Unseen { // else the request replaces a look-up, and may still turn out to be a hit
+	if !m.Unseen { // if it is Unseen, the request replaces a look-up, and its answer may still be a hit
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	}
 	return LeaseAsk{Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Tags: asked.hint.Tags, Wait: !m.Behind}
 }
 
-// complete returns the replies if there is one for each request, or else errors: a store that
-// returns another number of replies has a bug, and must not make the run index out of range.
+// complete returns the replies if there is one for each request. Otherwise it returns an error for
+// each request. A store that returns another number of replies has a bug, but the bug must not make
+// the run index out of range.
 func complete[T any](replies []Reply[T], want int) []Reply[T] {
 	if len(replies) == want {
 		return replies
@@ -154,10 +157,11 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only makes a list of the reply to a single request.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that came instead of a lease. It also checks again the stale values
-// that a load is to see as its previous value: a load must not see a value that was invalidated
-// before its lease was granted. If generations have not come with the answers, it reads them in one
-// trip. An error means that it is not known which of the values have been invalidated.
+// doubleCheck opens the values that came instead of a lease. It also checks again each stale value
+// that a load sees as its previous value, because a load must not see a value that was invalidated
+// before its lease was granted. If the answers don't have the generations of the tags, doubleCheck
+// reads them in one trip. An error means that it is not known which of the values have been
+// invalidated.
 func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []*found[V]
@@ -181,14 +185,14 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 	return there, r.cache.validate(ctx, some)
 }
 
-// leaseAnswered handles the answer to a request for the lease. there is the value that came with
-// it, or that the load is to see.
+// leaseAnswered handles the answer to a request for the lease. The parameter there is the value
+// that came with the answer, or the previous value that the load sees.
 func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
 	if err == nil && ans.State > LeaseOutcome {
 		err = errAnswer
 	}
-	if m.Unseen && (err != nil || ans.State == LeaseValue) { // as after a look-up: the caller goes on with the value or the error
+	if m.Unseen && (err != nil || ans.State == LeaseValue) { // the caller goes on with the value or the error, as after a look-up
 		m.saw(there)
 		m.storeErr, m.own.out.err = lookErr, err
 		if e.Kind = protocol.Value; err != nil {
@@ -250,8 +254,8 @@ func (r *run[V]) noLeases(m *miss[V], err error) {
 	r.step(m, protocol.Event{Kind: protocol.Unanswered, Sent: m.asked.sent, Now: r.now()})
 }
 
-// takeFound notes a value that was found, and makes the event for it. If awaited is set, the value
-// may be that of the load for which the miss has waited.
+// takeFound notes a value that was found, and makes the event for it. If awaited is true, the value
+// may be the result of the load for which the miss has waited.
 func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Event {
 	if got.corrupt != nil {
 		r.cache.observeMiss(r.ctx, m.name, got)
@@ -262,8 +266,8 @@ func (r *run[V]) takeFound(m *miss[V], got found[V], awaited bool) protocol.Even
 	return protocol.Event{Use: got.use(), Mine: mine}
 }
 
-// takeOutcome looks at the outcome that a load has left instead of a value. The outcome came by a
-// message or in the answer to a request for the lease.
+// takeOutcome handles the outcome that a load has left instead of a value, and returns its kind for
+// the state machine. The outcome came by a message or in the answer to a request for the lease.
 func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 	o := &m.ans.Outcome
 	m.note, m.waits.note = o.Note, o.Note
@@ -302,25 +306,25 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 }
 
 // comeback has the misses of a run that must load after all, because the load for which they waited
-// has ended without a result for them, or has died. They are gathered and go on together.
-// Otherwise, if a batch waits for a process that dies, it would become as many loads as it has
-// keys.
+// has died or has ended without a result for them. The run gathers these misses, and they go on
+// together. Without that, a batch that waits for a process which dies would become one load per
+// key.
 type comeback[V any] struct {
 	misses []*miss[V]
 	since  time.Time
-	came   int // how many there were at the last look
+	came   int // the number of misses at the last check
 	next   time.Time
 }
 
-// What makes one miss go on usually makes many go on, one after another. So the run waits until no
-// further miss has come for gatherPause, but for gatherMost at most.
+// If one miss goes on, many others usually follow soon, for the same reason. So the run waits until
+// no further miss has come for gatherPause, but not longer than gatherMost.
 const (
 	gatherPause = 5 * time.Millisecond
 	gatherMost  = 50 * time.Millisecond
 )
 
 // together returns the misses that take a slot now. Misses that have followed another load wait for
-// each other, as long as others still follow.
+// each other, as long as other misses of the run still follow a load.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
 	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // the usual case: a single miss that has not followed

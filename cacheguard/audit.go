@@ -14,33 +14,34 @@ import (
 // (Settle), with another load, and then reports the difference and its cause (see [Difference]).
 // Observers get EventCompared; [Stats] has the numbers.
 //
-// With an audit, load functions may be called after their call has returned, as with EarlyRefresh
-// or StaleWhileRevalidate. Such a load sees no previous value, its result is not stored, and a load
-// of GetMany is called for one key. Hits that share a look-up count as one hit. Answers of Peek and
-// Cache.Local, and stale values, are not checked. Caches of package middleware have no audit.
+// With an audit, a load function may be called after the call that it was given to has returned, as
+// with EarlyRefresh or StaleWhileRevalidate. A load for an audit sees no previous value, and its
+// result is not stored. A load of GetMany is then called for one key. The audit treats hits that
+// share a look-up as one hit. Answers of Peek and Cache.Local, and stale values, are not checked.
+// Caches of package middleware have no audit.
 type Audit struct {
-	// PerSecond is how many hits per second each process checks, on average at most. Each check
-	// costs one load, and a second one if there is a difference. The first hit after a pause of
-	// random length is checked, so keys that are hit often are checked often. While loads fail, the
-	// pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is skipped if
-	// half of the slots are taken in this process, or if it would have to wait. Default 0: no hits
-	// are checked; else from 0.00001 to 1,000.
+	// PerSecond is the number of hits per second that each process checks, at most, on average.
+	// Each check costs one load, and a second one if there is a difference. After a pause of random
+	// length the next hit is checked. So keys that are hit often are checked often. While loads
+	// fail, the pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is
+	// skipped if half of the slots are taken in this process, or if no slot is free. Default 0: no
+	// hits are checked. Otherwise from 0.00001 to 1,000.
 	PerSecond float64
 
-	// Tolerance is the age up to which a value may differ from the origin and still count as
-	// allowed. If your program never invalidates and relies on the TTL, set it to the TTL. Default
-	// 0.
+	// Tolerance is the age up to which a value may differ from the origin. Such a difference is
+	// reported as allowed. If your program never invalidates and relies on the TTL, set it to the
+	// TTL. Default 0.
 	Tolerance time.Duration
 
-	// Settle is how long the audit waits before it looks at a difference again. By then the cache
-	// has usually been told of a change that was under way. If your changes take longer to arrive,
-	// for instance because an outbox is behind, raise Settle. It applies to ModeShadow, too.
-	// Default 1 second; at least 1 ms.
+	// Settle is how long the audit waits before it looks at a difference again. After this time the
+	// cache has usually received a change that was under way. If your changes take longer to
+	// arrive, for instance because an outbox is behind, raise Settle. Settle also applies to
+	// ModeShadow. Default 1 second; at least 1 ms.
 	Settle time.Duration
 }
 
 const (
-	leastAudited = 1e-5 // one a day, nearly
+	leastAudited = 1e-5 // nearly one per day
 	mostAudited  = 1000
 
 	mostTimes = 4096 // at which keys were changed
@@ -56,13 +57,14 @@ func (a *Audit) defaults(bad *complaints) {
 	}
 }
 
-// auditLocal is auditHit for an answer of the process-local tier, whose value had this age.
+// auditLocal is auditHit for an answer of the process-local tier. age is the value's age in that
+// answer.
 func (c *Cache[V]) auditLocal(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {
 	c.audit(ctx, key, id, load, func(context.Context) (found[V], bool) { return e.later(age - e.res.Age), true })
 }
 
 // auditHit checks a value of the store. It reads the value once more, because the caller may change
-// the one that it got.
+// the value that it got.
 func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V], got *found[V]) {
 	was := bytes.Clone(got.id)
 	c.audit(ctx, key, id, load, func(ctx context.Context) (found[V], bool) {
@@ -71,8 +73,8 @@ func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V],
 	})
 }
 
-// audit loads what the origin has, and compares it with the answer. It does nothing if the loads of
-// callers need the slots.
+// audit loads the key from the origin, and compares the result with the answer. If the loads of
+// callers need the slots, audit does nothing.
 func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], answer func(context.Context) (found[V], bool)) {
 	if l := c.opts.Limiter; l != nil && !l.queue.Spare() || c.life.over.Load() {
 		return
@@ -89,7 +91,7 @@ func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], an
 	})
 }
 
-// askOrigin loads a key for an audit. ok is false if there is no slot, if the load fails, or if its
+// askOrigin loads a key for an audit. ok is false if no slot is free, if the load fails, or if its
 // result is not for all callers.
 func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]) (Result[V], bool) {
 	m := c.offPath(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), load})

@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// auditing is a process whose hits are checked, beside another one, and an origin.
+// auditing has a process whose hits are checked, a second process, and an origin.
 type auditing[V any] struct {
 	*testing.T
 	comparisons
@@ -27,7 +27,7 @@ type auditing[V any] struct {
 	slow   time.Duration // loads
 }
 
-// audited begins an audit, in which defect makes the store of the process that is checked.
+// audited begins an audit. The function defect makes the store of the audited process.
 func audited[V any](t *testing.T, opts cacheguard.Options[V], defect func(cacheguard.Store) cacheguard.Store) *auditing[V] {
 	a := &auditing[V]{T: t, memory: memstore.New(memstore.Options{})}
 	t.Cleanup(func() { _ = a.memory.Close() })
@@ -56,7 +56,7 @@ func (a *auditing[V]) load(context.Context) (v V, err error) {
 	return v, cacheguard.ErrNotFound
 }
 
-// gets is a call that is not checked if it comes first or right after another one.
+// gets makes a call. If it is the first call, or comes right after another call, it is not checked.
 func (a *auditing[V]) gets() V {
 	a.Helper()
 	v, err := a.c.Get(a.Context(), "k", a.load)
@@ -66,7 +66,7 @@ func (a *auditing[V]) gets() V {
 	return v
 }
 
-// isChecked is a hit that is checked.
+// isChecked makes a hit that the audit checks.
 func (a *auditing[V]) isChecked() V {
 	a.Helper()
 	before := a.loads.Load()
@@ -79,7 +79,7 @@ func (a *auditing[V]) isChecked() V {
 	return v
 }
 
-// comes checks what has come of the last hit, and returns its event.
+// comes tests the result of the check of the last hit, and returns its event.
 func (a *auditing[V]) comes(want cacheguard.Difference) (e cacheguard.Event) {
 	a.Helper()
 	<-time.After(2 * time.Second)
@@ -104,7 +104,7 @@ func (s lossy) Listen(cache string, tell func(cacheguard.Message)) (stop func())
 	})
 }
 
-// careless is a store that stores what a load has brought, whether or not it has the lease still.
+// careless is a store that stores the result of a load even if the load has lost its lease.
 type careless struct{ cacheguard.Store }
 
 func (s careless) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
@@ -118,7 +118,7 @@ func (s careless) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 	return ans, err
 }
 
-// forgetful is a store that says that it has removed a value, and has not.
+// forgetful is a store that reports that it has removed a value, but has not removed it.
 type forgetful struct{ cacheguard.Store }
 
 func (s forgetful) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
@@ -141,7 +141,8 @@ func (s forgetful) Invalidate(ctx context.Context, keys []cacheguard.Key) error 
 	return nil
 }
 
-// Whatever makes callers get what the origin has no more, the audit finds it, and says what it was.
+// If callers get a value that the origin no longer has, the audit finds the difference and names
+// its cause.
 func TestAuditNamesTheCause(t *testing.T) {
 	one, two := 1, 2
 	for name, test := range map[string]struct {
@@ -245,8 +246,9 @@ func TestAuditNamesTheCause(t *testing.T) {
 	}
 }
 
-// A value that was loaded again after a change, and is still old, is told from one whose change
-// nobody told: the story knows of the change, whether the key, a tag or the whole cache was named.
+// The audit distinguishes a value that was loaded again after a change and is still old from a
+// value whose change was never told. The story has the time of the change, for a change of the key,
+// of a tag or of the whole cache.
 func TestAuditKnowsOfChanges(t *testing.T) {
 	for name, change := range map[string]func(a *auditing[int]) error{
 		"nobody told": nil,
@@ -288,8 +290,8 @@ func TestAuditKnowsOfChanges(t *testing.T) {
 	}
 }
 
-// What is stored as another type is read as if it were this one, as far as it goes. That is told
-// apart from a change.
+// A value that was stored as another type is decoded as this type as far as possible. The audit
+// distinguishes this from a change.
 func TestAuditFindsAnotherType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type before struct{ ID, Price int }
@@ -303,7 +305,7 @@ func TestAuditFindsAnotherType(t *testing.T) {
 	})
 }
 
-// A caller who changes what it shares with others is found.
+// The audit finds a caller that changes a value which it shares with other callers.
 func TestAuditFindsWhoChangesValues(t *testing.T) {
 	for name, clone := range map[string]func([]int) []int{"shared": nil, "copied": func(v []int) []int { return append([]int(nil), v...) }} {
 		inBubble(t, name, func(t *testing.T) {
@@ -351,8 +353,9 @@ func TestAuditOfManyKeys(t *testing.T) {
 	}
 }
 
-// An audit costs the origin what it may, less while it fails, and nothing while it is busy. Callers
-// don't wait for it, and neither leases nor values are touched.
+// An audit costs the origin at most the allowed number of loads, fewer while the origin fails, and
+// none while the origin is busy. Callers don't wait for it, and it changes neither leases nor
+// values.
 func TestAuditKeepsItsBudget(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
@@ -452,7 +455,7 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 	}
 }
 
-// Bad numbers are told, and off is the default.
+// Wrong numbers are reported. By default the audit is off.
 func TestAuditOptions(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -477,8 +480,8 @@ func TestAuditOptions(t *testing.T) {
 	}
 }
 
-// Hits whose load has nothing that is for others aren't compared, nor is what can't be looked at
-// again.
+// A hit is not compared if its load's result is only for the load's own caller, or if its value
+// can't be read again.
 func TestAuditKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, o := newTampered(), &comparisons{}
@@ -508,8 +511,8 @@ func TestAuditKnowsNothing(t *testing.T) {
 	})
 }
 
-// What the load has read may be older than the answer, from a replica that lags. Then it says
-// nothing.
+// A load may read an older value than the answer, from a replica that lags. Then the audit reports
+// no difference.
 func TestAuditAsksTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{}, sound)
@@ -535,8 +538,8 @@ func (s *shuffled) Decode(b []byte) (v int, err error) {
 	return v, err
 }
 
-// A codec that encodes a value in different ways is no other type, and one that loses what differs
-// is told.
+// A codec that encodes a value in different ways is not reported as another type. A codec that
+// loses the difference is reported.
 func TestAuditAndCodecs(t *testing.T) {
 	inBubble(t, "many ways", func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{Codec: &shuffled{}, Same: func(a, b int) bool { return a == b }}, sound)
@@ -559,8 +562,8 @@ func TestAuditAndCodecs(t *testing.T) {
 	})
 }
 
-// However often the origin and the cache are changed, by whoever does it right, no answer is called
-// wrong.
+// If the origin and the cache are changed correctly, no answer is called wrong, for any number of
+// changes and writers.
 func TestAuditRaisesNoFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := audited(t, cacheguard.Options[int]{Audit: cacheguard.Audit{PerSecond: 1000}, MaxLoads: -1, Local: cacheguard.Local[int]{Entries: 10}}, sound)

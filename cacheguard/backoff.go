@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// backoff returns for how long no process of the fleet repeats a load that has failed. failures is
-// the number of failures in a row, keeps is how much longer there is a value to serve.
+// backoff returns the time during which no process of the fleet repeats a load that has failed.
+// failures is the number of failures in a row. keeps is the time for which the old value can still
+// be served.
 //
-// If there is a value that can be served, the origin is left alone for Options.Backoff, which grows
-// with the failures in a row, but not for longer than the value can be served. If there is no
+// If there is a value that can be served, the pause is Options.Backoff, which grows with the
+// failures in a row. But the pause is not longer than the value can be served. If there is no
 // value, callers get errors, so the pause is only ErrorTTL: callers then notice soon that the
 // origin works again.
 func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
@@ -22,19 +23,22 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	return max(min(jittered(time.Duration(grown), jitter), keeps), short)
 }
 
-// grace is how much longer than the other processes the process whose load has failed waits, so
-// that a healthy process gets the next try. Without it a single sick process could win every try.
+// grace returns the extra time for which the process whose load has failed waits, compared to the
+// other processes. So a healthy process gets the next try. Without it a single sick process could
+// win every try.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
-// recorded is how long the store keeps the outcome of a failed load. Twice the back-off, so that
-// the next failure finds it and the back-off can grow. And longer than any waiting process waits
-// before it asks again, so that a lost message doesn't cost a second load.
+// recorded returns how long the store keeps the outcome of a failed load. It is at least twice the
+// back-off, so that the next failure finds the outcome and the back-off can grow. It is also longer
+// than a waiting process waits before it asks again, so that a lost message doesn't cost a second
+// load.
 func (o *Options[V]) recorded(backoff time.Duration) time.Duration {
 	return max(2*backoff, o.LeaseTTL+time.Second)
 }
 
-// remembered is how long this process keeps the error value itself, which is better than its text:
-// during the back-off, and as long as calls may wait for the load.
+// remembered returns how long this process keeps the error value itself, because the value is
+// better than its text. The process keeps it during the back-off, and as long as calls may wait for
+// the load.
 func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
 	return max(backoff, o.LeaseTTL) + time.Second
 }
@@ -43,8 +47,8 @@ func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
 // the store can't give leases, for instance because it is out of memory.
 const pauseWithoutLeases = time.Second
 
-// pause keeps this process for a time d from asking for the lease of the stale value that a miss
-// has seen. err is the error of the failed load, if a failure is the reason.
+// pause makes this process wait for a time d before it asks again for the lease of the stale value
+// that a miss has seen. If the reason is a failed load, err is the load's error.
 func (c *Cache[V]) pause(m *miss[V], d time.Duration, err error) {
 	c.refreshPauses.Remember(&c.changed, m.asked.changed, m.key.Key, m.had.id, d, err)
 }

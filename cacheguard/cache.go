@@ -28,7 +28,7 @@ type Cache[V any] struct {
 	flights flights[V]
 	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
 	tier    localTier[V]         // the process-local tier; without values if there is none
-	plain   bool                 // a hit of the tier needs nothing but the value: no event, no early refresh, no copy
+	plain   bool                 // a hit of the tier only returns the value: it needs no event, no early refresh and no copy
 	sampler sampler              // picks hits for audits and Watchers
 	loads   loads                // running loads
 	life    life
@@ -41,7 +41,7 @@ type Cache[V any] struct {
 	doubts
 }
 
-// meaning has what is derived from the options.
+// meaning has the settings that New derives from the options.
 type meaning struct {
 	codec       uint32          // fingerprint of Options.Codec and Options.Version
 	version     uint8           // of its keys
@@ -50,7 +50,7 @@ type meaning struct {
 	sentinels   sentinels
 }
 
-// memory is what this process knows of keys and tags, besides values.
+// memory has the knowledge of this process about keys and tags, besides values.
 type memory struct {
 	changed       knowledge.Changes       // counts the changes of keys
 	failures      knowledge.Failures      // of loads in this process, as error values
@@ -69,12 +69,12 @@ type listeners struct {
 	detachWatcher  func()
 	watched        bool // the Observer is a Watcher
 	stopListening  func()
-	sharesNoMore   func() // ends the check for other caches of the same name
+	sharesNoMore   func() // ends the check for other caches with this name
 	leaveSwitch    func()
 }
 
-// health is what works at present in the store. There is a trouble for each kind of use, because
-// reads can work while leases don't, for instance if Redis is out of memory or read-only.
+// health shows which uses of the store work at present. There is one trouble for each kind of use,
+// because reads can work while leases don't. For instance, Redis may be out of memory or read-only.
 type health struct {
 	reading, leasing, storing, changing trouble
 	corruptSaid                         atomic.Bool
@@ -115,15 +115,15 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 
 var errNilStore = errors.New("cacheguard: the store is nil")
 
-// isNil reports whether there is no store. A nil pointer in the interface counts as none: a program
-// gets one from a constructor whose error it ignores.
+// isNil reports whether the store is nil, or is an interface with a nil pointer. A program gets
+// such a pointer from a constructor if it ignores the constructor's error.
 func isNil(store Store) bool {
 	v := reflect.ValueOf(store)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// received handles a message of the store. It seals flights and removes local values first, and
-// wakes waiting calls then, so that no call which a change wakes finds something from before the
+// received handles a message of the store. First it seals flights and removes local values, and
+// only then it wakes waiting calls. So a call that a change wakes finds nothing from before the
 // change.
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
@@ -141,7 +141,7 @@ func (c *Cache[V]) received(m Message) {
 	case MessageLost:
 		c.delivery.hearsNothing()
 		c.tier.values.Distrust()
-		c.waits.TellAll(m) // waiting calls ask the store from time to time from now on
+		c.waits.TellAll(m) // from now on, waiting calls ask the store from time to time
 		return
 	case MessageTags:
 		c.invalidated(m.Tags, m.Generation)
@@ -156,9 +156,9 @@ func (c *Cache[V]) received(m Message) {
 	c.waits.Tell(m.Key, m)
 }
 
-// seal closes the key's flights to new callers, and forgets what this process knows of the key,
-// because all of that may be from before the change. Callers that have joined before the change
-// still get the result.
+// seal closes the key's flights to new callers, and forgets everything that this process knows of
+// the key, because that knowledge may be from before the change. Callers that have joined before
+// the change still get the result.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
 	for i := range c.flights {
@@ -169,19 +169,19 @@ func (c *Cache[V]) seal(id string) {
 	c.tier.values.Drop(id)
 }
 
-// keyID returns the key as the store sees it.
+// keyID returns the form of the key that the store uses.
 func keyID(key string) string { return frame.KeyID(key) }
 
 func (c *Cache[V]) key(id string) Key { return Key{c.opts.Name, id, c.version} }
 
-// newID draws a token. Each load gets a token of its own, because two loads of one process must not
-// take each other's lease for their own.
+// newID returns a random token. Each load gets its own token, because otherwise two loads of one
+// process could mistake each other's lease for their own.
 func newID() (id ID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-// trouble says whether the store fails at present for one kind of use.
+// trouble records whether the store fails at present for one kind of use.
 type trouble struct {
 	*troubleLines
 	now   atomic.Pointer[StoreTrouble] // nil: no trouble
@@ -190,8 +190,8 @@ type trouble struct {
 
 func (t *trouble) is() bool { return t.now.Load() != nil }
 
-// stands reports whether there is trouble, or the log says that there is. The two can differ for a
-// moment, if one call succeeds while another one fails.
+// stands reports whether there is trouble, or whether the last line in the log reports trouble. The
+// two can differ for a moment, if one call succeeds while another call fails.
 func (t *trouble) stands() bool { return t.is() || t.spell.Told() }
 
 // troubleLines are the lines of the log about a trouble, and the name of the use.
@@ -227,8 +227,8 @@ var (
 	}
 )
 
-// down notes that a use of the store has failed, and logs it if that is due. If the cause is
-// another one than before, it is due soon. up notes that a use has succeeded.
+// down notes that a use of the store has failed, and writes to the log if a line is due. If the
+// cause differs from the last one, a line is due soon. up notes that a use has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	c.fails(ctx, t, err)

@@ -13,24 +13,25 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Most tests of this package run in bubbles: their clock moves only when nothing else can, so
-// "at once" means in no time at all, and a bubble fails if a goroutine is left when its test is
-// over.
+// Most tests of this package run in bubbles. The clock of a bubble moves only when all goroutines
+// wait, so "at once" means without any time on this clock. A bubble fails if a goroutine is left
+// when its test has ended.
 
-// inBubble runs a test in one.
+// inBubble runs a test in a bubble.
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// lookingFirst is a cache that looks a value up before it asks for the lease, as one does that has
+// lookingFirst makes a cache look a value up before it asks for the lease, as a cache does that has
 // found most values so far.
 func lookingFirst[V any](c *cacheguard.Cache[V]) *cacheguard.Cache[V] {
 	c.LooksFirst()
 	return c
 }
 
-// openOn opens a cache as a process of a fleet does: all that are opened on one store share it.
+// openOn opens a cache as a process of a fleet does. All caches that are opened on one store are
+// one fleet.
 func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
 	t.Helper()
 	if opts.Name == "" {
@@ -50,7 +51,7 @@ func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options
 	return c
 }
 
-// begun is a call on a goroutine of its own.
+// begun is a call on its own goroutine.
 type begun[T any] struct {
 	t     *testing.T
 	done  chan struct{} // closed when the fields below are set
@@ -83,7 +84,7 @@ func gettingEntry[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[
 	return beginCall(t, func() (cacheguard.Result[V], error) { return shown(c.GetEntry(ctx, key, entries(load))) })
 }
 
-// shown is a result as it is compared: what it doesn't show is another one each time.
+// shown returns the part of a result that tests compare. The other fields differ each time.
 func shown[V any](res cacheguard.Result[V], err error) (cacheguard.Result[V], error) {
 	return res.Shown(), err
 }
@@ -119,8 +120,8 @@ func (c *begun[T]) later() (T, error) {
 	return c.value, c.err
 }
 
-// gives checks that the call has returned this by now. A wanted error is looked for in the chain of
-// the returned one.
+// gives tests that the call has already returned this value and this error. The wanted error must
+// be in the chain of the returned error.
 func (c *begun[T]) gives(value T, want error) {
 	c.t.Helper()
 	got, err := c.now()
@@ -129,7 +130,7 @@ func (c *begun[T]) gives(value T, want error) {
 	}
 }
 
-// waits checks that the call has not returned.
+// waits tests that the call has not returned.
 func (c *begun[T]) waits() {
 	c.t.Helper()
 	if c.returned() {
@@ -137,7 +138,7 @@ func (c *begun[T]) waits() {
 	}
 }
 
-// scriptedOrigin is where loads go. Each visit lasts until the test says how it ends.
+// scriptedOrigin is the origin of loads. Each load lasts until the test ends it.
 type scriptedOrigin[V any] struct {
 	t      *testing.T
 	visits chan *scriptedLoad[V]
@@ -189,7 +190,7 @@ func (o *scriptedOrigin[V]) stubborn(ctx context.Context) (v V, err error) {
 	}
 }
 
-// next is the visit that has begun by now.
+// next returns the load that has just begun.
 func (o *scriptedOrigin[V]) next() *scriptedLoad[V] {
 	o.t.Helper()
 	synctest.Wait()
@@ -202,7 +203,7 @@ func (o *scriptedOrigin[V]) next() *scriptedLoad[V] {
 	}
 }
 
-// idle checks that no load has begun that the test doesn't know of.
+// idle tests that no further load has begun.
 func (o *scriptedOrigin[V]) idle() {
 	o.t.Helper()
 	synctest.Wait()
@@ -211,7 +212,7 @@ func (o *scriptedOrigin[V]) idle() {
 	}
 }
 
-// loads checks how many loads there were in all.
+// loads tests the total number of loads.
 func (o *scriptedOrigin[V]) loads(want int) {
 	o.t.Helper()
 	synctest.Wait()
@@ -230,18 +231,18 @@ func (v *scriptedLoad[V]) fails(err error) {
 	})
 }
 
-// cancelled reports whether the load was told to stop by now.
+// cancelled reports whether the load's context has ended.
 func (v *scriptedLoad[V]) cancelled() bool {
 	synctest.Wait()
 	return v.ctx.Err() != nil
 }
 
-// returning is a load that returns this at once.
+// returning returns a load that returns v at once.
 func returning[V any](v V) cacheguard.LoadFunc[V] {
 	return func(context.Context) (V, error) { return v, nil }
 }
 
-// failingWith is a load that fails with this at once.
+// failingWith returns a load that fails with err at once.
 func failingWith[V any](err error) cacheguard.LoadFunc[V] {
 	return func(context.Context) (v V, _ error) { return v, err }
 }

@@ -12,19 +12,20 @@ import (
 type chainKey struct{}
 
 // link is one load in the chain of loads that led to a context: a load may ask a cache, whose load
-// may ask another cache. The chain shows recursion, and which slots are in hand. A link can also
-// note something else about a context: see apart and demand.
+// may ask another cache. From the chain the cache learns of recursion, and which slots the
+// context's loads already have. A link can also note other facts about a context: see apart and
+// demand.
 type link struct {
 	cache   any
 	keys    []string
 	limiter *Limiter
 	over    atomic.Bool // the load has returned, so code that still uses its context is no longer inside it
-	job     *desk.Load  // the slot of the load, if a job may keep it after the load; else nil
+	job     *desk.Load  // the slot of the load, if a job may keep the slot after the load; else nil
 	parent  *link
-	apart   bool   // no load: work below this link does not use the slots of the loads above
-	began   uint64 // when the load began, on the flights' clock; 0 if that doesn't matter
-	after   int64  // reads must return nothing loaded before this, on the store's clock; 0: no demand
-	demand  bool   // no load: NotOlderThan set after here
+	apart   bool   // this link is not a load; work below it does not use the slots of the loads above it
+	began   uint64 // when the load began, on the flights' clock; 0 if the time doesn't matter
+	after   int64  // reads must not return a value loaded before this time, on the store's clock; 0: no demand
+	demand  bool   // this link is not a load; NotOlderThan set its field after
 }
 
 // linkOf returns the innermost link of a context, which may be a demand.
@@ -42,18 +43,18 @@ func chainOf(ctx context.Context) *link {
 	}
 }
 
-// since returns the moment, on the flights' clock, before which this call's result must not have
-// been read: the beginning of the load in which the call is made, or 0 outside of loads.
+// since returns a time on the flights' clock. This call's result must not have been read before
+// that time. Inside a load it is the beginning of the load; outside of loads it is 0.
 //
-// The reason is that the load's result is stored. Suppose a value is made of another one, both are
-// invalidated once, and the message hasn't arrived here yet. A flight that began before the load
-// may have read the other value before the change. If the load, whose lease is from after the
-// change, could join that flight, it would store a value made of the old one, and nothing would
-// invalidate it again.
+// The reason is that the load's result is stored. Suppose value A is made of value B, both are
+// invalidated once, and the message has not reached this process yet. A flight for B that began
+// before the load of A may have read B before the change. The lease of the load is from after the
+// change. If the load could join that flight, it would store a value made of the old B, and nothing
+// would invalidate that value again.
 //
-// A load that asks for its own key returns 0, because it must join the flight of the key to get
-// ErrRecursion. While the store can't be read, it returns 0 too: no changes can be learned of then,
-// and loads share what they can. See sinceIfRead.
+// If a load asks for its own key, since returns 0, because the call must join the flight of the key
+// to get ErrRecursion. While the store can't be read, since also returns 0, because this process
+// can't learn of changes then, and loads may share every result. See sinceIfRead.
 func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	if chainOf(ctx) == nil {
 		return 0
@@ -64,7 +65,7 @@ func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	return c.sinceIfRead(ctx, id)
 }
 
-// askAgain tries whether the store can be read again.
+// askAgain reads the store once more, and ends the trouble if the read succeeds.
 //
 //go:noinline
 func (c *Cache[V]) askAgain(ctx context.Context, id string) {
@@ -73,8 +74,8 @@ func (c *Cache[V]) askAgain(ctx context.Context, id string) {
 	}
 }
 
-// sinceIfRead is since for a call that has just asked the store, and so knows whether it can be
-// read.
+// sinceIfRead is since for a call that has just asked the store. Such a call knows whether the
+// store can be read.
 func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 	l := chainOf(ctx)
 	if l == nil || c.reading.is() || c.inside(ctx, id) {
@@ -84,8 +85,8 @@ func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 }
 
 // outsideSlots returns ctx for work that may go on after the load in which it was begun has
-// returned. Such work needs a slot of its own. The chain stays, so that the work still can't wait
-// for that load.
+// returned. This work needs a slot of its own. The chain stays in the context, so that the work
+// can't wait for that load.
 func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx
@@ -114,7 +115,7 @@ func (c *Cache[V]) insideAny(ctx context.Context) bool {
 }
 
 // insideLoad reports whether ctx belongs to a running load that has a slot of this limiter, or to a
-// job that has kept the load's slot. Then no second slot is needed.
+// job that has kept the load's slot. In both cases ctx needs no second slot.
 func insideLoad(ctx context.Context, limiter *Limiter) bool {
 	for l := chainOf(ctx); l != nil && !l.apart; l = l.parent {
 		if limiter != nil && l.limiter == limiter && (!l.over.Load() || l.job.Keeps()) {

@@ -18,8 +18,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestClose ends everything that a cache can be doing: the load, those who wait for it, for a slot,
-// for a load in another process. Their keys are free at once, and no other process notices.
+// TestClose tests that Close ends all work of a cache: loads, callers that wait for them, and
+// callers that wait for a slot or for a load in another process. Their keys are free at once, and
+// other processes don't notice the Close.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -130,7 +131,7 @@ func TestClosedCache(t *testing.T) {
 	})
 }
 
-// TestCloseDuringTheLookUp is the call that passed the door as it was closed.
+// TestCloseDuringTheLookUp has a call that began just before Close.
 func TestCloseDuringTheLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -146,8 +147,8 @@ func TestCloseDuringTheLookUp(t *testing.T) {
 	})
 }
 
-// TestCloseAndAStubbornLoad: callers get their answer at once, Close waits a moment and says what
-// it leaves behind.
+// TestCloseAndAStubbornLoad: callers get their answer at once. Close waits for a moment, and logs
+// the load that it leaves behind.
 func TestCloseAndAStubbornLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -173,7 +174,8 @@ func TestCloseAndAStubbornLoad(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForLoadsThatStop, so that nothing of the program's runs on after it.
+// TestCloseWaitsForLoadsThatStop: Close waits for loads that obey their context, so that no code of
+// the program runs after Close.
 func TestCloseWaitsForLoadsThatStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
@@ -196,7 +198,7 @@ func TestCloseWaitsForLoadsThatStop(t *testing.T) {
 	})
 }
 
-// TestCloseInsideALoad can't wait for that load, and doesn't.
+// TestCloseInsideALoad: a Close that is called inside a load can't wait for this load.
 func TestCloseInsideALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
@@ -208,7 +210,7 @@ func TestCloseInsideALoad(t *testing.T) {
 	})
 }
 
-// TestCloseUnderLoad is the same with real goroutines, many of them.
+// TestCloseUnderLoad tests the same with many real goroutines.
 func TestCloseUnderLoad(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	store := memstore.New(memstore.Options{})

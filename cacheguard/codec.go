@@ -7,8 +7,8 @@ import (
 )
 
 // Codec turns values into bytes and back. Many goroutines use it at the same time. Decode must not
-// keep or change src. A codec may have a method Name() string. Values that were written by a codec
-// with another name are then misses, not errors.
+// keep or change src. A codec may have a method Name() string. If it has, values that a codec with
+// another name has written are misses, not errors.
 type Codec[V any] interface {
 	// Append appends the encoded value to dst.
 	Append(dst []byte, v V) ([]byte, error)
@@ -48,7 +48,7 @@ func (rawString) Append(dst []byte, v string) ([]byte, error) { return append(ds
 func (rawString) Decode(src []byte) (string, error)           { return string(src), nil }
 func (rawString) Name() string                                { return "raw" }
 
-// defaultCodec picks the codec for a type if Options.Codec is nil.
+// defaultCodec returns the codec for a type. It is used if Options.Codec is nil.
 func defaultCodec[V any]() Codec[V] {
 	if c, ok := any(rawBytes{}).(Codec[V]); ok {
 		return c

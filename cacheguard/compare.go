@@ -13,43 +13,44 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// Difference says whether the answer of a cache is the same as what the origin has, and if not,
-// why.
+// Difference is the result of a comparison of the cache's answer with the origin: the two are the
+// same, or the reason why they differ.
 type Difference uint8
 
 const (
-	// NoDifference says that the answer is the same.
+	// NoDifference means that the answer is the same.
 	NoDifference Difference = iota
 
-	// DiffersMeanwhile says that callers would no longer have got the answer a moment later
-	// (Audit.Settle): the value was being changed, or its TTL ended.
+	// DiffersMeanwhile means that a moment later (Audit.Settle) callers would no longer have got
+	// the answer, because the value was being changed or its TTL ended.
 	DiffersMeanwhile
 
-	// DiffersAllowed says that the value was younger than Audit.Tolerance.
+	// DiffersAllowed means that the value was younger than Audit.Tolerance.
 	DiffersAllowed
 
-	// DiffersMissed says that the origin has changed and the cache was not told: for instance, a
-	// call of Invalidate is missing, or came later than Audit.Settle. Or the load returns something
-	// else for each caller.
+	// DiffersMissed means that the origin has changed and the cache was not told. For instance, a
+	// call of Invalidate is missing, or came later than Audit.Settle. Another possible cause is a
+	// load that returns a different value for each caller.
 	DiffersMissed
 
-	// DiffersLost says that the process-local tier still answers with a value that the store no
-	// longer has: a message was lost. The cause can also be that of DiffersMissed, if the store has
-	// evicted the value or another process has refreshed it.
+	// DiffersLost means that the process-local tier still answers with a value that the store no
+	// longer has, because a message was lost. If the store has evicted the value, or another
+	// process has refreshed it, the cause can also be that of DiffersMissed.
 	DiffersLost
 
-	// DiffersLate says that the value is in the store although its load began before a change of
-	// the key of which this process was told. If the load and the change were less than a quarter
-	// of a second apart, their order is not known, and the difference is DiffersMissed.
+	// DiffersLate means that the value is in the store although its load began before a change of
+	// the key, and this process was told of that change. If the load and the change were less than
+	// a quarter of a second apart, their order is not known, and the difference is DiffersMissed.
 	DiffersLate
 
-	// DiffersType says that the stored bytes are not the bytes into which the codec encodes the
-	// value that it reads from them. Then a release with another type wrote them (raise
-	// Options.Version). Or the codec loses the part of the values in which they differ.
+	// DiffersType means one of two things. If the stored bytes change when the codec decodes them
+	// and encodes the value again, a release with another type wrote them (raise Options.Version).
+	// If the codec encodes the loaded value to the stored bytes, the codec loses the part in which
+	// the two values differ.
 	DiffersType
 
-	// DiffersMutated says that the store has the right value, but callers got another one: a caller
-	// has changed a value that it shares with other callers. See [Local.Clone].
+	// DiffersMutated means that the store has the right value, but callers got a different value,
+	// because a caller has changed a value that it shares with other callers. See [Local.Clone].
 	DiffersMutated
 
 	// Differences is one more than the last difference, for arrays that are indexed by Difference.
@@ -58,7 +59,7 @@ const (
 
 var differenceNames = [...]string{"same", "meanwhile", "allowed", "missed", "lost", "late", "type", "mutated"}
 
-// String returns the difference in a word, as in metrics.
+// String returns the difference as one word. Metrics use the same words.
 func (d Difference) String() string {
 	if int(d) < len(differenceNames) {
 		return differenceNames[d]
@@ -66,10 +67,10 @@ func (d Difference) String() string {
 	return fmt.Sprintf("Difference(%d)", uint8(d))
 }
 
-// Wrong reports whether callers got a value that they should not have got.
+// Wrong reports whether callers got a wrong value.
 func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences }
 
-// Story is what is known about a difference. All times are on the store's clock.
+// Story has the known facts about a difference. All times are on the store's clock.
 type Story struct {
 	Load    string        // the load that made the value which callers got, in hexadecimal, as package redisstore's inspector prints it
 	Began   time.Time     // when that load began
@@ -86,11 +87,12 @@ type comparisons struct {
 	times           knowledge.Times
 }
 
-// tagTimes begins the names by which times remembers tags, among keys. The whole cache is a tag
+// tagTimes is the prefix of tags in times, which has keys and tags. The whole cache is a tag
 // without a name.
 const tagTimes = "\x00tag\x00"
 
-// tagged remembers that values with these tags are changed now, or with no tags that all values are.
+// tagged remembers that values with these tags are changed now. Without tags, it remembers that all
+// values are changed now.
 func (c *comparisons) tagged(tags []string) {
 	if len(tags) == 0 {
 		c.times.Changed(tagTimes, [16]byte{})
@@ -100,8 +102,8 @@ func (c *comparisons) tagged(tags []string) {
 	}
 }
 
-// changedAt returns when a value was last changed, by its key, by a tag or with the whole cache, and
-// the load of the writer; zero if that is not remembered.
+// changedAt returns when a value was last changed, by its key, by a tag or with the whole cache,
+// and the load of the writer. If it remembers no change, it returns zero.
 func (c *comparisons) changedAt(id string, tags []string) (at time.Time, teller [16]byte) {
 	at, teller = c.times.Of(id)
 	for _, tag := range append(tags, "") {
@@ -130,7 +132,8 @@ func (c *Cache[V]) compareBehind(values context.Context, do func(context.Context
 	}
 }
 
-// comparison is an answer that callers got, or in shadow would have got, and what the origin has.
+// comparison has an answer that callers got, or would have got in shadow mode, and the value at the
+// origin.
 type comparison[V any] struct {
 	key, id string
 	had     *found[V]
@@ -138,7 +141,7 @@ type comparison[V any] struct {
 	again   func() (Result[V], bool) // asks the origin once more; nil: a difference is not checked with another load
 }
 
-// compare compares an answer with what the origin has, counts the result and tells observers.
+// compare compares an answer with the value at the origin, counts the result and tells observers.
 func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	had := of.had
 	e := Event{Kind: EventCompared, Key: of.key, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
@@ -164,8 +167,8 @@ func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	c.observe(ctx, e)
 }
 
-// same reports whether two answers are the same. known is false if that can't be said, because the
-// user's code panicked or the codec can't encode a value.
+// same reports whether two answers are the same. known is false if the comparison failed, because
+// the user's code panicked or the codec can't encode a value.
 func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	if a.NotFound || b.NotFound {
 		return a.NotFound == b.NotFound, true
@@ -179,8 +182,8 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	return bytes.Equal(x, y), errX == nil && errY == nil
 }
 
-// cause looks into the store and the local tier again, and says why callers got something else than
-// the origin has.
+// cause looks into the store and the local tier again, and returns the reason why callers got
+// another value than the origin has.
 func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
 	had := of.had
 	now, raw, err := c.readFrame(ctx, c.key(of.id))
@@ -222,7 +225,7 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 		}
 		if same, known := c.same(had.res, loaded); !known {
 			return d, false
-		} else if same { // the first load read something older, for instance from a replica that lags
+		} else if same { // the first load read an older value, for instance from a replica that lags
 			return DiffersMeanwhile, true
 		}
 		of.loaded = loaded
@@ -233,7 +236,7 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 	return c.causeOfWhatStands(of, now.res, raw, young, teller != had.load && s.Began.Before(s.Changed.Add(-protocol.ClockSlack))), true
 }
 
-// causeOfWhatStands is cause for a value that is still in the store.
+// causeOfWhatStands is the part of cause for a value that is still in the store.
 func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byte, young, late bool) Difference {
 	if of.had.res.Local {
 		held, ok := c.tier.found(of.id)
@@ -255,14 +258,14 @@ func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byt
 	return DiffersMissed
 }
 
-// encodings is how often a value is encoded to see whether the codec always gives the same bytes. A
-// map, for instance, may be encoded in another order each time.
+// encodings is how often a value is encoded to test whether the codec always gives the same bytes.
+// For instance, a codec may encode a map in another order each time.
 const encodings = 8
 
-// isOfAnotherType reports whether the stored bytes differ from what the codec makes of the value
-// that it reads from them. It also reports true if the codec makes the same bytes of the loaded
-// value, in which case the codec loses the difference. If the codec encodes a value in different
-// ways, nothing can be said, and it reports false.
+// isOfAnotherType reports whether the stored bytes change if the codec decodes them and encodes the
+// value again. It also returns true if the codec encodes the loaded value to the stored bytes,
+// because then the codec loses the difference. If the codec encodes the same value to different
+// bytes each time, the answer is not known, and isOfAnotherType returns false.
 func (c *Cache[V]) isOfAnotherType(raw []byte, now, loaded Result[V]) (another bool) {
 	if now.NotFound || loaded.NotFound {
 		return false

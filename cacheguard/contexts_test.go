@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestCallerThatLeaves gets its own context's error at once, whether it leads or has joined. The
-// load goes on.
+// TestCallerThatLeaves: a caller whose context ends gets its own context's error at once, as leader
+// or as a caller that has joined. The load goes on.
 func TestCallerThatLeaves(t *testing.T) {
 	for _, leaver := range []string{"leader", "joiner"} {
 		inBubble(t, leaver, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestCallerWithADeadline(t *testing.T) {
 	})
 }
 
-// TestLastCallerToLeave cancels the load, and the lease is free at once: nothing failed, so nothing
-// is remembered.
+// TestLastCallerToLeave: the last caller that leaves cancels the load, and the lease is free at
+// once. This is not a failure, so no error is remembered.
 func TestLastCallerToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -87,8 +87,8 @@ func TestLastCallerToLeave(t *testing.T) {
 	})
 }
 
-// TestAbandonedLoadIsTakenOver by a process that waits for it. What happened in the other one is no
-// result.
+// TestAbandonedLoadIsTakenOver: a process that waits for an abandoned load loads the key itself.
+// The end of the abandoned load is not a result.
 func TestAbandonedLoadIsTakenOver(t *testing.T) {
 	for _, kind := range []string{"load", "stubborn load"} {
 		inBubble(t, kind, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestAbandonedLoadIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestNobodyJoinsAnAbandonedLoad, however long it takes to stop and to be given up.
+// TestNobodyJoinsAnAbandonedLoad: no caller joins an abandoned load, even if it takes long until
+// the load stops.
 func TestNobodyJoinsAnAbandonedLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -144,7 +145,8 @@ func TestNobodyJoinsAnAbandonedLoad(t *testing.T) {
 	})
 }
 
-// TestLoadThatNobodyWaitsFor does not begin: everybody left while its lease was on the way.
+// TestLoadThatNobodyWaitsFor: if all callers leave while the answer with the lease is on its way,
+// the load does not begin.
 func TestLoadThatNobodyWaitsFor(t *testing.T) {
 	for _, end := range []string{"caller leaves", "cache is closed"} {
 		inBubble(t, end, func(t *testing.T) {
@@ -181,8 +183,8 @@ func TestLoadThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestLeaderThatLeavesAsItsLoadStarts is the request that is cancelled while others have come to
-// depend on it.
+// TestLeaderThatLeavesAsItsLoadStarts: a leader is cancelled while other callers already wait for
+// its load.
 func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -209,8 +211,8 @@ func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 	})
 }
 
-// TestLeaderThatLeavesWhileItLooksUp: that its look-up was cut short says nothing about the store.
-// Those who have joined it get what they would have got without it.
+// TestLeaderThatLeavesWhileItLooksUp: a look-up that was cut short doesn't mean that the store has
+// trouble. Callers that have joined the leader get the same result as without it.
 func TestLeaderThatLeavesWhileItLooksUp(t *testing.T) {
 	for name, policy := range map[string]cacheguard.StorePolicy{"open": cacheguard.FailOpen, "closed": cacheguard.FailClosed} {
 		for _, verb := range []string{"Get", "Refresh"} {
@@ -281,8 +283,8 @@ func TestContextOfALoad(t *testing.T) {
 	})
 }
 
-// TestContextThatIsDone ends a call before it has begun, also when the value is at hand; but a
-// change that the origin has seen already is made known.
+// TestContextThatIsDone: if the context has already ended, a call returns its error, even if the
+// value is in the local tier. But a change is still sent, because the origin has already changed.
 func TestContextThatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -325,7 +327,7 @@ func TestContextThatIsDone(t *testing.T) {
 	})
 }
 
-// TestWritesGoThrough shows that what ends a lease, stores or tells never runs on a caller's
+// TestWritesGoThrough: steps that end a lease, store a value or tell a change never use a caller's
 // context.
 func TestWritesGoThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,23 +17,24 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// delivery makes sure that the store gets every change. A change that the store could not be told
-// of is repeated until the store has it. A recent change that the store has is repeated if another
-// server may have replaced the one that was told, because a failover can lose acknowledged writes.
+// delivery makes sure that the store gets every change. If the store could not be told of a change,
+// the change is repeated until the store has it. A recent change that the store has is repeated if
+// another server may have replaced the server that was told of it, because a failover can lose
+// acknowledged writes.
 type delivery struct {
 	unsent knowledge.Unsent
 	lately knowledge.Lately // recent changes that the store has
 
 	changes, sentLate atomic.Uint64 // for Stats
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	heard  bool       // messages have arrived at least once
-	deaf   time.Time  // since when messages don't arrive; zero: they do
+	deaf   time.Time  // since when messages don't arrive; zero: they arrive
 	runs   bool       // the goroutine repeat runs
 	began  time.Time
 	before uint64        // sentLate when repeat began
-	last   error         // why changes are left
-	none   chan struct{} // closed when no change is left; nil while no Flush waits for that
+	last   error         // the error of the last try, which explains why changes are left
+	none   chan struct{} // closed when no change is left; nil while no Flush waits
 	wake   chan struct{}
 	signed bool      // messages have begun to arrive again since the last try
 	tried  time.Time // when repeat tried last
@@ -48,23 +49,24 @@ const (
 	// the next try.
 	leastNudge = time.Second
 
-	// mostAlone is how long at most repeat tries a single change at a time before it tries all of
-	// them. With few changes left the time is shorter: one second per change, so that a store which
-	// takes no changes is asked about one change per second.
+	// mostAlone is the longest time for which repeat tries one change at a time before it tries all
+	// of them. If few changes are left, the time is shorter: one second per change. So a store
+	// which takes no changes gets about one change per second.
 	mostAlone = 5 * time.Minute
 
-	// letterSize is how many keys the store is told of in one call, at most.
+	// letterSize is the largest number of keys in one call to the store.
 	letterSize = 512
 
-	// toldAgain is how old a change may be, at the moment when messages break off, to be repeated
-	// when they arrive again. Redis replicates after it has answered. So a failover loses what only
-	// the old master had when it died, and what it was told after it was cut off from its replicas.
-	// In a cluster a failover is noticed without a break of messages, by default after 15 seconds.
+	// toldAgain says which changes are repeated when messages arrive again after an interruption:
+	// those that were at most this old when the interruption began. Redis replicates after it has
+	// answered. So a failover loses changes that only the old master had when it died, and changes
+	// that reached the old master after it was cut off from its replicas. In a cluster a failover
+	// is noticed without an interruption of messages, by default after 15 seconds.
 	toldAgain = 30 * time.Second
 
-	// answersArrive is how long a reply of the store from before a delivery may still be on its way
-	// in this process. Until then the delivered changes are not forgotten, so that an old value in
-	// such a reply is recognised.
+	// answersArrive is how long a reply that the store sent before a delivery may still be on its
+	// way in this process. During this time the delivered changes are not forgotten, so that an old
+	// value in such a reply is recognised.
 	answersArrive = time.Minute
 )
 
@@ -84,9 +86,9 @@ var (
 // error of this process' estimate.
 func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
 
-// deliver starts repeat unless it runs. It returns a function that adds ErrPending to the error of
-// the call that made the change, or leaves the error as it is if the cache is being closed and
-// nothing will be repeated.
+// deliver starts repeat unless it runs. It returns a function for the error of the call that made
+// the change. The function adds ErrPending to the error. If the cache is being closed, nothing will
+// be repeated, and the function returns the error unchanged.
 func (c *Cache[V]) deliver() (pending func(error) error) {
 	d := &c.delivery
 	d.mu.Lock()
@@ -104,8 +106,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
 }
 
-// upForChanges ends the trouble with changes after one has succeeded. If changes are left, repeat
-// ends the trouble when it has sent them, and is only told to try soon.
+// upForChanges ends the trouble with changes after one has succeeded. If changes are left, it tells
+// repeat to try soon, and repeat ends the trouble when it has sent them.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
 	if !c.changing.stands() {
 		return
@@ -116,8 +118,8 @@ func (c *Cache[V]) upForChanges(ctx context.Context) {
 	c.nudge()
 }
 
-// hearsNothing notes since when messages don't arrive: from then on another server may have taken
-// over.
+// hearsNothing notes the time from which messages don't arrive. From then on another server may
+// have taken over.
 func (d *delivery) hearsNothing() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,9 +128,9 @@ func (d *delivery) hearsNothing() {
 	}
 }
 
-// hears notes that messages arrive, and reports since when they did not. If they arrive for the
-// first time, and at the first try, nothing was interrupted: then no other server can have taken
-// over from the one that was told of changes so far.
+// hears notes that messages arrive, and returns the time from which they did not arrive. If
+// messages arrive for the first time, and the first try succeeded, nothing was interrupted. Then no
+// other server can have taken over from the server that was told of the changes so far.
 func (d *delivery) hears() (since time.Time, interrupted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +169,7 @@ func (c *Cache[V]) hurry() {
 }
 
 // nudge is hurry after a sign that the store may take changes again. The sign may be wrong, so
-// tries are leastNudge apart.
+// nudge does nothing within leastNudge of the last try.
 func (c *Cache[V]) nudge() {
 	if c.unsent.Count() == 0 {
 		return
@@ -181,7 +183,7 @@ func (c *Cache[V]) nudge() {
 }
 
 // repeat sends changes until the store has all of them. It tries a single change first, so that a
-// store that is down is not burdened with thousands.
+// store that is down doesn't get thousands of changes at once.
 func (c *Cache[V]) repeat() {
 	d := &c.delivery
 	pause, all := firstRepeat, time.Now()
@@ -226,8 +228,8 @@ func (c *Cache[V]) repeat() {
 	}
 }
 
-// delivered reports whether no change is left. Then it ends the trouble and wakes the calls of
-// Flush.
+// delivered reports whether no change is left. If none is left, it ends the trouble and wakes the
+// calls of Flush.
 func (c *Cache[V]) delivered(err error) bool {
 	d := &c.delivery
 	d.mu.Lock()
@@ -249,8 +251,9 @@ func (c *Cache[V]) delivered(err error) bool {
 	return true
 }
 
-// sendOne sends one change, by turns the newest one and one of the others. If the store takes it,
-// all others are sent next. The change varies, because the store may refuse some changes only.
+// sendOne sends one change: in odd rounds the newest change, in even rounds one of the others. If
+// the store takes it, repeat sends all others next. The change varies because the store may refuse
+// only some changes.
 func (c *Cache[V]) sendOne(round int) error {
 	each := c.unsent.Letters(1)
 	if len(each) <= 1 {
@@ -325,10 +328,10 @@ func (c *Cache[V]) keysOf(ids []string) []Key {
 	return ks
 }
 
-// verify checks whether the store still has changes that it was told of, and adds those that it has
-// lost to the letter. If a failover has lost the change of a key, the new server has one of three
-// things under the key. A value that was loaded after the change stays. A value from before the
-// change must be invalidated again. If there is no value, there may be a lease from before the
+// verify checks whether the store still has the changes that it was told of, and adds the lost
+// changes to the letter. If a failover has lost the change of a key, the new server has one of
+// three things under the key. A value that was loaded after the change stays. A value from before
+// the change must be invalidated again. If there is no value, there may be a lease from before the
 // change, so the key is invalidated, too.
 func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, err error) {
 	if len(l.AgainTags) > 0 {
@@ -373,8 +376,8 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 	return sent, err
 }
 
-// knows reports whether a frame shows that the store has the change: it was loaded after the
-// change, or has a stale mark if the change was one.
+// knows reports whether a frame shows that the store has the change: the frame was loaded after the
+// change, or the change was a stale mark and the frame has a stale mark.
 func knows(f []byte, told knowledge.Told) bool {
 	h, _, wrong := frame.Parse(f)
 	return wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero())
@@ -390,7 +393,7 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 		return 0, err
 	}
 	for _, told := range l.AgainTags {
-		at := gens[1+slices.Index(names, told.Name)] // of the whole cache: the first
+		at := gens[1+slices.Index(names, told.Name)] // index 0 is the whole cache
 		switch {
 		case at >= told.Generation:
 			sent += c.unsent.SentTag(told.Name, l.Through)
@@ -405,8 +408,8 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 }
 
 // tellKeys invalidates keys in the store, or marks them stale if mark is not zero. This also covers
-// earlier unsent changes of the keys, up to the number through. It returns how many of those there
-// were, and, by id, the errors of the keys of which the store could not be told.
+// earlier unsent changes of the keys, up to the number through. It returns the number of unsent
+// changes that it covered, and, by id, the errors of the keys for which the store failed.
 func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64) (sent int, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {
@@ -422,7 +425,7 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 	}
 	done := make([]string, 0, len(ks))
 	for _, k := range ks {
-		c.seal(k.Key) // even if the store failed: this process knows of the change, and must not use what is older
+		c.seal(k.Key) // even if the store failed, because this process knows of the change and must not use older values
 		if failed[k.Key] == nil {
 			done = append(done, k.Key)
 			if mark.IsZero() {
@@ -437,8 +440,8 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 // Flush waits until the store has every change that this process has made with Invalidate,
 // MarkStale, Set and their variants. That includes changes whose call returned an error that wraps
 // [ErrPending], and changes that are repeated after a failover. If no change is left, Flush returns
-// nil at once. Otherwise the next try begins at once. If ctx ends first, or the cache is closed,
-// the error says how many changes are left and why.
+// nil at once. Otherwise the next try begins at once. If ctx ends before the store has every
+// change, or if the cache is closed, the error says how many changes are left and why.
 func (c *Cache[V]) Flush(ctx context.Context) error {
 	d := &c.delivery
 	d.mu.Lock()

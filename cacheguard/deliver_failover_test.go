@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// twoServers is a store on a server and its replica, which has nothing but what a test gives it,
-// and takes the server's place when the test says so.
+// twoServers is a store on a server and its replica. The replica has only the data that a test
+// gives it. It takes the server's place when the test calls for a failover.
 type twoServers struct {
 	*memstore.Store
 	replica *memstore.Store
@@ -76,8 +76,8 @@ func (s *twoServers) Invalidate(ctx context.Context, keys []cacheguard.Key) erro
 	return s.serves.Load().Invalidate(ctx, keys)
 }
 
-// What a server has acknowledged and its successor doesn't know is repeated, whatever happens to
-// the subscription before: it may be interrupted and restored while the server is still there, or
+// A change that a server has acknowledged and its successor doesn't know is repeated. This also
+// holds if the subscription was interrupted and restored before the failover, or was interrupted
 // for longer than changes are remembered.
 func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 	for when, before := range map[string]func(t *testing.T, s *twoServers, c *cacheguard.Cache[string]){
@@ -132,7 +132,8 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 	}
 }
 
-// That holds for what another release has stored, too, also if this one has a new value by then.
+// The same holds for values that another release has stored, even if this release already has a new
+// value.
 func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := newTwoServers()
@@ -164,8 +165,9 @@ func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {
 	})
 }
 
-// A process is subscribed by its first change. What it has changed before messages arrive for the
-// first time isn't repeated, for nothing was interrupted; if a try has failed before that, it is.
+// A process subscribes with its first change. Changes from before the first messages aren't
+// repeated, because nothing was interrupted. If a try to subscribe has failed before, they are
+// repeated.
 func TestFirstMessagesRepeatNothing(t *testing.T) {
 	for name, fails := range map[string]bool{"at the first try": false, "at a later one": true} {
 		inBubble(t, name, func(t *testing.T) {

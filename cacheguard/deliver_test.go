@@ -18,8 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// changeable is a store that can be out of reach for changes, or forget those that it has taken as
-// a master does that dies before its replica has them.
+// changeable is a store that can refuse changes, or can lose changes that it has taken, as a master
+// does that dies before its replica has them.
 type changeable struct {
 	*tampered
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func (s *changeable) away(away bool) {
 	}
 }
 
-// forget has the store take changes and lose them.
+// forget makes the store take changes and lose them.
 func (s *changeable) forget(forgets bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func withTags(v string) cacheguard.EntryFunc[string] {
 	}
 }
 
-// entryOf is what a Get gives that would load this, and the error of that if any.
+// entryOf returns the answer of a Get whose load would return v, or the error of this Get.
 func entryOf(t *testing.T, c *cacheguard.Cache[string], v string) string {
 	t.Helper()
 	res, err := c.GetEntry(t.Context(), "k", withTags(v))
@@ -142,8 +142,9 @@ func entryOf(t *testing.T, c *cacheguard.Cache[string], v string) string {
 	return res.Value
 }
 
-// What the store could not be told of is not served here, is repeated until the store has it, and
-// then not any more: other processes don't serve it longer than that.
+// If the store could not be told of a change, this process doesn't serve the old value. The change
+// is repeated until the store has it, and not afterwards. Then other processes don't serve the old
+// value any more either.
 func TestDelivery(t *testing.T) {
 	for name, change := range changesOfK {
 		inBubble(t, name, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestDelivery(t *testing.T) {
 
 const mostPause = 750 * time.Millisecond // with its jitter
 
-// What the store was told not long ago and has forgotten, it is told again when messages arrive
-// again; what was loaded since stays.
+// If the store has lost a recent change, it is told again when messages arrive again. Values that
+// were loaded after the change stay.
 func TestForgottenChanges(t *testing.T) {
 	changes := maps.Clone(changesOfK)
 	delete(changes, "Set") // it leaves a value, which is forgotten with the change
@@ -275,8 +276,8 @@ func TestForgottenChanges(t *testing.T) {
 	}
 }
 
-// A change that reaches the store stands for earlier ones of the same key that didn't, but a mark
-// for no invalidation.
+// A change that reaches the store also covers earlier changes of the same key that didn't reach it.
+// But a stale mark doesn't cover an invalidation.
 func TestDeliveryByTheNextChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newChangeable()
@@ -309,7 +310,7 @@ func TestDeliveryByTheNextChange(t *testing.T) {
 	})
 }
 
-// Of several keys those count that failed.
+// If a change of several keys fails for some of them, only these keys are repeated.
 func TestDeliveryOfSomeKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -367,8 +368,9 @@ func TestDeliveryOfTooMany(t *testing.T) {
 	})
 }
 
-// Shutdown waits for what is unsent, as long as it may, and says what is left; Close tries once
-// more and logs it. In the log there is one line when it begins, and one when it is over.
+// Shutdown waits for unsent changes until its context ends, and its error has the number of changes
+// that are left. Close tries once more and logs the rest. The log has one line for the beginning of
+// the trouble, and one line for its end.
 func TestDeliveryAtTheEnd(t *testing.T) {
 	for name, of := range map[string]struct {
 		back bool // in time
@@ -420,8 +422,8 @@ func TestDeliveryAtTheEnd(t *testing.T) {
 	}
 }
 
-// However many changes a store doesn't take, and for however long, it is asked for one of them now
-// and then. When it takes that one, all the others follow at once.
+// If a store takes no changes, it is sent one of them from time to time, for any number of changes
+// and any duration. When it takes this change, all others follow at once.
 func TestDeliveryInVain(t *testing.T) {
 	inVain := func(t *testing.T) (*changeable, *cacheguard.Cache[string]) {
 		store := newChangeable()
@@ -512,8 +514,8 @@ func TestDeliveryInVain(t *testing.T) {
 
 const leastPause = 1100 * time.Millisecond // after a try until a sign counts
 
-// An answer from before the delivery that arrives after it is not used: who asked came after the
-// change.
+// An answer that the store sent before the delivery, and that arrives after it, is not used,
+// because its caller came after the change.
 func TestDeliveryMeetsARead(t *testing.T) {
 	for _, step := range []string{"Get", "GetMany"} {
 		inBubble(t, step, func(t *testing.T) {
@@ -569,7 +571,8 @@ func TestSetAfterAFailedSet(t *testing.T) {
 
 var _ cacheguard.Store = (*changeable)(nil)
 
-// Changes that can't be delivered, however many they are, don't hold up those that can.
+// Changes that can't be delivered don't delay changes that can be delivered, for any number of
+// them.
 func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPartial()

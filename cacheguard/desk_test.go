@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// TestDesk does what a load brings on the goroutine of its caller, who may panic with it, or whose
-// client may leave.
+// TestDesk runs the job of a load on the goroutine of the load's caller. The job may panic, and the
+// caller's client may leave.
 func TestDesk(t *testing.T) {
 	type call struct {
 		r       cacheguard.Result[string]

@@ -1,9 +1,9 @@
 // Package cacheguard is a read-through cache that protects an expensive origin from stampedes.
 //
-// When a cached value is missing, the callers of one process share one flight, which is the look-up
-// and load of a key. The flights of all processes ask a [Store] for one lease per key, and only the
-// holder of the lease loads. A message brings the result to all waiting processes: a value, "does
-// not exist", or an error.
+// When a cached value is missing, the callers of one process share one flight. A flight is the
+// look-up and load of one key. The flights of all processes ask a [Store] for one lease per key,
+// and only the holder of the lease loads. A message brings the result to all waiting processes: a
+// value, "does not exist", or an error.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	store, err := redisstore.New(rdb, redisstore.Options{})
@@ -33,12 +33,13 @@
 //   - With StrongReads, a call gets nothing older than the changes that had returned, in any
 //     process, before the call began. A change is a call of Invalidate, Set, Update or a variant of
 //     them.
-//   - "Does not exist" is a result. It is remembered for NegativeTTL, in a form that no stored
-//     value can have.
+//   - "Does not exist" is a result. The cache remembers it for NegativeTTL, in a form that no
+//     stored value can have.
 //   - A caller's context bounds that caller only. The last caller to leave cancels the load.
-//   - A load releases its lease and tells waiting callers however it ends: return, error, panic,
-//     runtime.Goexit, LoadTimeout, cancellation, or a result that can't be stored.
-//   - Expiry need not be felt. With StaleWhileRevalidate no caller waits for a refresh. With
+//   - When a load ends, it releases its lease and tells waiting callers, whatever the end is:
+//     return, error, panic, runtime.Goexit, LoadTimeout, cancellation, or a result that can't be
+//     stored.
+//   - Callers need not notice expiry. With StaleWhileRevalidate no caller waits for a refresh. With
 //     EarlyRefresh a hot key does not become stale while loads succeed.
 //   - Trouble with the store is never worse than no store. Callers still share flights, and at most
 //     MaxLoads loads run. After a few failures no call waits for the store. When the store works
@@ -48,7 +49,7 @@
 //     used.
 //   - Everything has a bound: loads (MaxLoads) and their queue, callers of one key (MaxWaiters),
 //     the size of values (MaxValueSize), and time (LoadTimeout, LeaseTTL, the store's timeout).
-//   - Any bytes in the store are a value or a miss, and never an error for callers.
+//   - Bytes in the store that are not a value are a miss, and never an error for callers.
 //
 // # What is not promised
 //
@@ -62,14 +63,14 @@
 //     arrives, usually within a fraction of a millisecond, the call may join an older flight of its
 //     own process. Inside a load, cache reads made with the load's context always go to the store:
 //     they join no older flight and don't use the local tier. So if a value is made of other cached
-//     values, invalidate those first and the value last.
+//     values, invalidate the other values first and this value last.
 //   - In a Redis cluster, or with a local tier: that a process knows of an invalidation by tag
 //     before its message has arrived.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
 //     changes that a failover has lost. While the store is unavailable it is not in force. While a
 //     change is under way, two calls may see it in either order.
-//   - A lock. The lease keeps loads rare and late fills out of the store. It does not protect what
-//     a load does at the origin.
+//   - A lock. The lease keeps loads rare, and keeps the results of late loads out of the store. It
+//     does not make a load exclusive at the origin.
 //   - Secrecy or authenticity. Values are not encrypted, and a client that can write to the store
 //     decides what callers get.
 //
@@ -89,8 +90,8 @@
 // # Changing what is stored
 //
 // If a release renames a field of the cached struct, the field is empty when the release reads
-// older values. So raise Options.Version by one in each release in which stored values mean
-// something else:
+// older values. So raise Options.Version by one in each release that changes the meaning of stored
+// values:
 //
 //	cacheguard.Options[Product]{Name: "product", Version: 5} // 4 until now
 //
@@ -101,9 +102,10 @@
 // with an empty cache. Rolling back works the same way. Old values end with their TTL.
 //
 // Only neighbouring versions, one even and one odd, can run side by side. Versions 4 and 6 don't
-// read each other's values, but they overwrite them, and share null sentinels and remembered
-// errors. A value that replaces a value of its own release keeps the tags of that value. A new
-// release must name the tags again. A new codec needs no new version if it has a Name of its own.
+// read each other's values, but they overwrite each other's values, and share null sentinels and
+// remembered errors. If a value replaces a value of the same release, it keeps the tags of the old
+// value. A new release must name the tags again. A new codec needs no new version if it has a Name
+// of its own.
 //
 // Package redisstore describes what is stored in Redis.
 package cacheguard

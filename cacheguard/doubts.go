@@ -14,9 +14,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// doubts has which warnings a cache has logged about uses that work as documented, but probably not
-// as the user has meant. Each is logged once, because it would otherwise be repeated with every
-// call.
+// doubts records which warnings a cache has logged. The warnings are about uses that work as
+// documented, but probably not as the user intended. Each warning is logged once, because it would
+// otherwise be repeated with every call.
 type doubts struct {
 	pattern, tagPattern, slow, lossy atomic.Bool // whether the warning was logged
 	looks                            atomic.Int32
@@ -55,15 +55,15 @@ var (
 	}
 )
 
-// once logs a warning the first time that it is called with said.
+// once logs a warning if said is false, and sets said.
 func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, line report.Line, args ...any) {
 	if said.CompareAndSwap(false, true) {
 		line.Log(ctx, c.opts.Logger, append([]any{"cache", c.opts.Name}, args...)...)
 	}
 }
 
-// doubtNames warns if a key or tag that is to be changed has * in it. The user may have meant a
-// pattern, but it stands for itself only.
+// doubtNames warns if a changed key or tag has * in it. The user may have meant a pattern, but the
+// name is not a pattern: it means only this key or tag.
 func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, line report.Line) {
 	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
 		c.once(ctx, said, line)
@@ -78,8 +78,8 @@ func (c *Cache[V]) doubtLifetime(ctx context.Context, took, fresh time.Duration)
 	}
 }
 
-// firstLooks is how many encoded values, of at most mostLooked bytes, are decoded again to see
-// whether the codec loses something.
+// firstLooks is the number of encoded values that are decoded again to test whether the codec loses
+// a part of them. Each has at most mostLooked bytes.
 const (
 	firstLooks = 3
 	mostLooked = 64 << 10
@@ -87,7 +87,7 @@ const (
 
 // doubtCodec warns if the codec loses a part of the value, such as fields that are not exported.
 // Callers get that part from a load, but not from a hit. It checks only the first values, so that
-// it costs nothing later.
+// later values cost nothing.
 func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	if len(encoded) > mostLooked || c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
 		return
@@ -96,7 +96,7 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	case []byte, string:
 		return
 	}
-	defer func() { _ = recover() }() // of the codec's panic, readers of the value will be told
+	defer func() { _ = recover() }() // a panic of the codec is reported to readers of the value
 	back, err := c.opts.Codec.Decode(slices.Clone(encoded))
 	if err != nil {
 		c.once(context.Background(), &c.lossy, undecodableLine, "error", err)
@@ -116,7 +116,7 @@ func (c *Cache[V]) doubtLease() {
 // warns if LeaseTTL is shorter.
 type StepTimer interface{ StepTimeout() time.Duration }
 
-// name identifies the values of a cache: its store, and its name in this store.
+// name identifies the values of a cache by the cache's store and its name in this store.
 type name struct {
 	store Store
 	name  string
@@ -145,7 +145,7 @@ type sharers struct {
 }
 
 var (
-	sharing   sync.Mutex // guards what follows
+	sharing   sync.Mutex // guards sharersOf
 	sharersOf = map[name]*sharers{}
 )
 

@@ -18,7 +18,8 @@ type entry = cacheguard.Entry[string]
 func TestEntryTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		// Jitter is for what many entries have in common, not for what a load says of one.
+		// Jitter applies to the common TTL of many entries, and not to the TTL that a load sets for
+		// one entry.
 		c := openOn(t, store, cacheguard.Options[string]{TTL: time.Hour, Jitter: 0.9})
 		call := gettingEntry(t.Context(), t, c, "k", returning(entry{Value: "v", TTL: 2 * time.Second}))
 		if r, err := call.now(); r.Value != "v" || r.FreshFor != 2*time.Second || err != nil {
@@ -48,7 +49,7 @@ func TestJitterShortens(t *testing.T) {
 	})
 }
 
-// TestNoStore gives it to those who wait, in all processes, and keeps nothing.
+// TestNoStore: the result goes to all waiting callers, in all processes, and is not stored.
 func TestNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -91,7 +92,7 @@ func storeStale(t *testing.T, store *memstore.Store, key, value string, null boo
 	put(t, store, key, frame.New(h, body))
 }
 
-// put has these bytes stand as the value of a key of the cache "behave". To count, a frame needs a
+// put stores these bytes as the value of a key of the cache "behave". To be valid, a frame needs a
 // stamp that is later than the generation of the cache.
 func put(t *testing.T, store cacheguard.Store, key string, f []byte) {
 	t.Helper()
@@ -105,7 +106,7 @@ func put(t *testing.T, store cacheguard.Store, key string, f []byte) {
 	}
 }
 
-// TestNotModified begins a new lifetime for what was there before.
+// TestNotModified: the previous value gets a new lifetime.
 func TestNotModified(t *testing.T) {
 	opts := cacheguard.Options[string]{Codec: poisonous{}} // without a name, like the frame of storeStale
 	revalidate := func(t *testing.T, want cacheguard.Result[string], e entry, err error) cacheguard.EntryFunc[string] {
@@ -171,8 +172,8 @@ func TestNotModified(t *testing.T) {
 	})
 }
 
-// TestInvalidEntryTTL is an error, whatever it is the TTL of, and not a value that is kept for some
-// other time.
+// TestInvalidEntryTTL: an invalid TTL is an error for every kind of entry, and the result is not
+// kept for another time.
 func TestInvalidEntryTTL(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"negative": -time.Second, "tiny": time.Nanosecond, "huge": 1<<63 - 1} {
 		for what, says := range map[string]error{"value": nil, "not found": cacheguard.ErrNotFound} {

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	// ErrNotFound means that the value does not exist at the origin, or did not exist when the
-	// origin was last asked, less than NegativeTTL ago. A load returns ErrNotFound, or an error
-	// that wraps it, to say so. Callers get ErrNotFound with a zero value.
+	// ErrNotFound means that the value does not exist at the origin, or that it did not exist when
+	// the origin was last asked, less than NegativeTTL ago. If the value does not exist, a load
+	// returns ErrNotFound or an error that wraps it. Callers get ErrNotFound with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
 	// ErrPending means that the store could not be told of a change. This process repeats the
@@ -28,8 +28,8 @@ var (
 	ErrUnavailable = errors.New("cacheguard: store is unavailable")
 
 	// ErrOverloaded means that too many callers, loads or reads of the store already wait
-	// (MaxWaiters, MaxLoads, Limiter), or that a load waited for LoadTimeout for its slot or its
-	// permit of a fleet's budget.
+	// (MaxWaiters, MaxLoads, Limiter), or that a load waited longer than LoadTimeout for its slot
+	// or for its permit of a fleet's budget.
 	ErrOverloaded = budget.ErrOverloaded
 
 	// ErrLeaseLost is the cause with which a load's context ends if another load has taken the
@@ -47,9 +47,9 @@ var (
 // result nor an error.
 var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
 
-// LoadError is the error of a load that failed in another process. Text is what ErrorText returned
-// there. If the original error wraps one of the sentinels in [Options.Errors], or
-// context.DeadlineExceeded, LoadError wraps it, too.
+// LoadError is the error of a load that failed in another process. Text is the text that ErrorText
+// returned in that process. If the original error wraps one of the sentinels in [Options.Errors],
+// or context.DeadlineExceeded, LoadError wraps it, too.
 type LoadError struct {
 	Key  string
 	Text string
@@ -63,9 +63,9 @@ func (e *LoadError) Error() string {
 	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)
 }
 
-// PanicError is returned to every caller that waited for a load, codec or option function that
-// panicked in this process. The panic itself doesn't reach callers. If the panic's value is an
-// error, Unwrap returns it.
+// PanicError is the error of a load, codec or option function that panicked in this process. Every
+// caller that waited for it gets the PanicError. The panic itself doesn't reach callers. If the
+// panic's value is an error, Unwrap returns it.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked
@@ -112,7 +112,8 @@ func (e KeyErrors) Unwrap() []error {
 
 func (e KeyErrors) keys() []string { return slices.Sorted(maps.Keys(e)) }
 
-// quoteKey makes a key fit for an error or a log line: keys may be long and may have any bytes.
+// quoteKey quotes and shortens a key for an error or a log line, because keys may be long and may
+// have any bytes.
 func quoteKey(key string) string {
 	const most = 64
 	if len(key) > most {

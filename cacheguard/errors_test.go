@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// TestErrorsTellThemselvesApart, in text and by errors.Is.
+// TestErrorsTellThemselvesApart: errors differ in their text and by errors.Is.
 func TestErrorsTellThemselvesApart(t *testing.T) {
 	all := []error{
 		cacheguard.ErrNotFound, cacheguard.ErrClosed, cacheguard.ErrUnavailable, cacheguard.ErrOverloaded,
@@ -46,7 +46,8 @@ func TestLoadErrorText(t *testing.T) {
 	}
 }
 
-// TestKeyErrors reads the same every time, shows a few of many, and finds all.
+// TestKeyErrors: the text is the same every time and shows only a few of many errors. errors.Is
+// finds all of them.
 func TestKeyErrors(t *testing.T) {
 	failed, want := cacheguard.KeyErrors{}, []error{}
 	for i := range 12 {

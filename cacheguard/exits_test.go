@@ -14,7 +14,7 @@ import (
 
 var errOrigin = errors.New("the origin is down")
 
-// poison is a value that nothing can be done with.
+// poison is a value that can't be encoded or decoded.
 const poison = "poison"
 
 // poisonous is a codec that panics when it meets poison, on its way in or out.
@@ -90,8 +90,8 @@ type observing func(cacheguard.Event)
 
 func (o observing) Observe(_ context.Context, e cacheguard.Event) { o(e) }
 
-// TestEveryExit tells everybody who waits, here and in another process, and leaves neither a lease,
-// nor a slot taken, nor a goroutine.
+// TestEveryExit: every end of a load is told to all waiting callers, in this process and in another
+// one. It leaves no lease, no taken slot and no goroutine.
 func TestEveryExit(t *testing.T) {
 	for name, exit := range exits {
 		inBubble(t, name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestEveryExit(t *testing.T) {
 	}
 }
 
-// checkLocal checks what a caller in the process of the load got.
+// checkLocal tests the result of a caller in the process of the load.
 func checkLocal(t *testing.T, v string, err error, wantValue string, want error, panics bool, text string) {
 	t.Helper()
 	var p *cacheguard.PanicError
@@ -161,7 +161,7 @@ func checkLocal(t *testing.T, v string, err error, wantValue string, want error,
 	}
 }
 
-// slotsAreFree checks that n loads run at the same time, which they can only if nobody else has a
+// slotsAreFree tests that n loads can run at the same time. They can only if no other load has a
 // slot.
 func slotsAreFree(t *testing.T, c *cacheguard.Cache[string], n int) {
 	t.Helper()
@@ -209,7 +209,7 @@ func (*typedError) Unwrap() error { return errOrigin }
 
 func theCulprit() (string, error) { panic(&typedError{}) }
 
-// TestLastWordOfTheLoad: it was told to stop, and had just finished.
+// TestLastWordOfTheLoad: a load is told to stop when it has just finished.
 func TestLastWordOfTheLoad(t *testing.T) {
 	inBubble(t, "bubble", func(t *testing.T) {
 		c := openOn(t, newTampered(), cacheguard.Options[string]{LoadTimeout: time.Second})
@@ -226,7 +226,7 @@ func TestLastWordOfTheLoad(t *testing.T) {
 	})
 }
 
-// TestDecodePanics: what can't be decoded is no value, wherever it came from.
+// TestDecodePanics: bytes that can't be decoded are not a value, from every source.
 func TestDecodePanics(t *testing.T) {
 	inBubble(t, "stored", func(t *testing.T) {
 		store := newTampered()

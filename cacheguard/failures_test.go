@@ -12,7 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// isLoadError checks what a process gets to know of a load that failed in another one.
+// isLoadError tests the error that a process gets for a load that failed in another process.
 func isLoadError(t *testing.T, err error, text string) {
 	t.Helper()
 	var failed *cacheguard.LoadError
@@ -24,8 +24,8 @@ func isLoadError(t *testing.T, err error, text string) {
 	}
 }
 
-// TestErrorTTL: a failure answers those who waited and, for a while, those who come, in the whole
-// fleet. The origin is asked once.
+// TestErrorTTL: waiting callers, and for a while new callers, get the error of a failed load, in
+// the whole fleet. The origin is asked once.
 func TestErrorTTL(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"default": 0, "2s": 2 * time.Second, "above the lease": 10 * time.Second} {
 		inBubble(t, name, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestErrorTTL(t *testing.T) {
 	}
 }
 
-// TestNegativeErrorTTL: a failure answers those who waited and nobody else. They don't repeat it
-// one after another.
+// TestNegativeErrorTTL: only callers that waited get the error of a failed load. They don't repeat
+// the load one after another.
 func TestNegativeErrorTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -88,8 +88,8 @@ func TestNegativeErrorTTL(t *testing.T) {
 	})
 }
 
-// TestWaitersOfAFailureWhoMissedTheMessage find the record of it, and the origin is not asked
-// again.
+// TestWaitersOfAFailureWhoMissedTheMessage: waiting processes that missed the message find the
+// record of the failure, and the origin is not asked again.
 func TestWaitersOfAFailureWhoMissedTheMessage(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"shared": time.Second, "not shared": -1} {
 		inBubble(t, name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestWaitersOfAFailureWhoMissedTheMessage(t *testing.T) {
 	}
 }
 
-// silent is a store whose messages are all lost, and that doesn't know it.
+// silent is a store that loses all messages but reports that messages arrive.
 type silent struct{ *memstore.Store }
 
 func (silent) Listen(string, func(cacheguard.Message)) func() { return func() {} }

@@ -10,10 +10,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// find looks for a value. Usually it reads the store. If there is likely no value, it asks for the
-// lease at once, which saves a trip. The request contains the double check: if there is a value
-// after all, the answer has it, as a read would, and no lease is granted. With any other answer the
-// run goes on.
+// find looks for a value. Usually it reads the store. If there is likely no value, find asks for
+// the lease at once, which saves a trip. The request contains the double check: if there is a value
+// after all, the answer has the value, as the answer to a read would, and no lease is granted. With
+// any other answer the run goes on.
 func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) (got found[V], goesOn *run[V], err error) {
 	if r := c.firstRun(ctx, of, mayLead, e); r != nil {
 		m := r.misses[0]
@@ -38,9 +38,9 @@ func unanswered(err error) bool {
 }
 
 // firstRun makes a run that asks for the lease without a look-up before. It returns nil if a read
-// is better: if there likely is a value; if no slot is free, so that a load couldn't begin at once;
-// if reads or leases have trouble; if a load of the key has just failed; or inside a load of the
-// same key.
+// is better. That is so if there likely is a value; if no slot is free, so that a load couldn't
+// begin at once; if reads or leases have trouble; if a load of the key has just failed; or inside a
+// load of the same key.
 func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
 	if !mayLead || !c.presence.Lacks(e) || c.reading.is() || c.leasing.is() ||
 		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
@@ -57,8 +57,8 @@ func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e 
 }
 
 // asksFirst asks for the lease in place of a read, on the goroutine of the caller that leads the
-// flight. If the state of the miss is Begun afterwards, the run is over: the miss has what a read
-// would have found, or the error is returned.
+// flight. If the state of the miss is Begun afterwards, the run is over. Then the miss has the same
+// result that a read would have had, or asksFirst returns the error.
 func (r *run[V]) asksFirst(ctx context.Context) error {
 	m, asking, answered := r.misses[0], r.values, false
 	defer func() {
@@ -74,7 +74,7 @@ func (r *run[V]) asksFirst(ctx context.Context) error {
 		r.cancel(nil)
 		r.cache.life.End()
 	}()
-	if by, ok := ctx.Deadline(); ok { // the caller's deadline, as for a read
+	if by, ok := ctx.Deadline(); ok { // the caller's deadline applies, as for a read
 		var cancel context.CancelFunc
 		asking, cancel = context.WithDeadline(asking, by)
 		defer cancel()

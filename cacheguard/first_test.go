@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A process that knows of no value asks for the lease at once: of a key that it hasn't seen, that
-// it has changed, or whose value has ended. Where it expects a value, it reads.
+// A process that expects no value asks for the lease at once. It expects no value for a key that it
+// hasn't seen, that it has changed, or whose value has ended. If it expects a value, it reads.
 func TestLeaseIsAskedForFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -45,8 +45,8 @@ func TestLeaseIsAskedForFirst(t *testing.T) {
 	})
 }
 
-// A question for a value that is there after all is a hit like any other: nothing is granted,
-// counted or kept.
+// If there is a value after all, a request for the lease is a hit like any other. No lease is
+// granted, and no miss is counted.
 func TestValueInThePlaceOfALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -92,7 +92,8 @@ type foundBy struct {
 	Loads  int
 }
 
-// Whatever stands in the store, who asks for the lease at once gets what who looks first gets.
+// A call that asks for the lease at once gets the same result as a call that looks first, for any
+// content of the store.
 func TestAskingFirstFindsTheSame(t *testing.T) {
 	opts := cacheguard.Options[string]{TTL: time.Minute, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour}
 	entry := func(e cacheguard.Entry[string]) func(*testing.T, *cacheguard.Cache[string]) {
@@ -178,8 +179,8 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 	}
 }
 
-// A question that gets no answer says nothing about a value that can be read; unless it took as
-// long as a read would, which isn't waited for, too.
+// If a request for the lease gets no answer, the value is read instead. But if the request took as
+// long as a read may take, the call doesn't wait for a read, too.
 func TestAskingFirstWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
@@ -208,8 +209,8 @@ func TestAskingFirstWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Who may be granted a lease has a slot for the load, so that nobody waits for one with a lease in
-// hand: where half of the slots are taken, a value is looked up first.
+// A call takes a slot before it asks for the lease, so that no call with a lease waits for a slot.
+// If half of the slots are taken, a value is looked up first.
 func TestAskingFirstNeedsASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

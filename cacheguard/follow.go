@@ -14,13 +14,13 @@ import (
 type waiting struct {
 	watcher *watch.Watcher[Message]
 	poll    time.Duration // the last pause between two requests while messages don't arrive
-	since   time.Time     // when it began to follow; zero: it never has
-	until   time.Time     // when it asks for the lease again
-	note    []byte        // the LoadTracer's note of the load that it waited for
+	since   time.Time     // when the miss began to follow; zero: it never has
+	until   time.Time     // when the miss asks for the lease again
+	note    []byte        // the LoadTracer's note about the load for which the miss waited
 }
 
 // follow begins to wait for the load that has the lease. The wait ends with a message about the
-// key, when the lease is over, or when all callers have left. If messages may have been lost, it
+// key, when the lease ends, or when all callers have left. If messages may have been lost, the wait
 // ends earlier: see patience.
 func (r *run[V]) follow(m *miss[V]) {
 	now := time.Now()
@@ -28,9 +28,9 @@ func (r *run[V]) follow(m *miss[V]) {
 	m.waits.until = now.Add(r.cache.patience(m.ans.Remaining, &m.waits))
 }
 
-// patience is how long to wait for a message. If messages arrive, that is until the end of the
-// lease, plus a few random milliseconds, so that not all processes ask at the same moment. If
-// messages don't arrive, the miss polls, with pauses that grow from 25 ms to a second.
+// patience returns how long to wait for a message. If messages arrive, the miss waits until the end
+// of the lease and a few random milliseconds longer, so that not all processes ask at the same
+// moment. If messages don't arrive, the miss polls, with pauses that grow from 25 ms to a second.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := remaining + time.Millisecond + rand.N(8*time.Millisecond)
 	if c.store.Listening() {
@@ -67,8 +67,8 @@ func (r *run[V]) await() {
 	}
 }
 
-// woken is the event for a miss that has a reason to look again, but knows no more. A miss that has
-// followed for too long gets Overdue, so that no call waits for ever.
+// woken returns the event for a miss that has a reason to look again, but no further information. A
+// miss that has followed for too long gets Overdue, so that no call waits for ever.
 func (r *run[V]) woken() protocol.Event {
 	if time.Since(r.began) > r.longest() {
 		return protocol.Event{Kind: protocol.Overdue}
@@ -76,7 +76,7 @@ func (r *run[V]) woken() protocol.Event {
 	return protocol.Event{Kind: protocol.Woken}
 }
 
-// next is when the run has something to do even if no mail comes; zero: never.
+// next returns the time at which the run has work even if no mail comes. Zero means never.
 func (r *run[V]) next() (next time.Time) {
 	switch {
 	case len(r.todo) > 0:
@@ -92,15 +92,15 @@ func (r *run[V]) next() (next time.Time) {
 	return next
 }
 
-// longest is how long a miss waits for loads in other processes, at most: longer than a load and
-// the lease that it leaves can take.
+// longest returns the longest time for which a miss waits for loads in other processes. It is
+// longer than the time of a load plus the time of the lease that the load leaves.
 func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r.cache.opts.LeaseTTL }
 
 // takeMessage handles a message about the key of a miss. question is the number of the request that
 // the miss had sent when the message came.
 func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
-		return // the message is from before the last answer of the store, which is newer
+		return // the message is older than the last answer of the store
 	}
 	if msg.Kind == MessageLost { // don't ask at once: all processes may have lost messages, and they may arrive again in a moment
 		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), &m.waits))
@@ -110,7 +110,7 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	switch {
 	case msg.Kind == MessageChanged:
 		e.Kind = protocol.Changed
-	case protocol.ID(msg.Load) != m.Awaited: // about a load for which the miss doesn't wait: only a reason to look again
+	case protocol.ID(msg.Load) != m.Awaited: // the message is about another load than the awaited one, and is only a reason to look again
 	case msg.Kind == MessageFilled && msg.Frame != nil:
 		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, msg.Frame, true)
 		r.takeStored(m, got, err)
@@ -128,7 +128,7 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 // takeStored handles the value that the awaited load has stored.
 func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 	e := r.woken()
-	if err == nil { // else the miss asks for the lease again, and the answer says what to do
+	if err == nil { // after an error the miss asks for the lease again, and the answer decides what happens
 		e = r.takeFound(m, got, true)
 		e.Kind = protocol.Filled
 	}
@@ -141,7 +141,7 @@ func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 func (r *run[V]) readStored(m *miss[V], question uint32) {
 	c, asOf := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
-		if got.good == protocol.Fresh { // else it may be marked stale, and is used because it was waited for
+		if got.good == protocol.Fresh { // a value that is not fresh may be marked stale; it is used nevertheless, because the miss waited for it
 			m.asked.asOf = asOf
 		}
 		r.takeStored(m, got, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// drawsEarly is XFetch: it reports whether a reader who draws this number between 0 and 1 should
+// drawsEarly is XFetch. It draws a number between 0 and 1, and reports whether this reader should
 // refresh a value that stays fresh for the time left. Vattani, Chierichetti, Lowenstein: Optimal
 // Probabilistic Cache Stampede Prevention, VLDB 2015, figure 3: now - took * beta * ln(draw) >=
 // expiry.
@@ -22,29 +22,29 @@ func drawsEarly(left, took time.Duration, beta float64, draw func() float64) boo
 	return -float64(took)*beta*math.Log(draw()) >= float64(left)
 }
 
-// jittered shortens a duration by a random share of up to jitter, so that things which begin
+// jittered shortens a duration by a random share of up to jitter, so that durations which begin
 // together don't end together.
 func jittered(d time.Duration, jitter float64) time.Duration {
 	d -= time.Duration(float64(d) * jitter * rand.Float64())
 	return max(d.Truncate(time.Millisecond), minTTL)
 }
 
-// found is what the store has under a key, and what it may be used for.
+// found is the value that the store has under a key, and the uses that the value is good for.
 type found[V any] struct {
 	res      Result[V]     // StatusMiss, StatusHit or StatusStale
-	good     protocol.Use  // what res may be used for at its age: Nothing to Fresh
+	good     protocol.Use  // which uses res is good for at its age: Nothing to Fresh
 	keeps    time.Duration // for how long res may still be served, fresh or stale
-	early    bool          // it is fresh, and this reader refreshes it early
+	early    bool          // the value is fresh, and this reader refreshes it early
 	marked   bool          // a soft tag was marked stale since the value's load began
-	unshared bool          // no caller gets it; the next load sees it as its previous value
-	passing  bool          // and until its TTL is over every call loads for itself (hit-for-miss)
+	unshared bool          // no caller gets the value; the next load sees it as its previous value
+	passing  bool          // the value is unshared, and until its TTL ends every call loads for itself (hit-for-miss)
 	corrupt  error         // why the bytes are no value
 	made
 }
 
-// made is what a frame says about the load that made it.
+// made has the facts that a frame records about the load that made it.
 type made struct {
-	id                  []byte        // of the stored bytes, even if they are no value; for LeaseAsk.Seen
+	id                  []byte        // identifies the stored bytes, even if they are no value; for LeaseAsk.Seen
 	load                ID            // the load that made the value
 	took                time.Duration // how long the load took
 	note                []byte        // of the load's LoadTracer
@@ -56,7 +56,7 @@ type made struct {
 // servable reports whether a caller may get the value, fresh or stale.
 func (got *found[V]) servable() bool { return got.good >= protocol.OnError }
 
-// use is what the value may be used for while the miss looks for a newer one.
+// use returns which uses the value is good for while the miss looks for a newer value.
 func (got *found[V]) use() protocol.Use {
 	if got.passing {
 		return protocol.Passing
@@ -64,8 +64,8 @@ func (got *found[V]) use() protocol.Use {
 	return got.good
 }
 
-// open decodes the frame of a key. asked is the moment before the store was asked, from unsent.Now.
-// open never panics and never returns an error: bytes that are no value are a miss.
+// open decodes the frame of a key. Take asked from unsent.Now before you ask the store. open never
+// panics and never returns an error, because bytes that are no value are a miss.
 func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
 	if f != nil {
 		c.openInto(&got, asked, id, f, c.store.Now())
@@ -82,7 +82,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 		return
 	}
 	h, body, err := frame.Parse(f)
-	got.tags = h.Tags // also of a frame that can't be used: the value that replaces it keeps its tags
+	got.tags = h.Tags // even if the frame can't be used, because the value that replaces it keeps its tags
 	if err == nil && h.Codec != c.codec && !h.Null {
 		err = errors.New("frame was written by another codec, or for another Options.Version")
 	}
@@ -128,7 +128,7 @@ func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, no
 	}
 }
 
-// mark makes a value stale that was marked stale that long ago.
+// mark makes a value stale. ago is the time since the value was marked stale.
 func (got *found[V]) mark(ago time.Duration) {
 	over := max(-got.res.FreshFor, ago, 0)
 	got.marked, got.passing, got.early = true, false, false

@@ -32,8 +32,8 @@ func reseal(t *testing.T, store cacheguard.Store, key string, change func(*frame
 	}
 }
 
-// A value whose load began in the very microsecond in which its tag or its cache was invalidated is
-// from before that.
+// If a value's load began in the same microsecond in which its tag or its cache was invalidated,
+// the value is treated as older than the invalidation.
 func TestTieIsAMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -66,7 +66,7 @@ func TestTieIsAMiss(t *testing.T) {
 	})
 }
 
-// A value from the future is good for nothing: neither fresh nor stale.
+// A value from the future is never served, neither as fresh nor as stale.
 func TestAgeBelowZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -13,12 +13,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Get returns the value of key, from the store or from load. load runs once for all callers of the
-// fleet that ask for the key at the same time.
+// Get returns the value of key, from the store or from load. If several callers of the fleet ask
+// for the key at the same time, load runs once for all of them.
 //
-// ctx bounds this caller only. When ctx ends, Get returns ctx's error: at once, or, while it reads
-// the store, within the store's operation timeout. The load goes on for other callers. It is
-// cancelled when the last caller has left.
+// ctx bounds this caller only. When ctx ends, Get returns ctx's error at once. If Get is just
+// reading the store, it returns within the store's operation timeout. The load goes on for other
+// callers. It is cancelled when the last caller has left.
 //
 // Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns the load's
 // error: a [*LoadError] if the load ran in another process, a [*PanicError] if it panicked. Get can
@@ -26,7 +26,7 @@ import (
 // unavailable and OnStoreDown is FailClosed. Any other trouble with the store is not an error for
 // callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
-	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same, but spend half of its time on a Result
+	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same value, but would spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
@@ -55,8 +55,8 @@ func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) 
 	return res, err
 }
 
-// GetEntry is like [Cache.GetResult], for a load that sees the previous value, and decides whether
-// its result is kept, for how long, and which tags it has.
+// GetEntry is like [Cache.GetResult], with another kind of load. This load sees the previous value,
+// and decides whether its result is kept, for how long, and which tags the result has.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -67,25 +67,26 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 
 // call is the state that a caller keeps on its stack while it waits for a flight.
 //
-// It is small for a reason. Thousands of goroutines may wait at the same time. The stack of a
-// goroutine has 2 KiB at first, of which 1.1 KiB can be used. If a call needs more, the runtime
-// copies the stack to one of 4 KiB, in memory that may never have been touched, and that costs more
-// than the rest of a waiting call. So Get and its variants wait in the loops at their own end. The
-// functions begin and end, which call deeper, have returned by then and are not on the stack.
+// It is small because thousands of goroutines may wait at the same time. The stack of a goroutine
+// has 2 KiB at first, of which 1.1 KiB can be used. If a call needs more, the runtime copies the
+// stack to a new stack of 4 KiB, in memory that may never have been touched. That copy costs more
+// than the rest of a waiting call. So Get and its variants wait in their own last lines, in a loop.
+// The functions begin and end call deeper, but they have returned before the wait and are not on
+// the stack.
 type call[V any] struct {
 	group   group
-	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against it
+	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against the token
 	stale   *found[V] // with the group parted: the stale value that the result replaces
 	load    loader[V]
 
 	flight *flight.Flight[outcome[V]] // the flight that the caller waits for; nil: it doesn't wait
-	came   uint64                     // the result must not have been found before this, on the flights' clock; 0: any result will do
+	came   uint64                     // the result must not have been found before this time, on the flights' clock; 0: any result will do
 	late   time.Duration              // how long after the flight was detached the caller came, for the Observer; 0: it came before
 }
 
-// begin is the read path. It looks into the process-local tier, and then joins or leads the flight
-// of the key. The leader looks the value up in the store. If the value is fresh, the leader returns
-// it. If it is stale but may be served, the leader returns it and starts a refresh in the
+// begin is the read path. First it looks into the process-local tier. Then it joins or leads the
+// flight of the key. The leader looks the value up in the store. If the value is fresh, the leader
+// returns it. If it is stale but may be served, the leader returns it and starts a refresh in the
 // background. Otherwise the leader pursues the value: it takes the lease and loads, or waits for
 // the process that has the lease. The result is for all callers of the flight.
 //
@@ -115,7 +116,7 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 				return err
 			}
 		}
-		c.store.Listening() // makes the store listen, because the tier is not used without messages
+		c.store.Listening() // makes the store listen, because without messages the tier is not used
 	}
 	if c.opts.StrongReads {
 		call.came = flight.Now()
@@ -197,11 +198,11 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 //go:noinline
 func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {
 	got, r, err := c.lookUp(ctx, of, true)
-	if r != nil { // instead of looking up, it has already asked for the lease
+	if r != nil { // lookUp has asked for the lease instead of reading the store
 		go r.work()
 		return c.awaitOwn(ctx, r.misses[0], res)
 	}
-	if got.passing && err == nil { // the load with the lease may bring a result that can be shared, but the others don't wait for it
+	if got.passing && err == nil { // the load with the lease may bring a result that can be shared, but the other callers don't wait for it
 		marker := got
 		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
 		m := c.missOf(of, got, nil)
@@ -243,18 +244,18 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 	m := c.missOf(of, *got, err)
 	m.Reads = true
 	if c.offer(m) {
-		ctx = outsideSlots(ctx) // a load that calls this waits for SoftTimeout at most, and may then return while the new load still needs a slot
+		ctx = outsideSlots(ctx) // if a load makes this call, it waits for SoftTimeout at most, and may then return while the new load still needs a slot
 	}
 	return c.detach(ctx, m, res)
 }
 
-// atOnce says what a caller gets without waiting for a load:
+// atOnce returns what a caller gets without waiting for a load. The kinds are:
 //
-// a fresh value (EventHit); a stale value, if it may be served now or because a load has failed
-// (EventStale); the error of a load that has just failed in this process (EventCoalesced); or the
-// error that too many reads of the store wait, which is no reason to burden the origin, too
-// (EventOverloaded). If kind is zero, the caller needs a load. If behind is true, the value is to
-// be refreshed in the background.
+// EventHit is a fresh value. EventStale is a stale value that may be served now, or that is served
+// because a load has failed. EventCoalesced is the error of a load that has just failed in this
+// process. EventOverloaded is the error that too many reads of the store wait; in that case a load
+// would burden the origin, too. If kind is zero, the caller needs a load. If behind is true, the
+// caller must start a refresh of the value in the background.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good == protocol.Fresh:
@@ -277,7 +278,7 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 // await makes the caller wait for a flight that another caller leads.
 func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
 	if chainOf(ctx) != nil {
-		if c.inside(ctx, keyID(key)) { // the flight may be waiting for the load that makes this call: a deadlock
+		if c.inside(ctx, keyID(key)) { // the flight may be waiting for the load that makes this call, which would be a deadlock
 			f.Leave()
 			return recursion(key)
 		}
@@ -304,12 +305,12 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 
 // accept gives the caller the outcome of a flight that another caller leads.
 //
-// With StrongReads the outcome may be too old for this caller. A flight's result is as of the
-// moment before the store was asked, or before the load began. If the caller joined after that
-// moment, a change may have returned in another process before the caller came, and the result may
-// be from before that change. Such a caller now takes part in a second flight. It waits for the
-// first flight nevertheless, so that a burst of calls shares look-ups: all callers that come during
-// one flight share the next.
+// With StrongReads the outcome may be too old for this caller. A flight's result has the age of its
+// request to the store, or of the beginning of its load. If the caller joined after that moment, a
+// change may have returned in another process before the caller came, and the result may be from
+// before that change. In this case the caller now takes part in a second flight. It has waited for
+// the first flight nevertheless, so that a burst of calls shares look-ups: all callers that come
+// during one flight share the next.
 func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
@@ -319,7 +320,7 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 		}
 		return c.shared(ctx, f, key, call.load, out, began, res)
 	}
-	// The next flight began after this call, so whatever it brings is new enough.
+	// The next flight began after this call, so its result is new enough.
 	next, leads := c.flights[call.group].JoinNext(f, call.came)
 	if call.came = 0; leads {
 		return c.lead(ctx, next, key, call, res)
@@ -328,9 +329,9 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 }
 
 // tooOld reports whether a flight's result may be from before a change that had returned when the
-// caller came. If came is 0, that doesn't matter. An error is no value and can't be too old. While
-// the store can't be read, StrongReads is not in force, because this process can't learn of changes
-// then.
+// caller came. If came is 0, the caller accepts any result. An error is no value and can't be too
+// old. While the store can't be read, StrongReads is not in force, because this process can't learn
+// of changes then.
 func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
 	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.is() {
 		return false
@@ -371,8 +372,9 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 }
 
 // urge lets the work of a flight go on without a slot if a load that has a slot waits for the
-// flight. Otherwise the two could block each other: the flight may be waiting for that very slot.
-// If the flight offers a stale value, the load won't wait for long, so there is no need.
+// flight. Otherwise the two could block each other, because the flight may be waiting for the
+// load's slot. If the flight offers a stale value, urge does nothing, because the load won't wait
+// for long.
 func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 	if insideLoad(ctx, c.opts.Limiter) && !f.Offers() {
 		f.Urge()
@@ -414,14 +416,14 @@ func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 		return
 	}
 	c.observe(ctx, Event{Kind: EventCorrupt, Key: key, Err: got.corrupt})
-	if c.corruptSaid.CompareAndSwap(false, true) { // once, because there may be a million of them
+	if c.corruptSaid.CompareAndSwap(false, true) { // once, because there may be a million damaged values
 		corruptLine.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", got.corrupt)
 	}
 }
 
 // turnAway returns the error for a caller that could not join a flight, because MaxWaiters callers
-// already wait. Inside a load of the same key the cause is recursion, and ErrOverloaded would hide
-// that.
+// already wait. Inside a load of the same key it returns ErrRecursion, because the cause is
+// recursion and ErrOverloaded would hide it.
 func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	if c.inside(ctx, id) {
 		return recursion(key)

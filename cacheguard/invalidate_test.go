@@ -11,8 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A load that reads the origin, an invalidation and a load after it can meet in many ways. In all
-// of them what is kept in the end is what the later load read.
+// A load that reads the origin, an invalidation, and a load after it can overlap in many ways. In
+// all of them the value of the later load is stored in the end.
 
 // meeting is where an invalidation meets a load that has begun before.
 type meeting struct {
@@ -101,8 +101,8 @@ func meet(t *testing.T, m meeting, by, change string) {
 	}
 }
 
-// TestNobodyJoinsWhatBeganBefore: a call that starts after Invalidate returned has a load of its
-// own, also while the old one goes on, and also if the store could not be told.
+// TestNobodyJoinsWhatBeganBefore: a call that starts after Invalidate has returned begins a new
+// load, also while the old load goes on, and also if the store could not be told.
 func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 	for name, err := range map[string]error{"told": nil, "not told": errTampered} {
 		for _, verb := range []string{"Get", "Refresh"} {
@@ -143,9 +143,9 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 	}
 }
 
-// TestChangeOnItsWay: a call that began after the change did, and has seen what was there before
-// the store made it, is joined by nobody who comes when it is made. This is so without the store's
-// messages too.
+// TestChangeOnItsWay: a call begins while the store is being told of a change, and reads the old
+// value. Callers that come after the change don't join this call. This also holds without the
+// store's messages.
 func TestChangeOnItsWay(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, c *cacheguard.Cache[string]) error{
 		"Set":        func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Set(t.Context(), "k", "new") },
@@ -214,7 +214,7 @@ func TestLoadInvalidateLoad(t *testing.T) {
 	}
 }
 
-// TestUndisturbedFills are never refused: fencing has no price.
+// TestUndisturbedFills: without changes no fill is refused.
 func TestUndisturbedFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -245,8 +245,8 @@ func TestUndisturbedFills(t *testing.T) {
 	})
 }
 
-// TestInvalidateManyKeys does all of them, and says which it could not do, by the names the caller
-// knows.
+// TestInvalidateManyKeys: all keys are invalidated. The error names the keys that failed, by the
+// caller's names.
 func TestInvalidateManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -17,7 +17,7 @@ func (r *run[V]) land(m *miss[V]) {
 	}
 	m.waits.watcher.Stop()
 	if m.plan.do&protocol.ConcludeLater == 0 {
-		m.own.out.frame = nil // a caller may keep the miss in memory for long, while it sends the value on; the frame is not needed any more
+		m.own.out.frame = nil // a caller may keep the miss in memory for long while it sends the value on, and the frame is not needed any more
 	}
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.own.res.Degraded
@@ -75,12 +75,12 @@ func (m *miss[V]) land(res Result[V], err error) {
 	m.flight.LandAsOf(noted(res, err, m.note), m.asked.asOf)
 }
 
-// landOwn lands with the result of the miss' own load. In shadow it also compares the result with
-// what callers would have got.
+// landOwn lands with the result of the miss' own load. In shadow mode it also compares the result
+// with the value that callers would have got.
 func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	if had := m.rehearsed; had != nil && !m.own.out.entry.NoShare {
 		of, loaded := m.target, res
-		if v, ok := r.cache.tier.cloned(res.Value); ok { // a copy, because callers may change the one that they get
+		if v, ok := r.cache.tier.cloned(res.Value); ok { // a copy, because callers may change the value that they get
 			loaded.Value = v
 			defer r.cache.compareBehind(r.values, func(ctx context.Context) {
 				r.cache.compare(ctx, &comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})
@@ -95,11 +95,13 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	m.flight.LandAsOf(out, m.asked.asOf)
 }
 
-// fail lands with an error, or with the stale value if there is one that may be served instead.
+// fail lands with an error. If there is a stale value that may be served instead, fail lands with
+// the stale value.
 func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
 
-// failWith is fail. If looks is false, it doesn't check the time of the stale value again, because
-// the state machine has just decided that the value may be served, or there is none.
+// failWith is fail. If looks is false, it doesn't check again until when the stale value may be
+// served. Then the state machine has just decided that the value may be served, or there is no
+// stale value.
 func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
 	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
 		stale := m.had.res.later(time.Since(m.at))

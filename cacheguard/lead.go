@@ -19,14 +19,14 @@ import (
 // except the atomic fields and the methods that say so.
 type work[V any] struct {
 	run    *run[V]
-	all    []*miss[V]   // the misses for which the load was begun; it is still the load of those whose field work is this
-	prev   previous[V]  // what a load of one key sees
-	tags   []frame.Tags // the tags that the results of a load of many keys keep; nil: none
+	all    []*miss[V]   // the misses for which the load was begun; a miss belongs to the load as long as its field work is this work
+	prev   previous[V]  // the previous value that a load of one key sees
+	tags   []frame.Tags // the tags that the results of a load of many keys keep; nil: no tags
 	ctx    context.Context
 	lose   context.CancelCauseFunc
 	cancel func()
 	stop   func() bool
-	renews *time.Timer // renews the leases; nil: there are none
+	renews *time.Timer // renews the leases; nil: there are no leases
 	over   bool
 
 	note     atomic.Pointer[[]byte] // of the tracer
@@ -34,18 +34,18 @@ type work[V any] struct {
 	fate     atomic.Uint32          // of a load of one key
 }
 
-// The fate of a load: callers may leave at the same moment in which its result arrives, and only
-// one of the two may win.
+// These are the fates of a load. Callers may leave at the same moment at which the load's result
+// arrives, and only one of the two events may win.
 const (
 	undecided uint32 = iota
-	secured          // the load has its result, and its flight stays to get it
+	secured          // the load has its result, and its flight stays until it has got the result
 	dropped          // no caller wants the result
 )
 
 // load starts the loads of misses that have a slot. Misses with a lease and misses without one get
 // separate loads, because the results of the latter are not stored.
 func (r *run[V]) load(all []*miss[V]) {
-	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first: a lease must not wait for a slot
+	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first, because a lease must not wait for a slot
 	for len(all) > 0 {
 		first := all[0]
 		var some, others []*miss[V]
@@ -62,7 +62,7 @@ func (r *run[V]) load(all []*miss[V]) {
 			m.turn = nil
 		}
 		switch {
-		case t == nil: // a write has none
+		case t == nil: // a write has no slot
 			r.launch(some, nil)
 		case !t.taken:
 			t.taken = true
@@ -98,7 +98,7 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 			m.had.res.Degraded = true // tells the load that its result will not be stored
 		}
 	}
-	w.notePrevious() // before the load's goroutine starts, because the run goes on and may change the misses
+	w.notePrevious() // before the load's goroutine starts, because the run may change the misses afterwards
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
 	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
@@ -110,7 +110,7 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 	w.start(ctx, slot)
 }
 
-// notePrevious notes what the store has before the load.
+// notePrevious notes the value or the tags that the store has before the load.
 func (w *work[V]) notePrevious() {
 	if w.run.many == nil {
 		w.prev = w.all[0].before()
@@ -126,7 +126,7 @@ func (w *work[V]) notePrevious() {
 	}
 }
 
-// name is the key of the load in events.
+// name returns the key of the load in events.
 func (w *work[V]) name() string {
 	if len(w.all) == 1 {
 		return w.all[0].name
@@ -134,10 +134,10 @@ func (w *work[V]) name() string {
 	return fmt.Sprintf("%s and %d more", w.all[0].name, len(w.all)-1)
 }
 
-// callers is how many callers wait for the load. Any goroutine may call it.
+// callers returns the number of callers that wait for the load. Any goroutine may call it.
 func (w *work[V]) callers() (n int) {
 	for _, m := range w.all {
-		if !m.audits { // only the audit itself is in the flight
+		if !m.audits { // an audit has no callers, only itself, in the flight
 			n += m.flight.Callers()
 		}
 	}
@@ -148,8 +148,8 @@ func (w *work[V]) callers() (n int) {
 func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
 
 // Made notes that a load of one key has its result. From now on the load is a member of its own
-// flight, so the result is not thrown away if the last caller leaves. If all callers have left
-// before, Made does nothing.
+// flight, so the result is not thrown away if the last caller leaves. If all callers have already
+// left, Made does nothing.
 func (w *work[V]) Made() {
 	f := w.all[0].flight
 	f.Hold()
@@ -158,7 +158,7 @@ func (w *work[V]) Made() {
 	}
 }
 
-// call calls the user's load, and returns how it ended for each of its keys.
+// call calls the user's load, and returns for each key how the load ended.
 func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	c, note := w.run.cache, noteOf(&w.note)
 	if w.run.many == nil {
@@ -201,7 +201,7 @@ func (w *work[V]) loadEnded(outs []loaded[V]) {
 	if w.reported.CompareAndSwap(false, true) {
 		for i := range outs {
 			if outs[i].err != nil && w.ctx.Err() != nil {
-				outs[i].err = context.Cause(w.ctx) // the load has stopped because it was told to
+				outs[i].err = context.Cause(w.ctx) // the load has stopped because its context ended
 			}
 		}
 		if r.mail.Post(func() { w.returned(outs) }) {
@@ -263,8 +263,8 @@ func (w *work[V]) end() {
 	w.cancel()
 }
 
-// drop takes a miss out of the load, because no caller waits for the miss, or because it follows
-// another load now. A load without misses is told to stop.
+// drop takes a miss out of the load, because no caller waits for the miss, or because the miss
+// follows another load now. If the load has no misses any more, drop cancels its context.
 func (w *work[V]) drop(m *miss[V]) {
 	if w == nil || m.work != w { // the load still waits for its slot, or has returned
 		return
@@ -297,9 +297,10 @@ func (w *work[V]) deserted() bool {
 	return true
 }
 
-// renewFrom starts to renew the leases of the load, each time after a third of LeaseTTL, counted
-// from when the request for them was sent. The renewals end with the load or its context.
-// LoadTimeout ends the context, so a load that hangs can't hold a key for ever.
+// renewFrom starts to renew the leases of the load, each time after a third of LeaseTTL. sent is
+// when the request for the leases was sent; the first third begins then. The renewals end with the
+// load or its context. LoadTimeout ends the context, so a load that hangs can't hold a key for
+// ever.
 func (w *work[V]) renewFrom(sent time.Duration) {
 	r := w.run
 	due := sent + r.cache.opts.LeaseTTL/3 - r.now()
@@ -334,7 +335,7 @@ func (w *work[V]) renew() {
 }
 
 // renewed handles the answers to a renewal. After an error the next try comes sooner, so that there
-// are several before the lease is over.
+// are several tries before the lease ends.
 func (w *work[V]) renewed(all []*miss[V], sent time.Duration, replies []Reply[Holding]) {
 	if w.over {
 		return

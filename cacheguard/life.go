@@ -24,14 +24,14 @@ var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-proces
 // return.
 type life struct {
 	*lifetime.Life
-	ends *lifetime.Life // of goroutines that end leases in the background; Shutdown doesn't wait for them
+	ends *lifetime.Life // the life of goroutines that end leases in the background; Shutdown doesn't wait for them
 	over atomic.Bool    // new calls get ErrClosed
 }
 
 // enter checks what every call checks first: whether the cache is closed and whether ctx has ended.
 func (c *Cache[V]) enter(ctx context.Context) error {
 	if !c.mayChange(ctx) {
-		return ErrClosed // during Shutdown, not for calls inside a running load, which could not finish without them
+		return ErrClosed // during Shutdown, calls inside a running load don't get it, because the load could not finish without them
 	}
 	return ctx.Err()
 }
@@ -44,9 +44,9 @@ func (c *Cache[V]) mayChange(ctx context.Context) bool {
 
 // Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
 // loads may finish and store their results, and changes may still reach the store (see
-// [Cache.Flush]). If something is left when ctx ends, Shutdown returns ctx's error, which says how
-// many changes the store was not told of. So if the store is unavailable and changes are left,
-// Shutdown returns when ctx ends.
+// [Cache.Flush]). If loads or changes are left when ctx ends, Shutdown returns ctx's error, which
+// says how many changes the store was not told of. So if the store is unavailable and changes are
+// left, Shutdown waits until ctx ends.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
 	c.sampler.end()
@@ -68,9 +68,9 @@ func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and returns
-// when all this is done. If a load ignores its context, Close logs that and doesn't wait for the
-// load. A second Close does nothing. The store stays open. The error is always nil.
+// Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and then
+// returns. If a load ignores its context, Close logs that and doesn't wait for the load. A second
+// Close does nothing. The store stays open. The error is always nil.
 func (c *Cache[V]) Close() error {
 	c.life.over.Store(true)
 	if !c.life.Close() {

@@ -25,29 +25,31 @@ type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value and decides how its result is kept. If there is
 // no previous value, prev.Status is StatusMiss. A load never sees a value that was invalidated
-// before the load got its lease, nor one that is older than its context demands (see NotOlderThan).
-// So a load that asks the origin whether the value has changed, by a date or a weak tag, can't
-// bring back a value that was invalidated.
+// before the load got its lease, nor a value that is older than its context demands (see
+// NotOlderThan). So if a load asks the origin whether the value has changed, by a date or a weak
+// tag, it can't bring back a value that was invalidated.
 //
 // With ErrNotFound, the Entry's TTL, Tags, stale windows and NoStore still apply. For instance,
-// NoStore with ErrNotFound means "does not exist", and is not remembered.
+// ErrNotFound with NoStore means "does not exist", and the cache doesn't remember it.
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
 // Entry is the result of an [EntryFunc]. If the result is not stored, the old value is still
 // removed, because it is out of date. NoShare takes precedence over NoStore.
 //
-// NoShare with a TTL is remembered for the time TTL (hit-for-miss): each call loads for itself, in
-// parallel, without waiting. That ends early with the first load whose result can be shared. The
-// value of a NoShare entry is not stored unless Keep is set. With Keep, later loads see it as their
-// previous value, whichever caller it was for.
+// With NoShare and a TTL, the cache remembers for the time TTL that the result is not shared
+// (hit-for-miss): each call loads for itself, in parallel, without waiting. The first load whose
+// result can be shared ends this time early. The value of a NoShare entry is not stored unless Keep
+// is set. With Keep, later loads see the value as their previous value, even if they load for
+// another caller.
 //
 // An invalid Entry, with an impossible TTL or tags, fails the load. For a result that is already
 // out of date, set NoStore instead of a tiny TTL.
 type Entry[V any] struct {
 	Value V
-	TTL   time.Duration // instead of Options.TTL, or of NegativeTTL for "does not exist"; 1 ms to 10 years; 0: as in Options
+	TTL   time.Duration // replaces Options.TTL, or NegativeTTL for "does not exist"; 1 ms to 10 years; 0: as in Options
 
-	// Tags name what the result depends on, for InvalidateTags: at most 64, of 1 to 255 bytes each.
+	// Tags are the names of what the result depends on, for InvalidateTags. At most 64 tags, of 1
+	// to 255 bytes each.
 	//
 	// If Tags and SoftTags are both nil, as for every load and write without an Entry, the result
 	// keeps the tags of the value that it replaces, even if that value is stale or was invalidated
@@ -72,7 +74,7 @@ type Entry[V any] struct {
 	NoShare bool // give the result to the load's own caller only; every other caller loads for itself, in parallel
 
 	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
-	// LeaveStored the stored value counts as out of date and is removed.
+	// LeaveStored the stored value is out of date and is removed.
 	LeaveStored bool
 
 	// NotModified keeps prev.Value, or "does not exist", and begins a new lifetime. Without a
@@ -101,8 +103,8 @@ func (e Entry[V]) wrong() error {
 // the value it replaces.
 func (e Entry[V]) untagged() bool { return e.Tags == nil && e.SoftTags == nil }
 
-// loader is a load function of one of two kinds; the other field is nil. It is a struct and not a
-// closure, because a closure would be an allocation for every hit.
+// loader is a load function of one of the two kinds. The field of the other kind is nil. It is a
+// struct and not a closure, because a closure would be an allocation for every hit.
 type loader[V any] struct {
 	value LoadFunc[V]
 	entry EntryFunc[V]
@@ -122,29 +124,29 @@ type loaded[V any] struct {
 	notFound bool
 	err      error // the load failed
 	frame    []byte
-	tags     frame.Tags // as they stand in the frame
+	tags     frame.Tags // in the form of the frame
 	keepErr  error      // why the result can't be stored
 	took     time.Duration
 	note     []byte // the tracer's
 }
 
-// unkept reports whether the value is for its own caller only, and not kept for the next load
-// either.
+// unkept reports whether the value is only for the load's own caller, and is not kept for the next
+// load.
 func (out loaded[V]) unkept() bool { return out.entry.NoShare && out.entry.Keep == 0 }
 
-// result is what the caller of this load gets.
+// result returns the Result for the caller of this load.
 func (out loaded[V]) result() Result[V] {
 	return Result[V]{Value: out.entry.Value, NotFound: out.notFound, Status: StatusLoaded}
 }
 
-// start calls the user's load on a goroutine of its own, so that callers are answered even if the
-// load ignores its context, never returns, panics or calls Goexit. The slot is given back when the
-// load returns, however late that is, because until then the load may still use the origin. If a
-// job keeps the slot, the job gives it back.
+// start calls the user's load on its own goroutine, so that callers are answered even if the load
+// ignores its context, never returns, panics or calls Goexit. The slot is given back when the load
+// returns, even if it returns late, because until then the load may still use the origin. If a job
+// keeps the slot, the job gives it back.
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
-	if in.after > 0 && w.prev.stamp <= in.after { // an origin that compares by a coarse validator could say "not modified" and bring back what is too old
+	if in.after > 0 && w.prev.stamp <= in.after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
 	}
 	for _, m := range w.all {
@@ -158,7 +160,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	if desk.From(ctx) != nil {
 		in.job = desk.LoadOf(ctx)
-		ctx = desk.With(ctx, nil) // the desk is for the call that began this load, not for calls that the load makes
+		ctx = desk.With(ctx, nil) // the desk is for the call that began this load, and not for calls that the load makes
 	}
 	c.loads.all.Add(1)
 	c.loads.running.Add(1)
@@ -176,7 +178,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 				err = panicError(v)
 			}
 			in.over.Store(true)
-			c.loads.running.Add(-1) // before any caller has the result, so that a caller who then reads Stats doesn't find this load
+			c.loads.running.Add(-1) // before any caller has the result, so that a caller that reads Stats afterwards doesn't find this load
 			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
 			err, notFound := outs[0].err, true // notFound only if no key was found
@@ -198,7 +200,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 
 func nothing() {} // a literal in generic code would be an allocation
 
-// shown lists the load for a [Watcher] until end is called.
+// shown adds the load to the list for a [Watcher]. end removes it from the list.
 func (w *work[V]) shown(since time.Time) (end func()) {
 	if !w.run.cache.watched {
 		return nothing
@@ -210,7 +212,7 @@ func (w *work[V]) shown(since time.Time) (end func()) {
 }
 
 // finished returns how a load of n keys ended for each key. If err is not nil, the load's goroutine
-// ended by a panic or by Goexit, and err is the error of every key.
+// ended by a panic or by Goexit. Then err is the error of every key.
 func finished[V any](outs []loaded[V], err error, n int, took time.Duration, note []byte) []loaded[V] {
 	if err != nil {
 		outs = make([]loaded[V], n)
@@ -224,7 +226,7 @@ func finished[V any](outs []loaded[V], err error, n int, took time.Duration, not
 
 func panicError(v any) error { return &PanicError{Value: v, Stack: debug.Stack()} }
 
-// previous is what a load sees of the stored value, and the tags that the load's result keeps.
+// previous is the stored value as a load sees it, and the tags that the load's result keeps.
 type previous[V any] struct {
 	Result[V]
 	tags frame.Tags
@@ -239,8 +241,8 @@ func (m *miss[V]) before() previous[V] {
 	return prev
 }
 
-// complete turns what a load returned into what is stored: it checks the entry, recognises "does
-// not exist", and encodes the value.
+// complete turns the result of a load into a frame for the store. It checks the entry, recognises
+// "does not exist", and encodes the value.
 func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
 	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
@@ -273,8 +275,8 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 	return out
 }
 
-// encode returns a frame with room for the header, followed by the encoded value. The header is
-// written later, by frame.Seal, because it has the time of storing.
+// encode returns a frame with room for the header, followed by the encoded value. frame.Seal writes
+// the header later, because the header has the time of storing.
 func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error) {
 	f := frame.Room(a)
 	if notFound {
@@ -292,8 +294,8 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 	return f, nil
 }
 
-// errorText is the text that other processes get of a load's error. A panic in the user's ErrorText
-// must not keep the load from ending, so it is replaced by a fixed text.
+// errorText returns the text of a load's error that other processes get. A panic in the user's
+// ErrorText must not keep the load from ending, so it is replaced by a fixed text.
 func (c *Cache[V]) errorText(err error) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -301,7 +303,7 @@ func (c *Cache[V]) errorText(err error) (text string) {
 		}
 	}()
 	if p := (*PanicError)(nil); errors.As(err, &p) {
-		text = c.opts.ErrorText(fmt.Errorf("load panicked: %v", p.Value)) // the stack is for this process
+		text = c.opts.ErrorText(fmt.Errorf("load panicked: %v", p.Value)) // without the stack, which is only for this process
 	} else {
 		text = c.opts.ErrorText(err)
 	}

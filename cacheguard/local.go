@@ -10,13 +10,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// kept is an entry of the process-local tier: a value as it was found, and when.
+// kept is an entry of the process-local tier: a value, and when it was found.
 type kept[V any] struct {
-	until time.Duration // when the tier stops to serve it, since the cache was made: at the end of its freshness or of Local.TTL
+	until time.Duration // when the tier stops serving the value, since the cache was made: at the end of its freshness or of Local.TTL
 	at    time.Duration // when it was found, since the cache was made
 	found[V]
 
-	known   uint64   // how many invalidations by tag were known when the store was asked for it
+	known   uint64   // how many invalidations by tag were known when the store was asked for the value
 	buckets []uint16 // the hash buckets of its tags, in which later invalidations are counted
 }
 
@@ -41,8 +41,8 @@ func newLocalTier[V any](opts Local[V], invalidations *knowledge.Invalidations) 
 	return n, err
 }
 
-// fresh returns the entry with which the tier may answer now, and the present time, so that its
-// callers need not read the clock again.
+// fresh returns the entry with which the tier may answer now. It also returns the present time, so
+// that its callers need not read the clock again.
 func (n *localTier[V]) fresh(id string) (e *kept[V], now time.Duration) {
 	if e = n.values.Get(id); e != nil {
 		if now = time.Since(n.made); now < e.until && !n.invalidations.After(e.known, e.buckets) {
@@ -68,8 +68,8 @@ func (n *localTier[V]) get(id string) (res Result[V], e *kept[V]) {
 	return res, e
 }
 
-// dueEarly reports whether a call that got this entry is to refresh the value early, and returns
-// the value to refresh.
+// dueEarly reports whether a call that got this entry must refresh the value early, and returns the
+// value to refresh.
 func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 	if beta <= 0 || !drawsEarly(res.FreshFor, e.took, beta, rand.Float64) {
 		return found[V]{}, false
@@ -77,7 +77,7 @@ func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 	return e.later(res.Age - e.res.Age), true // not res, whose value may be the caller's copy
 }
 
-// later returns what was found, as it is after a time d.
+// later returns the found value with its age after a further time d.
 func (e *kept[V]) later(d time.Duration) (got found[V]) {
 	got = e.found
 	got.res = e.res.later(d)
@@ -85,7 +85,8 @@ func (e *kept[V]) later(d time.Duration) (got found[V]) {
 	return got
 }
 
-// found returns what the tier would answer now. The value is not a copy, so it must not be changed.
+// found returns the value with which the tier would answer now. The value is not a copy, so it must
+// not be changed.
 func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 	if n.values == nil {
 		return got, false
@@ -97,8 +98,9 @@ func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 	return e.later(now - e.at), true
 }
 
-// moment returns the present moment of a key. It is taken before the store is asked: if the key
-// changes before the answer arrives, keep can tell that the answer may be old.
+// moment returns the present moment of a key. Call moment before you ask the store, and pass the
+// moment to keep with the answer. If the key changes before the answer arrives, keep recognises
+// that the answer may be old.
 func (n *localTier[V]) moment(id string) (m moment) {
 	if n.values != nil {
 		m.known = n.invalidations.Count()
@@ -118,26 +120,26 @@ func (n *localTier[V]) moments(keys []Key) (all []moment) {
 	return all
 }
 
-// moment says up to which change of a key, and up to which invalidation by tag, a value is known to
-// be valid.
+// moment identifies the last change of a key, and the last invalidation by tag, that this process
+// knew when it asked for a value.
 type moment struct {
 	local.Stamp
 	known uint64
 }
 
-// keep puts a fresh value into the tier, unless the key was changed since the moment was taken, or
-// changes may have been missed. It is called before the callers get the value, so that their next
-// call finds the value here. The user's functions may call Goexit in here; the callers of keep are
-// prepared for that.
+// keep puts a fresh value into the tier. It does nothing if the key was changed since the moment m
+// was taken, or if changes may have been missed. Call keep before the callers get the value, so
+// that their next call finds the value in the tier. The user's functions may call Goexit inside
+// keep, and the callers of keep are prepared for that.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 	if n.values != nil {
 		n.put(id, m, got, n.values.Put)
 	}
 }
 
-// replace is keep for a value that this process has stored itself. The tier's old entry is out of
-// date even if the new one can't be kept, so it is dropped then. What slower readers have read is
-// out of date, too.
+// replace is keep for a value that this process has stored itself. If the new value can't be kept,
+// replace drops the tier's old entry, because the old entry is out of date. Values that slower
+// readers have read are out of date, too.
 func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	if n.values == nil {
 		return
@@ -157,7 +159,7 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
 	var ok bool
-	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // a copy, because callers may change the one that they got
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // a copy, because callers may change the value that they got
 		return false
 	}
 	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // copies, because slices of the frame would keep all of it in memory
@@ -169,9 +171,9 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	})
 }
 
-// last returns what the tier has of a key although messages don't arrive, so the value may have
-// been changed since. It may only be served as a stale value, within its stale windows, while the
-// store can't be used.
+// last returns the tier's value of a key while messages don't arrive. The value may have been
+// changed since it was found. So it may be served only while the store can't be used, only as a
+// stale value, and only within its stale windows.
 func (n *localTier[V]) last(id string) (got found[V]) {
 	if n.values == nil {
 		return got
@@ -181,7 +183,7 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 		return got
 	}
 	since := time.Since(n.made) - e.at
-	if e.keeps <= since || e.keeps <= e.res.FreshFor { // its time is over, or it has no stale window
+	if e.keeps <= since || e.keeps <= e.res.FreshFor { // its time has ended, or it has no stale window
 		return got
 	}
 	got = e.found

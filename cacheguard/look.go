@@ -10,13 +10,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// lookUp finds what the store has. If mayLead is true, it may ask for the lease at once; if the
-// answer is not a value, goesOn is the run that has asked. An error means that the store can't be
-// used.
+// lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
+// once. If the answer to that request is not a value, goesOn is the run that sent the request. An
+// error means that the store can't be used.
 func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
-		if !whole { // the user's code has called Goexit: the flight must land, or other callers would wait for ever
+		if !whole { // the user's code has called Goexit; the flight must land, or other callers would wait for ever
 			of.flight.Land(outcome[V]{err: errGoexit})
 		}
 	}()
@@ -41,9 +41,10 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 }
 
 // unread handles a read that failed. If it failed only because the caller's deadline is over, the
-// store has no trouble, and other callers of the flight must not suffer: the value counts as
-// missing, and the request for the lease finds it if it is there. Otherwise the error is returned,
-// and got is what the local tier has, if anything.
+// store has no trouble, and other callers of the flight must not suffer. In this case unread
+// returns no error, so the value is treated as missing. If there is a value, the request for the
+// lease finds it. Otherwise unread returns the error, and sets got to the value of the local tier,
+// if there is one.
 func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
@@ -55,15 +56,15 @@ func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], er
 	return err
 }
 
-// timeIsUp reports whether ctx has ended or its deadline is over: the timer of a context may fire a
-// moment late.
+// timeIsUp reports whether ctx has ended or its deadline is over. It also checks the deadline,
+// because the timer of a context may fire a moment late.
 func timeIsUp(ctx context.Context) bool {
 	by, ok := ctx.Deadline()
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
-// read returns what the store has under a key. A value that was invalidated by a tag counts as
-// missing.
+// read returns the value that the store has under a key. A value that was invalidated by a tag is
+// treated as missing.
 func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
 	got, _, err := c.readFrame(ctx, k)
 	return got, err
@@ -83,8 +84,9 @@ func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []by
 	return got, raw, err
 }
 
-// openWith opens a frame that came together with generations. checked is false if other generations
-// are needed: the hint, by which they were asked for, doesn't have the frame's tags.
+// openWith opens a frame that came together with generations. checked is false if the frame has
+// other tags than the hint. Then other generations are needed, because the store was asked for the
+// generations of the hint's tags.
 func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
 	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
 		return got, true
@@ -93,8 +95,8 @@ func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge
 	return got, got.checkWith(hint, gens, c.store)
 }
 
-// checkWith checks a value against the generations that were asked for by a hint. It reports
-// whether they are the generations that the value needs.
+// checkWith checks a value against the generations of a hint's tags. It reports whether these are
+// the generations that the value needs.
 func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
 	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
 		return false
@@ -103,10 +105,10 @@ func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock int
 	return true
 }
 
-// openAlone opens a frame that came without generations. If the frame came by a message, the
-// invalidations that this process has heard of by messages are enough to check it, because messages
-// come in the order of the changes. Otherwise messages may be later than the frame, so the
-// generations are read.
+// openAlone opens a frame that came without generations. If the frame came by a message, it is
+// enough to check it against the invalidations of earlier messages, because messages come in the
+// order of the changes. Otherwise messages may arrive later than the frame, so openAlone reads the
+// generations.
 func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (found[V], error) {
 	got := c.open(asked, k.Key, raw)
 	if got.res.Status == StatusMiss || byMessage && c.invalidations.Passes(got.tags, got.stamp) {
@@ -117,9 +119,9 @@ func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byt
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
-// readMany is read for many keys. It calls tell for each key, with what was found or with the
-// error: first for the keys for which one trip was enough, last for those that failed. got is only
-// valid until the next call of tell.
+// readMany is read for many keys. It calls tell for each key, with the found value or with the
+// error. It begins with the keys for which one trip was enough, and ends with the keys that failed.
+// got is only valid until the next call of tell.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
 	asked := knowledge.TagSet{All: []string{}}
 	for _, k := range keys {
@@ -142,7 +144,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 		}
 		tell(i, got, nil)
 	}
-	var got found[V]          // one for all keys, because a hundred of them may need more memory than their values
+	var got found[V]          // one variable for all keys, because a hundred of them may need more memory than their values
 	var unchecked []*found[V] // values with tags whose generations were not asked for
 	var which, failed []int
 	now := c.store.Now()
@@ -188,8 +190,8 @@ var (
 )
 
 // validate reads the generations of all tags of some values, in one trip, and forgets the values
-// that were invalidated. With an error it is not known which values were invalidated, so all are
-// forgotten.
+// that were invalidated. After an error it is not known which values were invalidated, so validate
+// forgets all of them.
 func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil
@@ -218,20 +220,21 @@ func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], err
 	return got, err
 }
 
-// forget makes a value unusable. Its id stays, for the request for the lease, and its tags, which
-// the next value keeps.
+// forget makes a value unusable. The value's id stays for the request for the lease. Its tags stay
+// because the next value keeps them.
 func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got.tags}} }
 
-// checkAgainst forgets a value if its cache or one of its tags was invalidated since it was loaded,
-// and makes it stale if one of its soft tags was. at says where a tag's generation is, counted
-// after the first one; if at is nil, the generations are in the order of the value's tags.
+// checkAgainst forgets a value if its cache or one of its tags was invalidated after the value's
+// load began. If one of its soft tags was invalidated, it makes the value stale. at has the index
+// of each tag's generation; index 0 is the second generation, because the first one is the cache's.
+// If at is nil, the generations are in the order of the value's tags.
 func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
 	if !protocol.Counts(got.stamp, gens[0]) {
 		got.forget()
 		return
 	}
 	var tag []byte
-	for i, rest := 0, got.tags; len(rest) > 0; i++ { // read the tags in place, because a list of them would be an allocation for each tag
+	for i, rest := 0, got.tags; len(rest) > 0; i++ { // this reads the tags in place, because a list would cost an allocation for each tag
 		tag, rest = rest.Cut()
 		n := i
 		if at != nil {

@@ -10,19 +10,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// GetMany returns the values of many keys. It reads the store in one trip, asks in a second trip for
-// the leases of all missing keys, and calls load once, with the keys that no other caller loads.
-// load takes one slot of MaxLoads. GetMany shares flights and leases with every Get of the same
-// keys. Repeated keys count once.
+// GetMany returns the values of many keys. It reads the store in one trip, and asks in a second
+// trip for the leases of all missing keys. Then it calls load once, with the keys that no other
+// caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every Get
+// of the same keys. A repeated key is treated as one key.
 //
 // GetMany returns every value that it has, even if it also returns an error. A key that doesn't
-// exist is absent from the map, which is not an error; load leaves such a key out of its map, too.
-// If keys fail, the error is a [KeyErrors] with each failed key and the error that Get would have
-// returned for it. A key for which GetMany still waited when ctx ended counts as failed.
+// exist is absent from the map, which is not an error. load must leave such a key out of its map,
+// too. If keys fail, the error is a [KeyErrors] with each failed key and the error that Get would
+// have returned for it. If GetMany still waits for a key when ctx ends, this key is one of the
+// failed keys.
 //
 // If load returns a KeyErrors, only the keys in it have failed. Any other error is the error of all
-// keys, and the map is ignored; if it wraps ErrNotFound, none of the keys exists. Values of keys
-// that load was not asked for are ignored. Observers see one load, with the first key and the
+// keys, and the map is ignored. If that error wraps ErrNotFound, none of the keys exists. Values of
+// keys that load was not asked for are ignored. Observers see one load, with the first key and the
 // number of further keys.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
@@ -43,8 +44,8 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	return m.got, err
 }
 
-// GetManyEntries is like GetMany, for a load that decides how long each value is kept and which tags
-// it has. The load sees no previous values and can't return NotModified.
+// GetManyEntries is like GetMany, with a load that decides how long each value is kept and which
+// tags the value has. The load sees no previous values and can't return NotModified.
 func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
 	if load == nil {
@@ -55,9 +56,9 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	return m.results, err
 }
 
-// GetManyBy is like [Cache.GetMany], for ids that are not strings. key returns the key of an id. If
-// several ids have the same key, the first of them is loaded, and all of them get its value. A
-// KeyErrors, returned by load or by GetManyBy, is indexed by key and not by id.
+// GetManyBy is like [Cache.GetMany], with ids that are not strings. key returns the key of an id.
+// If several ids have the same key, the first of them is loaded, and all of them get its value. If
+// load or GetManyBy returns a KeyErrors, its index is the key and not the id.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")
@@ -105,20 +106,20 @@ type many[V any] struct {
 	results map[string]Result[V] // the results that the call has so far, if entries is set
 	failed  KeyErrors
 
-	behind []*miss[V] // refreshes in the background, of values that are served
-	missed []*miss[V] // of keys that need a load
+	behind []*miss[V] // refreshes in the background of values that the call returns
+	missed []*miss[V] // the misses of keys that need a load
 	asOf   uint64     // the moment before the store was read, on the flights' clock
-	since  uint64     // results that were found before this are too old
-	after  int64      // results whose load began before this, on the store's clock, are too old
-	came   uint64     // when the call began; a load of this process that began later is new enough
+	since  uint64     // results that were found before this time are too old
+	after  int64      // results whose load began before this time, on the store's clock, are too old
+	came   uint64     // when the call began; a load in this process that began later is new enough
 	mode   Mode       // mode of the cache's Switch
-	group  group      // of the flights that the call takes part in
+	group  group      // the group of the flights that the call takes part in
 	again  []string   // keys for which only too old results were found
-	waits  []*miss[V] // the call waits for their flights: first for flights of other callers, then for its own
-	leads  int        // how many flights are its own
+	waits  []*miss[V] // the misses whose flights the call waits for: first flights of other callers, then its own flights
+	leads  int        // how many flights the call leads
 }
 
-// all gets the results of the keys. A repeated key counts once.
+// all gets the results of the keys. A repeated key is treated as one key.
 func (m *many[V]) all(ctx context.Context, keys []string) error {
 	if err := m.cache.enter(ctx); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	keys = m.local(ctx, keys)
 	m.after, m.came = m.cache.demanded(ctx), flight.Tick()
 	m.get(ctx, keys, m.came, reads)
-	for n := 1; len(m.again) > 0; n++ { // only with StrongReads, or if something is demanded
+	for n := 1; len(m.again) > 0; n++ { // only with StrongReads, or if the context has a token
 		keys, m.again, m.behind, m.missed = m.again, nil, nil, nil
 		if n == 2*attempts {
 			m.alone(ctx, keys)
@@ -174,7 +175,8 @@ func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group)
 	m.wait(ctx)
 }
 
-// one makes a load for one of the keys, for when the key can't be loaded together with the others.
+// one returns a load for one of the keys. It is used if the key can't be loaded together with the
+// others.
 func (m *many[V]) one(key string) loader[V] {
 	return loader[V]{entry: func(ctx context.Context, _ Result[V]) (Entry[V], error) {
 		entries, err := m.load(ctx, []string{key})
@@ -244,24 +246,24 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 		m.answer(ctx, key, &res)
 	}
 	if len(others) > 0 {
-		c.store.Listening() // makes the store listen, because the tier is not used without messages
+		c.store.Listening() // makes the store listen, because without messages the tier is not used
 	}
 	return others
 }
 
-// answer gives a key a stored value.
+// answer answers one key with a stored value.
 func (m *many[V]) answer(ctx context.Context, key string, res *Result[V]) {
 	err := m.cache.answer(ctx, key, res)
 	m.give(key, res, err)
 }
 
-// refresh notes that a value is to be refreshed in the background.
+// refresh notes that the call must start a refresh of a value in the background.
 func (m *many[V]) refresh(key, id string, got found[V]) {
 	m.behind = append(m.behind, m.cache.missOf(&target[V]{nil, key, m.cache.key(id), m.one(key)}, got, nil))
 }
 
-// read answers the keys of which the store has a value that may be served, and notes the others as
-// missed. It follows the same rules as Get.
+// read answers the keys for which the store has a value that may be served, and notes the other
+// keys as missed. It follows the same rules as Get.
 func (m *many[V]) read(ctx context.Context, keys []string) {
 	if len(keys) == 0 {
 		return
@@ -281,8 +283,8 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
 }
 
-// found answers one key with what was found, or notes the key as missed. changed is the key's count
-// of changes before the store was asked.
+// found answers one key with the found value, or notes the key as missed. changed is the key's
+// count of changes before the store was asked.
 func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
 	c := m.cache
 	if err != nil {
@@ -369,7 +371,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		began = append(began, p)
-		if c.changed.Count(id) != p.asked.changed { // callers that join from now on must not get what was read before the change
+		if c.changed.Count(id) != p.asked.changed { // callers that join from now on must not get a value that was read before the change
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
@@ -378,7 +380,7 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 	}
 	ended = true
-	if offered { // a load that calls this may return after SoftTimeout, while the new load still needs a slot
+	if offered { // if a load makes this call, it may return after SoftTimeout, while the new load still needs a slot
 		ctx = outsideSlots(ctx)
 	}
 	m.waits, m.leads = append(m.waits, began...), len(began)
@@ -412,7 +414,8 @@ func (m *many[V]) wait(ctx context.Context) {
 	}
 }
 
-// result waits for one flight. SoftTimeout applies to the whole call, which has waited since then.
+// result waits for one flight. SoftTimeout applies to the whole call. since is when the call began
+// to wait.
 func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*outcome[V], error) {
 	c := m.cache
 	if c.opts.SoftTimeout <= 0 {
@@ -421,8 +424,8 @@ func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*out
 	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
 }
 
-// leave leaves the flights that the call still waits for, if Goexit has ended the call: their loads
-// could not be cancelled otherwise.
+// leave leaves the flights that the call still waits for. There are such flights if Goexit has
+// ended the call. Without leave, their loads could not be cancelled.
 func (m *many[V]) leave() {
 	for _, p := range m.waits {
 		p.flight.Leave()

@@ -265,7 +265,8 @@ func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks 
 	return replies
 }
 
-// A load ends with its last caller, also when others of the same call were turned away.
+// A load is cancelled when its last caller leaves, even if other keys of the same call were turned
+// away.
 func TestGetManyLastCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &someLeases{newTampered(), map[string]bool{"1": true}}
@@ -284,7 +285,7 @@ func TestGetManyLastCallerLeaves(t *testing.T) {
 	})
 }
 
-// What the store gave leases for doesn't wait for the loads of what it gave none for.
+// Keys for which the store gave leases don't wait for the loads of keys without leases.
 func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &someLeases{newTampered(), map[string]bool{"1": true}}
@@ -321,7 +322,8 @@ func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 	})
 }
 
-// However many results there are that can't be stored, the others are, before their leases run out.
+// Results that can be stored are stored before their leases end, for any number of results that
+// can't be stored.
 func TestGetManyStoresAmongWhatIsNotStored(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{NegativeTTL: -1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		store.onto("Conclude", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })

@@ -46,7 +46,7 @@ func (b *bulk) load(ctx context.Context, missing []string) (map[string]string, e
 	}
 }
 
-// next returns the next load, which must be of these keys.
+// next returns the next load, which must have these keys.
 func (b *bulk) next(keys ...string) *bulkLoad {
 	b.t.Helper()
 	synctest.Wait()
@@ -62,7 +62,7 @@ func (b *bulk) next(keys ...string) *bulkLoad {
 	}
 }
 
-// none checks that no load has begun that wasn't asked for.
+// none tests that no further load has begun.
 func (b *bulk) none() {
 	b.t.Helper()
 	synctest.Wait()
@@ -73,8 +73,8 @@ func (b *bulk) none() {
 	}
 }
 
-// gives has the load return a value for each key that begins with its key, but for those in
-// without.
+// gives makes the load return a value for each key except the keys in without. The value begins
+// with its key.
 func (l *bulkLoad) gives(value string, without ...string) {
 	values := make(map[string]string)
 	for _, key := range l.keys {
@@ -92,7 +92,7 @@ func getMany(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], b *
 	return beginCall(t, func() (map[string]string, error) { return c.GetMany(ctx, keys, b.load) })
 }
 
-// want checks what a call of GetMany gave: values as "key+value", errors by key.
+// wantMany tests the results of a call of GetMany: values as "key+value", errors by key.
 func wantMany(t *testing.T, call *begun[map[string]string], want []string, errs cacheguard.KeyErrors) {
 	t.Helper()
 	got, err := call.later()
@@ -135,8 +135,8 @@ func manyBubble(t *testing.T, opts cacheguard.Options[string], do func(t *testin
 	})
 }
 
-// One load of all that is missing; what doesn't exist is absent, and remembered; repeated keys
-// count once.
+// There is one load of all missing keys. Keys that don't exist are absent, and remembered. A
+// repeated key is treated as one key.
 func TestGetMany(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		if err := a.Set(t.Context(), "1", "1old"); err != nil {
@@ -162,8 +162,8 @@ func TestGetMany(t *testing.T) {
 	})
 }
 
-// It shares loads with every other caller, in this process and in others, and loads what nobody
-// else does before it waits.
+// GetMany shares loads with all other callers, in this process and in others. Before it waits, it
+// loads the keys that no other caller loads.
 func TestGetManyCoalesces(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		single := newScriptedOrigin[string](t)
@@ -199,7 +199,8 @@ func TestGetManyCoalesces(t *testing.T) {
 	})
 }
 
-// A load that fails for some keys fails for them alone; any other error is that of all.
+// If a load returns errors for some keys, only these keys fail. Any other error is the error of all
+// keys.
 func TestGetManyFails(t *testing.T) {
 	boom := errors.New("boom")
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
@@ -276,7 +277,7 @@ func TestGetManyLeaves(t *testing.T) {
 	})
 }
 
-// With a stale window nobody waits: one load refreshes all that is stale.
+// With a stale window no caller waits. One load refreshes all stale values.
 func TestGetManyStale(t *testing.T) {
 	opts := cacheguard.Options[string]{TTL: time.Second, Jitter: -1, StaleWhileRevalidate: time.Minute}
 	manyBubble(t, opts, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
@@ -337,7 +338,7 @@ func TestGetManyWithoutStore(t *testing.T) {
 	})
 }
 
-// A key that is invalidated, or taken over, during the load concerns that key alone.
+// If a key is invalidated or taken over during the load, the other keys are not affected.
 func TestGetManyLosesALease(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
 		call := getMany(t.Context(), t, a, o, "1", "2", "3")
@@ -382,7 +383,7 @@ func TestGetManyTakesLong(t *testing.T) {
 	})
 }
 
-// What a load of many keys asks for itself can't wait for it.
+// Calls inside a load of many keys can't wait for this load.
 func TestGetManyRecursion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{MaxLoads: 1})
@@ -438,8 +439,8 @@ func TestGetManyBy(t *testing.T) {
 	})
 }
 
-// A batch that waits for a load elsewhere goes on as a batch when nothing comes of that: one load,
-// one slot.
+// If a batch waits for a load in another process and this load brings no result, the batch goes on
+// together: with one load and one slot.
 func TestGetManyTakesOver(t *testing.T) {
 	var keys []string
 	for i := range 100 {

@@ -13,57 +13,57 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// errAbandoned is the cause that cancels a load for which no caller waits any more. So no caller
-// sees it.
+// errAbandoned is the cause that cancels a load for which no caller waits any more. No caller sees
+// this error, because no caller is left.
 var errAbandoned = errors.New("cacheguard: every caller has left")
 
-// miss is the work for one flight after a look-up that found nothing to serve, until there is a
-// result. Its state machine, protocol.Miss, decides what to do, and a run does it.
+// miss is the work for one flight, from a look-up that found nothing to serve until there is a
+// result. The miss's state machine, protocol.Miss, decides what to do, and a run does it.
 type miss[V any] struct {
 	protocol.Miss
 	target[V]
 	sight[V]
-	asked     question // for the lease
+	asked     question // the last request for the lease
 	ans       LeaseAnswer
 	own       own[V]
-	note      []byte // of the load whose outcome this is
+	note      []byte // the LoadTracer's note of the load whose outcome this is
 	waits     waiting
-	turn      *turn    // the slot that it has, if any
-	work      *work[V] // its load
+	turn      *turn    // the slot that the miss has, if any
+	work      *work[V] // the load of the miss, if one runs
 	plan      plan
-	rehearsed *found[V]   // in shadow: the value that its callers would have got
-	audits    bool        // an audit made it, and no caller waits for it
-	uncounted atomic.Bool // the run doesn't count it as waited for any more
+	rehearsed *found[V]   // in shadow mode: the value that the miss's callers would have got
+	audits    bool        // an audit made the miss, and no caller waits for it
+	uncounted atomic.Bool // the run no longer counts this miss among those with waiting callers
 }
 
-// target is what a flight has to get: a key, and the load for it.
+// target is the key that a flight must get, and the load for it.
 type target[V any] struct {
 	flight *flight.Flight[outcome[V]]
 	name   string // the key as the caller gave it
-	key    Key    // the key as the store sees it
+	key    Key    // the form of the key that the store uses
 	load   loader[V]
 }
 
-// sight is what was last seen in the store.
+// sight is the value that was last seen in the store.
 type sight[V any] struct {
 	had      found[V]  // the stored value, which can't be served at once
 	at       time.Time // when had was read
 	storeErr error     // why the store can't be used
 }
 
-// question has the token of the last request for the lease, and the moments from before it, by
-// which the answer is checked.
+// question has the token of the last request for the lease. It also has several moments from before
+// the request, with which the answer is checked.
 type question struct {
 	token   ID
 	sent    time.Duration   // on the run's clock
-	tier    moment          // from before the request, for the local tier
+	tier    moment          // a moment from before the request, for the local tier
 	changed uint64          // the key's count of changes before the request
-	unsent  uint64          // from before the request: which changes the store may not have had yet
-	asOf    uint64          // on the flights' clock, from before the result was asked for or its load began
+	unsent  uint64          // a moment from before the request, which shows which changes the store may not have had yet
+	asOf    uint64          // a time on the flights' clock, before the result was asked for or its load began
 	hint    *knowledge.Hint // which tags a value may have
 }
 
-// own is how the miss' own load ended.
+// own is the end of the miss' own load.
 type own[V any] struct {
 	out    loaded[V]
 	header frame.Header // of the frame that is stored
@@ -71,7 +71,7 @@ type own[V any] struct {
 	stored bool
 }
 
-// plan is what the run still has to do for a miss.
+// plan has the steps that the run still has to do for a miss.
 type plan struct {
 	do       protocol.Do
 	listed   bool // the miss is in the run's list todo
@@ -89,14 +89,14 @@ func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] 
 	return m
 }
 
-// saw notes the stored value, which is not what this miss has to get.
+// saw notes the stored value. It is not the result that this miss must get.
 func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 
-// until is when the value that the miss has seen can't be served any more.
+// until returns the time from which the value that the miss has seen can't be served any more.
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
-// offer offers the stale value that the miss has seen to its callers, which take it after
-// SoftTimeout. It reports whether there is one.
+// offer offers the stale value that the miss has seen to the miss's callers, which take it after
+// SoftTimeout. It reports whether there is such a value.
 func (c *Cache[V]) offer(m *miss[V]) bool {
 	if c.opts.SoftTimeout <= 0 || !m.had.servable() || m.storeErr != nil {
 		return false
@@ -142,7 +142,7 @@ func (c *Cache[V]) awaitOwn(ctx context.Context, m *miss[V], res *Result[V]) (er
 
 // led turns the outcome of a flight that this caller has led into the result of its call.
 func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V]) error {
-	if out.unshared() && out.res.Status == StatusMiss { // the load of another call said so
+	if out.unshared() && out.res.Status == StatusMiss { // the load of another call has returned NoShare
 		return c.loadUnshared(ctx, m.name, m.load, out.also.marker, res)
 	}
 	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
@@ -151,8 +151,8 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 }
 
 // loadUnshared loads for one caller only, because the result of another load of the key was only
-// for its own caller. marker is the stored marker that says so, if there is one. The function is
-// not inlined, so that it takes no stack of callers that get a shared result.
+// for that load's caller. If there is a stored marker of such a load, marker is this marker. The
+// function is not inlined, so that it takes no stack of callers that get a shared result.
 //
 //go:noinline
 func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
@@ -165,10 +165,11 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 	return c.detach(ctx, m, res)
 }
 
-// refreshBehind starts a refresh in the background, of a value that callers already have. Each
-// process has one flight per key for this, and the lease picks one of the processes; the others
-// don't wait for it. The refresh goes on after the caller has returned. LoadTimeout and the Limiter
-// bound it, and Close ends it. If it fails, the outcome in the store makes all processes pause.
+// refreshBehind starts a refresh in the background of a value that callers already have. Each
+// process has one flight per key for refreshes. The lease picks one of the processes, and the other
+// processes don't wait for it. The refresh goes on after the caller has returned. LoadTimeout and
+// the Limiter bound it, and Close ends it. If it fails, the outcome in the store makes all
+// processes pause.
 func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V]) {
 	m := c.missOf(of, got, nil)
 	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
@@ -176,8 +177,9 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V
 	}
 }
 
-// leadsRefresh reports whether a miss may refresh its value in the background, and gives it the
-// flight for that. It may not if this process pauses, or already refreshes the key.
+// leadsRefresh reports whether a miss may refresh its value in the background, and gives the miss a
+// flight for the refresh. If this process pauses, or already refreshes the key, the miss may not
+// refresh it.
 func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	if held, _ := c.refreshPauses.Find(m.key.Key, m.had.id); held {
 		return false
@@ -192,8 +194,8 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	return true
 }
 
-// runBehind runs misses for which no caller waits. Its context forgets the load in which the call
-// was made: that load doesn't wait for the refresh, so the refresh needs a slot of its own.
+// runBehind runs misses for which no caller waits. It removes the load in which the call was made
+// from the context. That load doesn't wait for the refresh, so the refresh needs a slot of its own.
 func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	return c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }

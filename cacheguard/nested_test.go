@@ -7,10 +7,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A load that is made of what another cache has must not be made of what was so before the load
-// began: it has its lease from after a change, and what it brings would be stored for good. So what
-// it asks for is read after its beginning, whatever its process has under way or at hand, although
-// this process hasn't heard of the change.
+// If a load reads another cache, it must not get values from before the load began. Its lease may
+// be from after a change, and a result made of old values would be stored for good. So its reads
+// begin after the load, for any running flights and local values of its process, even if this
+// process hasn't heard of the change.
 
 // nestedWays are the ways on which a load can ask another cache.
 var nestedWays = map[string]func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error){

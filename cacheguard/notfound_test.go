@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestNotFound is a result like any other: everybody who waits gets it, and whoever asks in the
-// next NegativeTTL.
+// TestNotFound: "does not exist" is a result like any other. All waiting callers get it, and all
+// callers within NegativeTTL.
 func TestNotFound(t *testing.T) {
 	for name, says := range map[string]error{
 		"ErrNotFound": cacheguard.ErrNotFound,

@@ -8,17 +8,17 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Observer gets an [Event] for each thing that a cache does. Many goroutines call Observe, and each
-// waits until it returns, even for a hit. So Observe must be safe for concurrent use and return at
-// once. A panic in Observe is dropped. Observe must not call runtime.Goexit, because that would end
-// the work that the event is about. An Observer may also implement [LoadTracer], [Attacher],
-// [HitsUntold] and [Watcher].
+// Observer gets an [Event] for each action of a cache. Many goroutines call Observe, and each of
+// them waits until Observe returns, even for a hit. So Observe must be safe for concurrent use and
+// return at once. A panic in Observe is dropped. Observe must not call runtime.Goexit, because
+// Goexit would end the work that the event is about. An Observer may also implement [LoadTracer],
+// [Attacher], [HitsUntold] and [Watcher].
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is one thing that happened in a cache. Cache and Kind are always set. The comment of each
-// [EventKind] names the other fields that it sets.
+// Event is one event in a cache. Cache and Kind are always set. The comment of each [EventKind]
+// names the other fields that are set.
 type Event struct {
 	Cache    string
 	Key      string
@@ -34,23 +34,23 @@ type Event struct {
 	Note     []byte // the LoadTracer's note of the load that made the result, in any process; must not be changed
 }
 
-// EventKind says what happened. New kinds may be added, so an Observer must ignore kinds that it
-// doesn't know.
+// EventKind is the kind of an event. Later releases may add kinds, so an Observer must ignore kinds
+// that it doesn't know.
 type EventKind uint8
 
 const (
 	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found; NotFound, Local
-	EventMiss                              // nothing was found, or nothing that can be served
+	EventMiss                              // no value was found, or none that can be served
 	EventCoalesced                         // a caller was served by the load of another call; Took (how long the caller waited), NotFound, Err, Note
 	EventLeaseAsked                        // the store was asked for the lease
 	EventLeaseGranted                      // the store granted the lease
-	EventWaited                            // this process has waited for the load of another process; Took, and Note if that load's outcome came
-	EventLoad                              // a load ended; Took, NotFound, Err, Note, Audit; its context is the load's
-	EventLoadLate                          // a load returned after it had been given up, for instance after LoadTimeout; Took, Err, Note
+	EventWaited                            // this process has waited for the load of another process; Took; Note if the outcome of that load came
+	EventLoad                              // a load ended; Took, NotFound, Err, Note, Audit; the event's context is the load's context
+	EventLoadLate                          // a load returned after the cache had given it up, for instance after LoadTimeout; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
 	EventFillUnknown                       // it is not known whether a result was stored; Err
-	EventNotStored                         // a result was not stored, because the load said so or because it can't be stored; Err
+	EventNotStored                         // a result was not stored, because the load set NoStore or because the result can't be stored; Err
 	EventRenewed                           // a lease was renewed
 	EventLeaseLost                         // a lease was lost while its load was running
 	EventCorrupt                           // the store had bytes under a key that are not a value; Err
@@ -59,7 +59,7 @@ const (
 	EventStale                             // a stale value was served; NotFound; Err if a load failed; Took and Note if the caller waited for a load
 	EventLoaded                            // a caller got the result of the load that it began, or the error why the load could not begin; fields as for EventCoalesced
 	EventUnstored                          // package middleware: a response was not stored; Reason
-	EventCompared                          // a hit, or in shadow what would have been one, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story
+	EventCompared                          // a hit, or in shadow mode a value that would have been a hit, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story
 	EventSampled                           // a hit that was picked at random, for a Watcher; NotFound, Local
 )
 
@@ -91,8 +91,8 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 }
 
 // beganToWait returns when a caller began to wait for a flight, if there is an Observer. While the
-// flight only looks into the store, it returns zero and doesn't read the clock: reading it would
-// double what an observer costs for a hit.
+// flight only looks into the store, it returns zero and doesn't read the clock, because reading the
+// clock would double the cost of an observer for a hit.
 func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	if c.opts.Observer != nil && !f.Detached().IsZero() {
 		began = time.Now()
@@ -101,8 +101,8 @@ func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 }
 
 // served reports that a caller got a flight's outcome. The caller has waited since began. If began
-// is zero, it has waited since the flight began to do more than look into the store. kind is the
-// event's kind unless the outcome's Status says otherwise.
+// is zero, the caller has waited since the flight was detached from its look-up. kind is the
+// event's kind, unless the outcome's Status requires another kind.
 func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V], began time.Time) {
 	if c.opts.Observer == nil {
 		return

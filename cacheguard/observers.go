@@ -6,10 +6,10 @@ import (
 )
 
 // Observers returns an Observer that passes each event to all of these, in order. It also
-// implements the optional interfaces for those observers that have them. With several tracers, each
-// one gets the context that the tracer before it returned, and the first note that is not empty is
-// used. Hits of the process-local tier are reported unless all observers are [HitsUntold]. A nil
-// Observer is left out.
+// implements the optional interfaces, for the observers that have them. If there are several
+// tracers, each tracer gets the context that the tracer before it returned, and the first note that
+// is not empty is used. Hits of the process-local tier are reported unless all observers are
+// [HitsUntold]. Observers ignores a nil Observer.
 func Observers(all ...Observer) Observer {
 	all = slices.DeleteFunc(slices.Clone(all), func(o Observer) bool { return o == nil })
 	switch len(all) {
@@ -84,8 +84,8 @@ func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
 	}
 }
 
-// watchers is observers of which at least one is a [Watcher]. It is a type of its own, because a
-// cache that is watched does more work, so observers without a Watcher must not have the method
+// watchers are observers of which at least one is a [Watcher]. It is a separate type, because a
+// cache that is watched does more work. So observers without a Watcher must not have the method
 // Watch.
 type watchers struct{ observers }
 
@@ -106,7 +106,8 @@ func (all watchers) Watch(v View) (detach func()) {
 	}
 }
 
-// LocalHitsUntold reports whether all observers can do without these hits. See [HitsUntold].
+// LocalHitsUntold reports whether no observer needs an event for hits of the process-local tier.
+// See [HitsUntold].
 func (all observers) LocalHitsUntold() bool {
 	return !slices.ContainsFunc(all, func(o Observer) bool {
 		h, ok := o.(HitsUntold)

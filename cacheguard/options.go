@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Options configures a Cache. The zero value of a field means its default. Where a field can be
-// turned off, a negative value turns it off.
+// Options configures a Cache. The zero value of a field means its default. If a feature can be
+// turned off, a negative value of its field turns it off.
 type Options[V any] struct {
-	// Name is part of every key in the store. Each cache of a store needs a name of its own.
-	// Required; at most 128 bytes; no braces, because Redis Cluster places keys by what stands in
-	// braces.
+	// Name is part of every key in the store. Each cache of a store needs its own name. Required;
+	// at most 128 bytes; no braces, because Redis Cluster uses the text in braces to place keys.
 	Name string
 
 	// TTL is how long a value is fresh. Default 5 minutes; at least 1 ms.
@@ -29,8 +28,8 @@ type Options[V any] struct {
 	ErrorTTL time.Duration
 
 	// Jitter is the largest share by which a value's TTL or NegativeTTL is shortened at random, so
-	// that values stored together don't expire together. It does not affect leases. Default 0.1;
-	// must be below 1. Negative: TTLs are not shortened.
+	// that values stored together don't expire together. Jitter does not affect leases. Default
+	// 0.1; must be below 1. Negative: TTLs are not shortened.
 	Jitter float64
 
 	// StaleWhileRevalidate is how long after its TTL a value is served at once while one process
@@ -65,29 +64,30 @@ type Options[V any] struct {
 	// time and is not refreshed early. Default 0. Zero or negative turns EarlyRefresh off.
 	EarlyRefresh float64
 
-	// Version tells releases of your program apart. Raise Version by one in a release in which
-	// stored values mean something else, for instance because a field has a new name or type.
-	// Releases with neighbouring versions, such as 4 and 5, keep their values side by side while
-	// both run, and a change made by one of them reaches the values of both. Values of other
-	// versions are misses. See "Changing what is stored" in the package documentation. Default 0;
-	// at most 1,000,000.
+	// Version tells releases of your program apart. Raise Version by one in a release that changes
+	// the meaning of stored values, for instance because a field has a new name or type. Releases
+	// with neighbouring versions, such as 4 and 5, keep their values side by side while both run,
+	// and a change made by one of them reaches the values of both. Values of other versions are
+	// misses. See "Changing what is stored" in the package documentation. Default 0; at most
+	// 1,000,000.
 	Version int
 
-	// StrongReads makes every call return a value at least as new as every change that had
-	// returned, in any process, before the call began: Invalidate, MarkStale, InvalidateTags, Set,
-	// Update and their variants. Without StrongReads, this holds at once in the process that made
-	// the change, and in other processes when the message about the change arrives, usually within
-	// a fraction of a millisecond.
+	// With StrongReads, every call returns a value at least as new as every change that had
+	// returned, in any process, before the call began. A change is a call of Invalidate, MarkStale,
+	// InvalidateTags, Set, Update or a variant of them. Without StrongReads, the process that made
+	// a change has this guarantee at once. Other processes have it when the message about the
+	// change arrives, usually within a fraction of a millisecond.
 	//
-	// The price: a call that begins while the process already looks up or loads the key waits for
-	// that, and then for a second look-up, which all calls in the same situation share. If the
-	// second look-up finds nothing, for instance after a load that was not stored, the call waits
-	// for one more load, too. StrongReads can't be combined with Local or SoftTimeout. "What is not
-	// promised" in the package documentation names the limits of StrongReads. Default: off.
+	// The cost of StrongReads: if a call begins while the process already looks up or loads the
+	// key, the call waits for this flight, and then for a second look-up, which all calls in the
+	// same situation share. If the second look-up finds nothing, for instance after a load that was
+	// not stored, the call waits for one more load, too. StrongReads can't be combined with Local
+	// or SoftTimeout. "What is not promised" in the package documentation names the limits of
+	// StrongReads. Default: off.
 	StrongReads bool
 
 	// LeaseTTL is how long a lease lasts unless its leader, the process that loads the key, renews
-	// it. A live leader renews the lease after each third of LeaseTTL. If the leader dies, other
+	// it. The leader renews the lease after each third of LeaseTTL. If the leader dies, other
 	// processes wait for LeaseTTL at most before one of them loads. Default 3 seconds; at least 10
 	// ms.
 	LeaseTTL time.Duration
@@ -102,16 +102,16 @@ type Options[V any] struct {
 	// Negative: no limit.
 	MaxLoads int
 
-	// Limiter replaces MaxLoads by a limit that several caches share. Default: none; MaxLoads is in
-	// force.
+	// Limiter replaces MaxLoads by a limit that several caches share. Default: none; MaxLoads
+	// applies.
 	Limiter *Limiter
 
 	// MaxWaiters is how many callers may wait for one key at a time in this process. Further
 	// callers get ErrOverloaded. Default 65,536. Negative: no limit.
 	MaxWaiters int
 
-	// OnStoreDown says what a Get does while the store is unavailable and no stale value can be
-	// served. Default FailOpen.
+	// OnStoreDown is the behaviour of a Get while the store is unavailable and no stale value can
+	// be served. Default FailOpen.
 	OnStoreDown StorePolicy
 
 	// MaxValueSize is the largest size of an encoded value, in bytes. Callers get a larger value,
@@ -126,29 +126,29 @@ type Options[V any] struct {
 	// copy. Like every value, it is shared and must not be changed.
 	Codec Codec[V]
 
-	// Empty reports whether a value means "does not exist", for instance an empty map. For a value
-	// of which Empty returns true, the null sentinel is stored, and every caller gets the zero V
-	// and ErrNotFound. Default: every value exists.
+	// Empty reports whether a value means "does not exist", for instance an empty map. If Empty
+	// returns true for a value, the null sentinel is stored, and every caller gets the zero V and
+	// ErrNotFound. Default: every value exists.
 	Empty func(V) bool
 
-	// ErrorText returns the text that other processes get of a load's error. Use it to keep secrets
+	// ErrorText returns the text of a load's error that other processes get. Use it to keep secrets
 	// out of that text. At most 256 bytes of the text are used. Default: the error's message.
 	ErrorText func(error) string
 
 	// Errors are sentinel errors, such as sql.ErrConnDone or your own, that errors.Is recognises in
 	// every process. If a load fails in another process, errors.Is gives the same answer for these
-	// errors here as there. At most 64. ErrNotFound is not allowed, because every process
-	// recognises it anyway. Every process that uses the cache needs the same list: an error is
-	// recognised by its place in the list and its text, so append new ones.
-	// context.DeadlineExceeded is always recognised. context.Canceled never is, because callers
-	// would take it for the end of their own context. Default: none.
+	// errors in this process as in that process. At most 64. ErrNotFound is not allowed, because
+	// every process recognises it anyway. Every process that uses the cache needs the same list. An
+	// error is recognised by its place in the list and its text, so append new errors at the end.
+	// context.DeadlineExceeded is always recognised. context.Canceled is never recognised, because
+	// callers would take it for the end of their own context. Default: none.
 	Errors []error
 
 	// Switch turns the cache off and on while the program runs; see [Switch]. Several caches may
 	// share a Switch. Default: none; the cache is always on.
 	Switch *Switch
 
-	// Audit compares some hits with what the origin has. Default: no hits are compared.
+	// Audit compares some hits with the value at the origin. Default: no hits are compared.
 	Audit Audit
 
 	// Same reports whether two values are the same for callers. Audit and ModeShadow use it to
@@ -157,43 +157,46 @@ type Options[V any] struct {
 	// the codec can encode one value in different ways (gob with maps, protobuf), set Same.
 	Same func(a, b V) bool
 
-	// Observer is told of hits, loads and all other events. Default: none.
+	// Observer gets an event for each hit, each load and every other event of the cache. Default:
+	// none.
 	Observer Observer
 
-	// Logger gets a line when something needs an operator's attention, and a second line when that
-	// is over. It also gets a line, once, for each of these uses, which are allowed but probably
-	// mistakes: a key or tag with * in it is invalidated (* matches only itself); a value is fresh
-	// for less time than its load took; the codec loses a part of a value, such as a field that is
-	// not exported; LeaseTTL is shorter than a step of the store may take; another cache of this
-	// process has the same name and store, but other options. docs/operations.md explains each
-	// line. Default slog.Default().
+	// Logger gets a line when an operator should look at a problem, and a second line when the
+	// problem has ended. It also gets one line for each of the following uses, which are allowed
+	// but probably mistakes: a key or tag with * in it is invalidated (* matches only itself); a
+	// value is fresh for less time than its load took; the codec loses a part of a value, such as a
+	// field that is not exported; LeaseTTL is shorter than a step of the store may take; another
+	// cache of this process has the same name and store, but other options. docs/operations.md
+	// explains each line. Default slog.Default().
 	Logger *slog.Logger
 }
 
 // Local configures the process-local tier: decoded values that are served without asking the store.
-// A change by any process removes the value here as soon as the message about the change arrives.
-// While messages don't arrive, the tier could serve old values, so it is not used. It is therefore
-// used only once the store has subscribed to messages (see Store.Warm).
+// If any process changes a value, the tier removes it as soon as the message about the change
+// arrives. While messages don't arrive, the tier is not used, because it could serve old values. So
+// the tier is used only after the store has subscribed to messages (see Store.Warm).
 type Local[V any] struct {
-	// Entries is how many values the tier holds. With Weigh it is the total weight of the values.
-	// Default 0: there is no tier.
+	// Entries is the largest number of values in the tier. With Weigh it is the total weight of the
+	// values. Default 0: there is no tier.
 	Entries int
 
-	// TTL is how long a value is served before the store is asked again. A value whose own TTL ends
-	// earlier is served only until then. Default 1 minute; at least 1 ms.
+	// TTL is how long a value is served before the store is asked again. If the value's own TTL
+	// ends earlier, the value is served only until its own TTL ends. Default 1 minute; at least 1
+	// ms.
 	TTL time.Duration
 
-	// Weigh returns the weight of a value. A weight of 0 is taken as 1. Many goroutines may call it
-	// at any time. Default: each value weighs 1.
+	// Weigh returns the weight of a value. A weight of 0 means 1. Many goroutines may call it at
+	// any time. Default: each value weighs 1.
 	Weigh func(key string, v V) uint32
 
-	// Clone copies a value for each call that is answered from the tier, so that the caller may
-	// change its copy. Callers that wait for the same load still share its result. Default: no
-	// copies; all callers share the value and must not change it.
+	// Clone copies a value for each call that is answered from the tier. So the caller may change
+	// its copy. Callers that wait for the same load still share its result. Default: no copies; all
+	// callers share the value and must not change it.
 	Clone func(V) V
 }
 
-// StorePolicy says what a Get does if the store gives no usable answer. See [Options.OnStoreDown].
+// StorePolicy is the behaviour of a Get if the store gives no usable answer. See
+// [Options.OnStoreDown].
 type StorePolicy uint8
 
 const (
@@ -210,13 +213,13 @@ const (
 	maxErrorText  = 256
 	minTTL        = time.Millisecond
 	minLease      = 10 * time.Millisecond
-	maxTTL        = 10 * 365 * 24 * time.Hour // far below where microseconds in a float64, Lua's number, lose precision
+	maxTTL        = 10 * 365 * 24 * time.Hour // far below the times whose microseconds lose precision in a float64, which is Lua's number type
 	maxBeta       = 1000
 	defaultLimits = 64
 )
 
-// withDefaults returns the options with every default filled in. The error joins everything that is
-// wrong with them, so that a user doesn't have to fix one option to learn of the next.
+// withDefaults returns the options with every default filled in. The error joins the errors of all
+// options, so that a user sees all of them at once.
 func (o Options[V]) withDefaults() (Options[V], error) {
 	var bad complaints
 	switch {
@@ -262,8 +265,8 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	return o, errors.Join(bad...)
 }
 
-// defaultTimes fills in and checks the durations. Negative stale windows and a negative SoftTimeout
-// become zero, so that the rest of the package tests for one value only.
+// defaultTimes fills in and checks the durations. It sets negative stale windows and a negative
+// SoftTimeout to zero, so that the rest of the package has to test only for zero.
 func (o *Options[V]) defaultTimes(bad *complaints) {
 	bad.duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
 	bad.duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)

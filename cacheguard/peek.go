@@ -6,8 +6,8 @@ import (
 )
 
 // Local returns the value that the process-local tier has for key, and whether it has one. It never
-// asks the store and never loads. A value counts as a hit. "Does not exist" is a result with
-// NotFound set. While a [Switch] is off or in shadow, Local finds nothing.
+// asks the store and never loads. A found value is reported as a hit. "Does not exist" is a result
+// with NotFound set. While a [Switch] is off or in shadow, Local finds nothing.
 func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	if c.tier.values == nil || c.life.over.Load() || c.opts.Switch.Mode() != ModeOn {
 		return Result[V]{}, false
@@ -20,10 +20,10 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	return res, true
 }
 
-// Peek returns the value that is stored for key, and never loads. If there is no value, or one that
-// can't be used, the result has StatusMiss, and the error is nil. "Does not exist" is a result with
-// NotFound set, and the error is nil, too. While a [Switch] is off or in shadow, Peek finds
-// nothing.
+// Peek returns the value that is stored for key, and never loads. If there is no value, or if the
+// value can't be used, the result has StatusMiss, and the error is nil. "Does not exist" is a
+// result with NotFound set, and the error is also nil. While a [Switch] is off or in shadow, Peek
+// finds nothing.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err

@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// Who has seen a stale value, and waits for another load before its own begins, may find that the
-// value was invalidated meanwhile. Its load must not see it: an origin that says by a coarse
-// validator (a date, a weak tag) that it is the same would bring it back.
+// A call sees a stale value and waits for another load before its own load begins. If the value is
+// invalidated meanwhile, the call's load must not see it. Otherwise an origin with a coarse
+// validator (a date, a weak tag) could say that the value is unchanged and bring it back.
 func TestLoadSeesNothingInvalidated(t *testing.T) {
 	for name, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
 		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },

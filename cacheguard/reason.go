@@ -2,9 +2,9 @@ package cacheguard
 
 import "fmt"
 
-// Reason says why package middleware didn't store a response. There is a fixed set of reasons, so
-// that metrics can count each one; later releases may add reasons. The documentation of package
-// middleware says what to do about each reason.
+// Reason is the reason why package middleware didn't store a response. There is a fixed set of
+// reasons, so that metrics can count each one; later releases may add reasons. The documentation of
+// package middleware explains each reason and its remedy.
 type Reason uint8
 
 const (
@@ -49,8 +49,8 @@ var reasonNames = [...]string{
 	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 
-// String returns the reason in a word or two, as in the parameter detail of Cache-Status. For the
-// zero Reason it returns "".
+// String returns the reason in one or two words. The parameter detail of Cache-Status uses the same
+// words. For the zero Reason it returns "".
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]

@@ -14,8 +14,8 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v
 	return v, err
 }
 
-// RefreshEntry is like Refresh, for a load that sees the previous value, which may be fresh, and
-// decides how long its result is kept.
+// RefreshEntry is like Refresh, with a load that sees the previous value and decides how long its
+// result is kept. The previous value may be fresh.
 func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{group: refreshes, load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {

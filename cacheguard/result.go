@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// Result is a value together with where it came from and how fresh it is.
+// Result is a value together with its source and its freshness.
 type Result[V any] struct {
 	Value     V
 	Status    Status
 	NotFound  bool          // the value does not exist at the origin (the null sentinel)
 	Local     bool          // answered by the process-local tier
 	Degraded  bool          // the store could not be used; in a load's previous value: the load's result will not be stored
-	began     uint32        // placed where it takes no extra space: its load began after this on the clock of this process' flights; 0: another process loaded
+	began     uint32        // the result's load began after this time, on the clock of this process' flights; 0: another process loaded; the field is at this place because it takes no extra space here
 	Age       time.Duration // since the value was stored, on the store's clock
 	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
-	UsableFor time.Duration // in a load's previous value: how much longer the value may be served if the load fails; else 0
-	Err       error         // why a stale value was served, if a load failed or could not be begun
+	UsableFor time.Duration // in a load's previous value: for how long the value may still be served if the load fails; else 0
+	Err       error         // if a stale value was served because a load failed or could not begin: the reason
 
 	stamp int64 // when its load got its lease, on the store's clock; 0: not known
 }
 
-// later returns the result as it is after a time d: older by d, and fresh for less.
+// later returns the result after a further time d: its age is greater by d, and FreshFor is smaller
+// by d.
 func (r Result[V]) later(d time.Duration) Result[V] {
 	r.Age += d
 	r.FreshFor -= d
 	return r
 }
 
-// Status says where a [Result] came from.
+// Status is the source of a [Result].
 type Status uint8
 
 const (
@@ -41,7 +42,7 @@ const (
 
 var statusNames = [...]string{"miss", "hit", "stale", "loaded", "coalesced"}
 
-// String is the status in words.
+// String returns the status as a word.
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -49,9 +50,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%d)", uint8(s))
 }
 
-// outcome is what a flight lands with. All callers of the flight read the same outcome, so they
-// change copies only. Thousands of waiting callers have a copy on their stacks, so fields that are
-// rarely set are kept apart, in aside.
+// outcome is the result of a flight. All callers of the flight read the same outcome, so they must
+// only change copies. Thousands of waiting callers have a copy on their stacks, so fields that are
+// rarely set are in a separate struct, aside.
 type outcome[V any] struct {
 	res  Result[V]
 	err  error
@@ -64,7 +65,7 @@ type aside[V any] struct {
 	marker   *found[V] // the hit-for-miss marker, if unshared was read from the store
 	several  *found[V] // a stale value that is for some callers only; see several.go
 	note     []byte    // of the load's LoadTracer
-	at       time.Time // if res is offered as a stale value: the moment of which res.Age is
+	at       time.Time // if res is offered as a stale value: the time to which res.Age refers
 }
 
 // unshared reports whether each waiting caller loads for itself.

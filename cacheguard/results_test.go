@@ -12,7 +12,7 @@ import (
 
 type result = cacheguard.Result[string]
 
-// TestResult says how each caller came to the value.
+// TestResult: the result shows how each caller got the value.
 func TestResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -13,16 +13,16 @@ import (
 // manyFunc is a load of many keys, as in GetManyEntries.
 type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Entry[V], error)
 
-// run does the work for one miss, or for all misses of one GetMany together. What several misses
-// need at the same moment is done once: one slot, one request for all leases, one load, one fill.
-// One goroutine, in loop, does all of this, so the misses need no locks. What may take longer than
-// a step of the store has goroutines of its own: waiting for a slot, loads, renewals. They post
-// their results to the run's mail.
+// run does the work for one miss, or for all misses of one GetMany together. If several misses need
+// the same step at the same time, the run does it once for all of them: one slot, one request for
+// all leases, one load, one fill. One goroutine, in loop, does these steps, so the misses need no
+// locks. Work that may take longer than a step of the store has its own goroutines: waiting for a
+// slot, loads, renewals. These goroutines post their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
 	misses []*miss[V]
-	began  time.Time // zero of the state machines' clock
+	began  time.Time // the zero point of the state machines' clock
 
 	values  context.Context // has the values of the caller's context, but never ends; for steps that must happen even if all callers have left
 	ctx     context.Context // ends when no caller waits any more, or with the cache
@@ -36,7 +36,7 @@ type run[V any] struct {
 	agenda[V]
 }
 
-// agenda is what a run still has to do.
+// agenda is the work that a run still has to do.
 type agenda[V any] struct {
 	todo         []*miss[V] // misses with something to do
 	open         int        // misses that have not landed
@@ -44,9 +44,8 @@ type agenda[V any] struct {
 	back         comeback[V]
 }
 
-// newRun makes a run of these misses. The run uses the values of ctx, but doesn't end with ctx,
-// unless it is for Update, which runs on its caller's context. life.Begin must have been called for
-// the run.
+// newRun makes a run of these misses. The run uses the values of ctx, but doesn't end with ctx. The
+// exception is a run for Update, which runs on its caller's context. Call life.Begin before newRun.
 func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]) *run[V] {
 	r := &run[V]{cache: c, many: many, misses: all, began: time.Now(), urged: make(chan struct{})}
 	r.open = len(all)
@@ -71,7 +70,7 @@ func (r *run[V]) abandon(m *miss[V]) {
 }
 
 // uncount notes that a flight has landed or has no waiting callers any more, and reports whether it
-// was the last such flight of the run. It can be called twice for a flight, so it counts only once.
+// was the last such flight of the run. A second call for the same flight does nothing.
 func (r *run[V]) uncount(m *miss[V]) (last bool) {
 	return m.uncounted.CompareAndSwap(false, true) && r.waiting.Add(-1) == 0
 }
@@ -79,7 +78,7 @@ func (r *run[V]) uncount(m *miss[V]) (last bool) {
 // close is called when the cache closes.
 func (r *run[V]) close() {
 	r.cancel(ErrClosed)
-	r.mail.Post(func() {}) // wakes the run, so that it sees the end
+	r.mail.Post(func() {}) // wakes the run, so that it notices the end
 }
 
 func (r *run[V]) urge() { r.urging.Do(func() { close(r.urged) }) }
@@ -96,10 +95,10 @@ func (r *run[V]) work() {
 	r.loop()
 }
 
-// loop does what is to be done, and waits for mail, until all misses have landed.
+// loop performs the steps that are due, and waits for mail, until all misses have landed.
 func (r *run[V]) loop() {
 	for _, m := range r.misses {
-		if m.State == protocol.Begun { // else asksFirst has already asked for the lease
+		if m.State == protocol.Begun { // in another state, asksFirst has already asked for the lease
 			r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
 		}
 	}
@@ -111,9 +110,9 @@ func (r *run[V]) loop() {
 	}
 }
 
-// abort lands all flights that have not landed, in case the user's code has called Goexit on this
-// goroutine: callers would wait for ever. Mail that comes later only gives back slots, and calls no
-// code of the user.
+// abort lands all flights that have not landed. It is for the case that the user's code has called
+// Goexit on this goroutine, because callers would otherwise wait for ever. Mail that comes later
+// only gives back slots, and calls no code of the user.
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		m.State, m.work = protocol.Landed, nil
@@ -126,7 +125,8 @@ func (r *run[V]) abort() {
 	r.mail.Close()
 }
 
-// step passes an event to the state machine of a miss, and notes what it wants to be done.
+// step passes an event to the state machine of a miss, and notes the steps that the state machine
+// requests.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
 	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its stale window ended while the store was asked
 		m.had.good, m.Seen = protocol.Shown, protocol.Shown
@@ -167,9 +167,9 @@ func (r *run[V]) endLeft() (some bool) {
 	return some
 }
 
-// perform does what is to be done until the run only has to wait. It also returns if many outcomes
-// are left to be sent one by one: the run then reads its mail in between, so that the other leases
-// are renewed in time.
+// perform performs steps until the run only has to wait. It also returns if many outcomes must
+// still be sent one by one. Then the run reads its mail in between, so that the other leases are
+// renewed in time.
 func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
@@ -189,7 +189,7 @@ func (r *run[V]) perform() {
 	}
 }
 
-// take returns the misses for which this is to be done, and notes it as done.
+// take returns the misses that need the step do, and notes the step as done.
 func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 	for _, m := range r.todo {
 		if m.plan.do&do == 0 {
@@ -207,7 +207,7 @@ func (r *run[V]) take(do protocol.Do) (all []*miss[V]) {
 	return all
 }
 
-// do does one thing for all misses that need it.
+// do performs one step for all misses that need it.
 func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	switch do {
 	case protocol.Release:
@@ -242,7 +242,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	}
 }
 
-// doOne does what is done for each miss separately.
+// doOne performs a step that each miss needs separately.
 func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	c := r.cache
 	switch do {
@@ -276,11 +276,11 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	}
 }
 
-// few is how many steps of the store for single keys run at the same time.
+// few is the number of single-key steps of the store that run at the same time.
 const few = 8
 
-// atATime does something for all, for few of them at a time: the store has no batch for these
-// steps, and a GetMany of thousands of keys must not use thousands of connections.
+// atATime calls do for all, with at most few calls at the same time. The store has no batch for
+// these steps, and a GetMany of thousands of keys must not use thousands of connections.
 func atATime[T any](all []T, do func(T)) {
 	if len(all) == 1 {
 		do(all[0])

@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// sampler picks hits for audits and Watchers. A hit that is not picked only costs a look at the
+// sampler picks hits for audits and Watchers. A hit that is not picked costs only one read of the
 // flag due.
 type sampler struct {
-	due         atomic.Uint32 // what to do with the next hit, as bits: forAudit, forWatcher
+	due         atomic.Uint32 // the uses of the next hit, as bits: forAudit, forWatcher
 	loadsFailed atomic.Int32  // how many loads of audits have failed in a row
 	goes        context.Context
 	stop        context.CancelFunc // ends goes; nil if no hit is ever picked
 
-	mu     sync.Mutex                // guards what follows
-	pauses [samplings]func() float64 // their average length in seconds; nil: never
-	timers [samplings]*time.Timer    // end the pauses
+	mu     sync.Mutex                // guards pauses and timers
+	pauses [samplings]func() float64 // the average length of the pauses in seconds; nil: no sampling
+	timers [samplings]*time.Timer    // the timers that end the pauses
 }
 
-// What can be done with a hit.
+// The uses of a hit.
 const (
 	forAudit = iota
 	forWatcher
 	samplings
 )
 
-// longestPause is the longest average pause to which failing loads stretch the pauses between
-// audits.
+// longestPause is the longest average pause between audits while loads fail.
 const longestPause = time.Minute
 
 // beginSampling starts the pauses for the samplings that the options ask for.
@@ -56,8 +55,8 @@ func (c *Cache[V]) beginSampling() {
 	}
 }
 
-// next begins the pause after which another hit is picked. Its length is random, from half to one
-// and a half times the mean.
+// next begins the pause after which the next hit is picked. The length of the pause is random, from
+// half to one and a half times the mean.
 func (s *sampler) next(what int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +82,8 @@ func (s *sampler) end() {
 	s.due.Store(0)
 }
 
-// sampled does what is due with a hit of the store, unless another hit was faster.
+// sampled reports or audits a hit of the store, as far as that is due. If another hit was faster,
+// sampled does nothing.
 //
 //go:noinline
 func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], got *found[V]) {
@@ -101,8 +101,8 @@ func (c *Cache[V]) sampledLocally(ctx context.Context, key, id string, load load
 	}
 }
 
-// sample reports a hit to the Watcher, if that is due, and returns whether an audit is to check the
-// hit.
+// sample reports a hit to the Watcher, if an event is due. It returns true if an audit must check
+// the hit.
 func (c *Cache[V]) sample(ctx context.Context, key string, res Result[V]) (check bool) {
 	due := c.sampler.due.Swap(0)
 	for what := range samplings {

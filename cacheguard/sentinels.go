@@ -14,20 +14,21 @@ import (
 
 // sentinels are the errors that every process recognises. If a load's error wraps some of them, the
 // outcome has marks after the error's text and a zero byte. The mark of a sentinel is its place in
-// this list and a hash of its text. The hash is there for releases with another list: they
-// recognise only sentinels that they have in the same place with the same text.
+// this list and a hash of its text. With the hash, a release with another list recognises only the
+// sentinels that it has in the same place with the same text.
 type sentinels []error
 
 const maxSentinels = 64
 
 // sentinelsOf returns the sentinels that every cache has, followed by those of the options.
-// context.DeadlineExceeded is always one, so that a load's time-out is a time-out in every process.
-// context.Canceled never is, because other callers would take it for the end of their own context.
+// context.DeadlineExceeded is always a sentinel, so that a load's time-out is a time-out in every
+// process. context.Canceled is never a sentinel, because other callers would take it for the end of
+// their own context.
 func sentinelsOf(own []error) sentinels {
 	return append(sentinels{context.DeadlineExceeded}, own...)
 }
 
-// wrongSentinels adds what is wrong with the sentinels of the options.
+// wrongSentinels adds the errors in the sentinels of the options.
 func wrongSentinels(own []error, bad *complaints) {
 	if len(own) > maxSentinels {
 		bad.add("Errors has %d errors, at most %d are allowed", len(own), maxSentinels)

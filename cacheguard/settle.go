@@ -12,7 +12,7 @@ import (
 
 // release gives up a lease.
 func (r *run[V]) release(m *miss[V]) {
-	c, token := r.cache, m.asked.token // a copy, because the miss may ask again, with a new token, before the store has been told
+	c, token := r.cache, m.asked.token // a copy, because the miss may ask again with a new token before the release has reached the store
 	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
 }
 
@@ -74,7 +74,8 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	r.step(m, e)
 }
 
-// conclude tells the store why there is no value. The store sends that to all processes that wait.
+// conclude tells the store the reason why there is no value. The store sends the reason to all
+// processes that wait.
 func (r *run[V]) conclude(m *miss[V]) {
 	c := r.cache
 	o, backoff := Outcome{}, time.Duration(0)
@@ -87,8 +88,8 @@ func (r *run[V]) conclude(m *miss[V]) {
 	c.settle(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, backoff) })
 }
 
-// outcomeOfFailure returns the outcome of a load that has failed, and for how long no process
-// repeats the load. It also remembers the error value in this process.
+// outcomeOfFailure returns the outcome of a load that has failed, and the time during which no
+// process repeats the load. It also remembers the error value in this process.
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
@@ -110,13 +111,13 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	return c.unstored(m)
 }
 
-// maxCarried is the largest frame that is sent with an outcome. With a larger result each waiting
-// process loads again, because messages must stay small.
+// maxCarried is the largest frame that is sent with an outcome, because messages must stay small.
+// If the result is larger, each waiting process loads again.
 const maxCarried = 4 << 10
 
 // unstored returns the outcome of a load whose result is not in the store. A small result is a part
-// of the outcome. With a large one, callers of other processes load for themselves, in parallel.
-// The stored value is removed, because it is out of date.
+// of the outcome. If the result is large, callers of other processes load for themselves, in
+// parallel. The stored value is removed, because it is out of date.
 func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	out, h := &m.own.out, m.own.header
 	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
@@ -128,8 +129,8 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
 }
 
-// sendOutcome ends the lease of a load that leaves no value, and stores the outcome for processes
-// that ask later.
+// sendOutcome ends the lease of a load that leaves no value. It also stores the outcome for
+// processes that ask later.
 func (c *Cache[V]) sendOutcome(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
 	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
@@ -159,7 +160,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	if out.entry.NoStore || ttl < 0 {
 		return h
 	}
-	// A TTL from the load is used exactly as it is, without Jitter.
+	// A TTL from the load is used unchanged, without Jitter.
 	if h.Soft = out.entry.TTL; h.Soft == 0 {
 		h.Soft = jittered(ttl, c.opts.Jitter)
 	}
@@ -173,8 +174,8 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	return h
 }
 
-// settle ends a lease. If that fails, it tries again in the background, so that callers don't wait
-// for a store that is in trouble.
+// settle ends a lease. If the first try fails, it tries again in the background, so that callers
+// don't wait for a store that is in trouble.
 func (c *Cache[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {
@@ -183,8 +184,7 @@ func (c *Cache[V]) settle(end func(context.Context) error) {
 	}
 }
 
-// background repeats the end of a lease until it has worked, or until the lease would be over by
-// itself.
+// background repeats the end of a lease until it succeeds, or until the lease would have expired.
 func (c *Cache[V]) background(end func(context.Context) error) {
 	// The lease may have been renewed a moment ago, so it may last for a whole LeaseTTL.
 	until := time.Now().Add(c.opts.LeaseTTL)
@@ -204,5 +204,5 @@ func (c *Cache[V]) background(end func(context.Context) error) {
 }
 
 // givenUp reports whether the load was stopped because its callers had left or the cache was
-// closed. That is not a failure of the origin, so it must not make the fleet pause.
+// closed. Such an end is not a failure of the origin, so it must not make the fleet pause.
 func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }

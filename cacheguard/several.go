@@ -8,23 +8,23 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// The value of a key may be one of several, each for some callers only, and may say where the other
-// callers find theirs. Package middleware stores responses that vary in this way.
+// The value of a key may be for some callers only, and may tell the other callers where their
+// values are. Package middleware stores responses that vary in this way.
 //
-// When such a value is stale, callers that it is not for need not wait for its refresh. They must
-// not load it either, because their load would return the value for other callers. So the flight of
-// the look-up lands at once, for all callers, and the callers that the value is for share a second
-// flight for the load. If no such caller comes, the value stays until it expires in the store. Then
-// the next caller, of any kind, stores its own value in its place.
+// When such a value is stale, the callers that need another value need not wait for its refresh.
+// They must not load the key either, because their load would return another value than the stored
+// one. So the flight of the look-up lands at once, for all callers, and the callers that the value
+// is for share a second flight for the load. If no such caller comes, the value stays until it
+// expires in the store. Then the next caller, of any kind, stores its own value in its place.
 
-// isOneOfSeveral reports whether a stale value, which must be loaded before it can be served, is
-// for some callers only.
+// isOneOfSeveral reports whether a value is stale, needs a load before it can be served, and is for
+// some callers only.
 func (got *found[V]) isOneOfSeveral(ctx context.Context) bool {
 	return got.good < protocol.Meanwhile && got.res.Status == StatusStale && !got.unshared && desk.Parts(ctx, got.res.Value)
 }
 
-// several returns the stale value for some callers only with which a flight has landed, or nil if
-// its outcome is for all callers.
+// several returns the outcome's stale value if that value is for some callers only. If the outcome
+// is for all callers, it returns nil.
 func (out *outcome[V]) several() *found[V] {
 	if out.also == nil {
 		return nil
@@ -32,9 +32,9 @@ func (out *outcome[V]) several() *found[V] {
 	return out.also.several
 }
 
-// ofSeveral returns the result for one caller of a flight that has landed with such a value. If the
-// value is for this caller, the result is the loaded value. Otherwise it is the stale value itself,
-// which says where the caller finds its own.
+// ofSeveral returns the result for one caller of a flight that has landed with such a stale value.
+// If the value is for this caller, the result is the loaded value. Otherwise the result is the
+// stale value itself, which tells the caller where its value is.
 //
 //go:noinline
 func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], got *found[V], res *Result[V]) (err error) {
@@ -56,9 +56,9 @@ type flights[V any] [groups]flight.Group[outcome[V]]
 type group uint8
 
 const (
-	reads     group = iota // of Get and its variants
-	refreshes              // of Refresh, and of refreshes in the background
-	parted                 // of reads of a value that is one of several, by callers that the value is for
-	direct                 // of all calls while the Switch is off or in shadow, and of loads without the lease for a token
+	reads     group = iota // flights of Get and its variants
+	refreshes              // flights of Refresh, and of refreshes in the background
+	parted                 // flights of reads of a value that is one of several, by callers that the value is for
+	direct                 // flights of all calls while the Switch is off or in shadow, and of loads without the lease for a token
 	groups
 )

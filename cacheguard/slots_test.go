@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestMaxLoads has the others wait, and lets them in as they came.
+// TestMaxLoads: further loads wait, and begin in the order in which they came.
 func TestMaxLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 3})
@@ -41,8 +41,8 @@ func TestMaxLoads(t *testing.T) {
 	})
 }
 
-// TestFullQueue turns the next one away at once, without asking for a lease. Callers of a load that
-// runs are none.
+// TestFullQueue: if the queue is full, the next load is refused at once, without a request for a
+// lease. Callers that wait for a running load are not in the queue.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -186,7 +186,7 @@ func TestLeavingTheQueueUnderLoad(t *testing.T) {
 	}
 }
 
-// TestMaxWaiters turns away whoever is one too many for a key, and only for that key.
+// TestMaxWaiters: a caller above the limit of a key is turned away. Other keys are not affected.
 func TestMaxWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxWaiters: 3})

@@ -64,7 +64,7 @@ func fleetOf(t *testing.T, n int, opts cacheguard.Options[int]) []*cacheguard.Ca
 	return cs
 }
 
-// at has a call return at once, and reports what it gave.
+// at makes a call that must return at once, and returns its result.
 func at(t *testing.T, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) cacheguard.Result[int] {
 	t.Helper()
 	began := time.Now()
@@ -78,7 +78,7 @@ func at(t *testing.T, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) c
 	return res
 }
 
-// P8: nobody waits for a refresh, and one process of the fleet does it.
+// P8: no caller waits for a refresh, and one process of the fleet does it.
 func TestStaleWhileRevalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cs := fleetOf(t, 5, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})
@@ -247,7 +247,8 @@ func TestSoftTimeout(t *testing.T) {
 	}
 }
 
-// TestStaleBeforeTrouble: whatever keeps a load from beginning, what can be served is.
+// TestStaleBeforeTrouble: if a load can't begin, a stale value that may be served is served, for
+// every reason.
 func TestStaleBeforeTrouble(t *testing.T) {
 	for _, policy := range []cacheguard.StorePolicy{cacheguard.FailOpen, cacheguard.FailClosed} {
 		bubble(t, "no leases", func(t *testing.T) {
@@ -302,8 +303,8 @@ func (s *noLeases) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.L
 	return s.Store.Lease(ctx, k, ask)
 }
 
-// TestSupersededValueGoes: what a load has found to be out of date is not served as stale, although
-// there is nothing to store in its place.
+// TestSupersededValueGoes: a value that a load has found to be out of date is not served as stale,
+// even if no new value is stored in its place.
 func TestSupersededValueGoes(t *testing.T) {
 	for name, load := range map[string]cacheguard.EntryFunc[int]{
 		"not found, not remembered": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {

@@ -10,20 +10,20 @@ import (
 type Stats struct {
 	LocalEntries int // values in the process-local tier
 
-	// LocalHits counts the hits of the process-local tier so far that were values,
-	// LocalNegativeHits those that were "does not exist". Both are 0 unless the Observer implements
+	// LocalHits counts the hits of the process-local tier that were values. LocalNegativeHits
+	// counts the hits that were "does not exist". Both are 0 unless the Observer implements
 	// [HitsUntold].
 	LocalHits, LocalNegativeHits uint64
 
-	LoadsRunning int // load functions that have not returned, those that were given up included
+	LoadsRunning int // load functions that have not returned, including loads that the cache has given up
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
 	Flights      int // keys that are being looked up, loaded, or waited for
 	Callers      int // callers that wait for these keys
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
-	// the store does not have, or has perhaps lost. SentLate counts the changes that the store was
-	// told of later, when this process repeated them. See [ErrPending].
+	// the store does not have, or that it has perhaps lost. SentLate counts the changes that the
+	// store got only when this process repeated them. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64
@@ -32,18 +32,19 @@ type Stats struct {
 	// shadow.
 	SwitchedOff, InShadow int
 
-	// Compared counts the answers that were compared with the origin (Audit, ModeShadow), Wrong
-	// those that were wrong. See [Difference.Wrong] and [Stats.Nines].
+	// Compared counts the answers that were compared with the origin (Audit, ModeShadow). Wrong
+	// counts the wrong answers among them. See [Difference.Wrong] and [Stats.Nines].
 	Compared, Wrong uint64
 
-	// BreakersOpen is how many circuit breakers of the store are open, Breakers how many there are:
-	// one per server, so several in a cluster. Both are 0 if the store has none.
+	// BreakersOpen is the number of circuit breakers of the store that are open. Breakers is the
+	// number of all its circuit breakers: one per server, so several in a cluster. If the store has
+	// no circuit breakers, both are 0.
 	BreakersOpen, Breakers int
 }
 
 // Nines returns the share of compared answers that were right, in nines: 3 means 99.9 percent. As
-// long as no answer was wrong, Nines returns what one wrong answer more would give. So it grows
-// with the number of comparisons: 999 right answers are 3 nines.
+// long as no answer was wrong, Nines calculates as if one more answer had been compared and had
+// been wrong. So it grows with the number of comparisons: 999 right answers are 3 nines.
 func (s Stats) Nines() float64 {
 	if s.Wrong == 0 {
 		return math.Log10(float64(s.Compared + 1))
@@ -60,15 +61,15 @@ type Attacher interface {
 }
 
 // HitsUntold is implemented by an [Observer] that needs no EventHit for hits of the process-local
-// tier. An event would make such a hit twice as slow. If LocalHitsUntold returns true, these hits
-// are counted in [Stats] instead. New calls LocalHitsUntold once.
+// tier. An event would make a hit of this tier twice as slow. If LocalHitsUntold returns true,
+// these hits are counted in [Stats] instead. New calls LocalHitsUntold once.
 type HitsUntold interface {
 	LocalHitsUntold() bool
 }
 
 // Breakers is implemented by a [Store] that has circuit breakers.
 type Breakers interface {
-	// Breakers returns how many are open, and how many there are.
+	// Breakers returns the number of open circuit breakers, and the number of all circuit breakers.
 	Breakers() (open, all int)
 }
 

@@ -8,21 +8,21 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Store is what the processes of a fleet share: a small set of steps, each of them atomic. Package
-// redisstore implements it on Redis, package memstore inside one process. A program makes a store
-// and passes it to [New]. Only an author of a new store needs to know these methods; package
-// storetest tests such a store.
+// Store is the store that the processes of a fleet share. It has a small set of steps, each of them
+// atomic. Package redisstore implements it on Redis, package memstore inside one process. A program
+// makes a store and passes it to [New]. Only an author of a new store needs to know these methods;
+// package storetest tests such a store.
 //
-// Every method is safe for concurrent use. It returns within the store's operation timeout,
-// whatever context it is given. It returns an error only if the outcome is unknown or the store
-// can't be used. A refusal, for instance of a lease, is an answer and not an error. A store may
-// send a step twice, because a reply can be lost. So a step that is repeated with the same token
-// must do no harm.
+// Every method is safe for concurrent use. It returns within the store's operation timeout, even if
+// its context ends later. It returns an error only if the outcome is unknown or the store can't be
+// used. A refusal, for instance of a lease, is an answer and not an error. A store may send a step
+// twice, because a reply can be lost. So a step that is repeated with the same token must do no
+// harm.
 //
-// A frame is an encoded value. A store doesn't look into it, with two exceptions: bytes 2 to 17 of
-// a frame are the id of the load that made it, and a store compares them where a method says so. If
-// a frame is shorter, the store compares the bytes that there are. And [Store.MarkStale] writes
-// into a frame.
+// A frame is an encoded value. A store doesn't look into it, with two exceptions. First, bytes 2 to
+// 17 of a frame are the id of the load that made it, and some methods compare them. If a frame is
+// shorter, the store compares only the bytes that exist. Second, [Store.MarkStale] writes into a
+// frame.
 //
 // To invalidate by tag, a store doesn't search for the values. It keeps a generation for each
 // cache, and for each tag of the cache that was ever invalidated: the time of the last
@@ -32,18 +32,18 @@ import (
 type Store interface {
 	// Get returns the frame of a key, or nil if there is none. If something that is not a string of
 	// bytes is stored under the key (a wrong type), Get returns an empty frame that is not nil, or
-	// nil if generations are read in the same trip. Unless tags is nil, Get also returns the
+	// nil if generations are read in the same trip. If tags is not nil, Get also returns the
 	// generations of the key's cache and of these tags, in the same trip if the store can do that.
-	// Generations that come without a frame are not used.
+	// If there is no frame, callers ignore the generations.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
-	// GetMany is Get for many keys of one cache, in one trip if the store can do that. Where Get
-	// returns an empty frame, GetMany may return nil.
+	// GetMany is Get for many keys of one cache, in one trip if the store can do that. If Get would
+	// return an empty frame, GetMany may return nil.
 	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
 
 	// Generations returns the generations of a cache and of some of its tags. If the store doesn't
-	// have the generation of the cache, for instance because it was evicted, it takes the present
-	// time: then no value that was loaded before is valid.
+	// have the generation of the cache, for instance because it was evicted, the store sets it to
+	// the present time. So no value that was loaded before is valid.
 	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
 
 	// InvalidateTags sets the generation of these tags to the store's present time, and sends a
@@ -52,9 +52,9 @@ type Store interface {
 	InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error)
 
 	// Lease asks for the right to load a key. It contains the double check: if there is a value
-	// that the asker has not seen, Lease returns the value, whether or not there is also a lease or
-	// an outcome. So a process that looked up the key just before another one filled it doesn't
-	// load again.
+	// that the asker has not seen, Lease returns the value, even if there is also a lease or an
+	// outcome. So if a process looked up the key just before another process filled it, it doesn't
+	// load the key again.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
 	// LeaseMany is Lease for many keys of one cache, in one trip if the store can do that. It
@@ -64,8 +64,8 @@ type Store interface {
 	// Fill stores the frame for ttl, ends the lease, and sends a message to the processes that
 	// wait. It does so only if the lease still carries the grant, so that a late load overwrites
 	// nothing. If the lease no longer carries the grant, but the stored value was made by the same
-	// load, Fill reports FillStored: then this is a copy of a Fill that has already been carried
-	// out.
+	// load, Fill returns FillStored, because this call is a copy of a Fill that has already been
+	// carried out.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
 
 	// FillMany is Fill for many keys of one cache, in one trip if the store can do that.
@@ -74,10 +74,10 @@ type Store interface {
 	// Conclude ends the lease without a value, if the lease still carries the grant. It stores the
 	// outcome in place of the lease for the time keep, and sends it to the processes that wait.
 	// During the time backoff, which begins now, Lease answers every request with the outcome.
-	// After that, Lease answers with it only if LeaseAsk.Awaited names this load: so a process that
-	// missed the message still gets the result of the load that it waited for. If keep is zero, the
-	// outcome is not stored, and only the message has it. If Outcome.Drop is set, the stored value
-	// is removed in the same step.
+	// After that, Lease answers with the outcome only if LeaseAsk.Awaited names this load. So a
+	// process that missed the message still gets the result of the load for which it waited. If
+	// keep is zero, the outcome is not stored, and only the message has it. If Outcome.Drop is set,
+	// the stored value is removed in the same step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
 	// Renew sets the lease's remaining time to ttl, if the lease still carries the grant.
@@ -91,18 +91,18 @@ type Store interface {
 	// request for the lease doesn't know the number.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, from byte at on, if the bytes there
-	// are all zero. A mark that is already there stays. In the same step it removes the leases of
-	// the key and tells every process that the key changed. It does so for all versions, in one
-	// step for each key. The error is like that of Invalidate.
+	// MarkStale writes the mark into the frames of the keys, beginning with byte at, if the bytes
+	// at this place are all zero. A mark that a frame already has stays. In the same step it
+	// removes the leases of the key and tells every process that the key changed. MarkStale changes
+	// all versions of a key, in one step for each key. The error is like that of Invalidate.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value, takes the lease over from any other holder, and tells every process
 	// that the key changed, all in one step. If the value has tags, its remnant (see [Remnant]) is
 	// stored in its place until the value would have expired, and Grant.Left has a copy of it, so
 	// that the next value can keep the tags. Claim also removes the values and leases of the key's
-	// other versions. The fill removes them once more, because another release may have loaded them
-	// from the origin before the write.
+	// other versions. The fill that follows removes them once more, because another release may
+	// have loaded them from the origin before the write.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
 	// Invalidate removes the values and the leases of the keys, of all versions, and tells every
@@ -111,19 +111,20 @@ type Store interface {
 	Invalidate(ctx context.Context, keys []Key) error
 
 	// Now returns an estimate of the store's clock, which all processes share. The ages of values
-	// are measured on it, because the wall clocks of two machines may differ. Now asks the store
-	// only if this process has no estimate yet.
+	// are measured on this clock, because the wall clocks of two machines may differ. Now asks the
+	// store only if this process has no estimate yet.
 	Now() time.Time
 
 	// Clock asks for the time on the clock of a cache's generations, in microseconds since 1970.
-	// Every grant before the call has at most this stamp, every grant after it at least this stamp.
+	// Every grant before the call has at most this stamp. Every grant after the call has at least
+	// this stamp.
 	Clock(ctx context.Context, cache string) (int64, error)
 
-	// Listen calls tell for each message about keys of this cache, until stop is called. It calls
-	// tell for one message after another; tell must not block and must not call the store. tell
+	// Listen calls tell for each message about keys of this cache, until you call stop. It calls
+	// tell for one message after another. tell must not block and must not call the store. tell
 	// gets MessageLost when messages may no longer arrive, and MessageRestored when they arrive
 	// again. It also gets MessageRestored once at the beginning: when messages begin to arrive, or
-	// at once if they already do.
+	// at once if messages already arrive.
 	Listen(cache string, tell func(Message)) (stop func())
 
 	// Listening reports whether messages arrive at present. If the store doesn't listen yet,
@@ -131,24 +132,24 @@ type Store interface {
 	// ask the store from time to time.
 	Listening() bool
 
-	// Warm connects, subscribes and loads scripts in advance, so that the first calls don't have to
-	// wait for that.
+	// Warm connects, subscribes and loads scripts in advance, so that the first calls don't wait
+	// for this work.
 	Warm(ctx context.Context) error
 }
 
-// Remnant returns what [Store.Claim] stores in place of this frame: the tags of the frame, in bytes
-// that no process takes for a value. For a frame without tags it returns nil, and Claim stores
-// nothing. The remnant of a remnant is the same remnant.
+// Remnant returns the bytes that [Store.Claim] stores in place of this frame. They have the tags of
+// the frame, in a form that no process takes for a value. For a frame without tags it returns nil,
+// and Claim stores nothing. The remnant of a remnant is the same remnant.
 func Remnant(f []byte) []byte { return frame.Remnant(f) }
 
 // Permits is implemented by a [Store] that can limit the loads of the whole fleet.
-// [NewFleetLimiter] needs it. Like the methods of Store, these are atomic and bounded in time, and
-// can be repeated without harm.
+// [NewFleetLimiter] needs it. Like the methods of Store, these methods are atomic and bounded in
+// time, and can be repeated without harm.
 type Permits interface {
 	// TakePermit gives the token a permit of a budget for ttl, or renews the permit that it has. A
 	// budget has at most max permits. taken reports whether the token has a permit now. If not,
 	// wait is the time after which the first permit of another token ends, unless that token renews
-	// it. When a permit is returned earlier, listeners to PermitsCache get a message with the
+	// it. If a permit is returned earlier, listeners to PermitsCache get a message with the
 	// budget's name as the key.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
@@ -160,24 +161,24 @@ type Permits interface {
 // name, because Options.Name allows no braces.
 const PermitsCache = "{permits}"
 
-// Key is the name of one value: the name of its cache, and a key in this cache. Both are any bytes,
-// a few hundred at most; the caches that [New] makes keep to that. Values and leases of a key's
-// different versions are stored side by side. They are of the same thing, so a step that changes a
-// key changes all its versions.
+// Key is the name of one value: the name of its cache, and a key in this cache. Both may have any
+// bytes, a few hundred at most. The caches that [New] makes use no longer ones. Values and leases
+// of a key's different versions are stored side by side. All versions are of the same data, so a
+// step that changes a key changes all its versions.
 type Key struct {
 	Cache   string
 	Key     string
 	Version uint8 // below Versions; see Options.Version
 }
 
-// Versions is how many versions of a key can be stored side by side: those of an old and of a new
-// release during a rolling deployment.
+// Versions is the number of versions of a key that can be stored side by side: one of an old
+// release and one of a new release during a rolling deployment.
 const Versions = 2
 
-// ID is a token: a random number of its own for each load and each write.
+// ID is a token. Each load and each write has its own random ID.
 type ID [16]byte
 
-// String is the id in hexadecimal.
+// String returns the id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // IsZero reports whether this is the zero ID, which is the id of no load.
@@ -189,10 +190,10 @@ func (id ID) IsZero() bool { return id == ID{} }
 type Grant struct {
 	Token  ID
 	Number int64
-	Stamp  int64  // what the clock of the generations said before the load; for the load's frame, not part of the lease
-	Left   string // of a claim: the remnant of the value, if the value had tags
+	Stamp  int64  // the time on the clock of the generations before the load; for the load's frame, not part of the lease
+	Left   string // for a claim: the remnant of the value, if the value had tags
 
-	Claimed bool // the grant is of a claim: its fill also removes the key's other versions
+	Claimed bool // the grant is the grant of a claim, and its fill also removes the key's other versions
 }
 
 // Is reports whether both are the same grant. It ignores the stamps, which may differ when a step
@@ -200,21 +201,21 @@ type Grant struct {
 func (g Grant) Is(other Grant) bool { return g.Token == other.Token && g.Number == other.Number }
 
 // Generations are times of invalidations, in microseconds since 1970 on the clock of the node that
-// keeps them. The first is that of the whole cache; it is 0 if the store doesn't know it. The
-// others are those of the requested tags, in order; a tag that was never invalidated has 0.
+// keeps them. The first generation is the whole cache's; it is 0 if the store doesn't know it. The
+// other generations are the requested tags', in order; a tag that was never invalidated has 0.
 type Generations []int64
 
 // LeaseAsk is a request for the lease of one key.
 type LeaseAsk struct {
-	Token   ID            // of the load that begins if the lease is granted
+	Token   ID            // the token of the load that begins if the lease is granted
 	TTL     time.Duration // how long the lease lasts unless it is renewed
-	Seen    []byte        // bytes 2 to 17 of a value that the asker has seen and can't use: that value counts as absent
+	Seen    []byte        // bytes 2 to 17 of a value that the asker has seen and can't use; the store treats that value as absent
 	Awaited ID            // the load that the asker has waited for, if any
-	Tags    []string      // the asker wants their generations with a Frame or Stands, if they need no other trip
+	Tags    []string      // with a Frame or Stands, the asker wants the generations of these tags, if that needs no other trip
 	Wait    bool          // if the lease is held, the asker waits and wants a message
 }
 
-// LeaseState says what a [LeaseAnswer] means, and which of its fields are set.
+// LeaseState is the meaning of a [LeaseAnswer]. It also shows which fields of the answer are set.
 type LeaseState uint8
 
 const (
@@ -231,7 +232,7 @@ type LeaseAnswer struct {
 	Holder    ID            // the load that has the lease, or whose outcome this is
 	Remaining time.Duration // time left of the lease, or of the outcome's back-off; 0 if not known
 	Frame     []byte
-	Of        Generations // with a Frame or Stands, as from Store.Get; none if they would cost another trip
+	Of        Generations // with a Frame or Stands: the generations, as from Store.Get; empty if they would cost another trip
 	Outcome   Outcome
 	Stands    bool // with LeaseGranted: the value LeaseAsk.Seen was still stored at the grant, so the load may see it as its previous value
 	Failures  int  // with LeaseGranted: Outcome.Failures of the outcome that the lease replaced, if known, so that the back-off can grow
@@ -251,7 +252,7 @@ type FillAsk struct {
 	TTL   time.Duration
 }
 
-// FillAnswer says whether a fill was stored, and if not, why.
+// FillAnswer is the answer to a fill: stored, or the reason why it was refused.
 type FillAnswer uint8
 
 const (
@@ -260,7 +261,7 @@ const (
 	FillOther             // refused: another load has the lease
 )
 
-// Holding is the answer to a renewal: who has the lease.
+// Holding is the answer to a renewal. It shows which load has the lease.
 type Holding uint8
 
 const (
@@ -269,26 +270,26 @@ const (
 	HoldingOther         // another load has the lease
 )
 
-// OutcomeKind says how a load ended without a stored value.
+// OutcomeKind is the way in which a load ended without a stored value.
 type OutcomeKind uint8
 
 const (
 	OutcomeFailed   OutcomeKind = iota + 1 // Text: the load's error
 	OutcomeUnstored                        // Frame: the result, for the calls that waited; it is not stored
-	OutcomeUnshared                        // the result is for its own caller only: calls that waited load for themselves, in parallel
+	OutcomeUnshared                        // the result is only for the load's own caller, so calls that waited load for themselves, in parallel
 )
 
-// Outcome is how a load ended without a stored value. Text and Frame are at most a few KiB.
+// Outcome describes the end of a load without a stored value. Text and Frame are at most a few KiB.
 type Outcome struct {
 	Kind     OutcomeKind
 	Text     string
 	Frame    []byte
 	Note     []byte // OutcomeFailed, OutcomeUnshared: the observer's note, of at most 255 bytes; with OutcomeUnstored the note is in Frame
-	Failures int    // how many loads have failed in a row, this one included; stored with the outcome, but not sent in messages
+	Failures int    // how many loads have failed in a row, including this load; stored with the outcome, but not sent in messages
 	Drop     bool   // the stored value is out of date and is removed in the same step; Drop is not stored with the outcome
 }
 
-// MessageKind says what a [Message] reports.
+// MessageKind is the kind of a [Message].
 type MessageKind uint8
 
 const (
@@ -296,16 +297,16 @@ const (
 	MessageFilled                          // Load stored a value; Frame has it if it is small
 	MessageOutcome                         // Load ended without a value; Outcome says how
 	MessageReleased                        // Load gave up its lease
-	MessageRestored                        // messages arrive from now on; some may have been lost before: look again at every key
+	MessageRestored                        // messages arrive from now on; earlier messages may have been lost, so look again at every key
 	MessageLost                            // messages may not arrive from now on, until MessageRestored
-	MessageTags                            // Tags were invalidated, or without Tags the whole cache; Generation is their new one
+	MessageTags                            // Tags were invalidated, or without Tags the whole cache; Generation is the new generation
 )
 
-// Message is what a store sends to processes. A change is sent to all processes that listen to the
-// cache. The end of a load is sent at least to those that wait for the load. A process takes a
-// message as a hint to look into the store again, because messages can be late or lost. There is
-// one exception: a process that waits for the load which the message names uses the result in the
-// message.
+// Message is a message from the store to processes. A message about a change goes to all processes
+// that listen to the cache. A message about the end of a load goes at least to the processes that
+// wait for the load. A process treats a message as a hint to look into the store again, because
+// messages can be late or lost. There is one exception: if a process waits for the load that the
+// message names, it uses the result in the message.
 type Message struct {
 	Kind    MessageKind
 	Key     string
@@ -314,5 +315,5 @@ type Message struct {
 	Outcome Outcome
 
 	Tags       []string
-	Generation int64 // with MessageTags, of the tags; with MessageRestored, messages about invalidations up to this one may have been lost
+	Generation int64 // with MessageTags: the generation of the tags; with MessageRestored: messages about invalidations up to this generation may have been lost
 }

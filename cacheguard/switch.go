@@ -23,13 +23,13 @@ import (
 //	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
 //	err = errors.Join(err, products.Set(mode))
 //
-// Other processes have switches of their own. While a switch is off, its process still sends its
-// own changes and receives those of other processes. So when the switch is on again, no value is
+// Other processes have their own switches. While a switch is off, its process still sends its own
+// changes and receives the changes of other processes. So when the switch is on again, no value is
 // served that is older than a change.
 type Switch struct {
 	mode atomic.Uint32
 
-	mu     sync.Mutex // guards caches, and orders their lines
+	mu     sync.Mutex // guards caches, and keeps the log lines of the caches in order
 	caches []*attached
 }
 
@@ -39,8 +39,8 @@ type attached struct {
 	log  *slog.Logger
 }
 
-// Mode is the state of a [Switch]. It applies to calls that begin while it is set; calls that began
-// before are not affected.
+// Mode is the state of a [Switch]. A mode applies to calls that begin while it is set. Calls that
+// began before are not affected.
 type Mode uint8
 
 const (
@@ -55,21 +55,21 @@ const (
 	// all other changes work as in ModeOn; Update still takes the lease.
 	ModeOff
 
-	// ModeShadow shows what a cache would answer, but doesn't use its answers. Every Get and its
-	// variants are answered by a load of this process, as in ModeOff. Besides, the cache is read
-	// and filled. If it has no fresh value, the load runs under the key's lease, unless another
-	// load has the lease, and its result is stored. If the cache has a fresh value, the value is
-	// compared with the load's result (Options.Same), and observers get EventCompared. No more than
-	// 1,024 values are compared at a time. A call takes as long as a miss: the load, and up to
-	// three steps of the store, each within its operation timeout. GetMany calls its load up to
-	// twice: once for the keys whose results are stored, once for the others. Refresh and changes
-	// work as in ModeOn.
+	// ModeShadow compares the cache's answers with loaded values, but doesn't use the answers.
+	// Every Get and its variants are answered by a load of this process, as in ModeOff. In
+	// addition, the cache is read and filled. If the cache has no fresh value, the load runs under
+	// the key's lease, and its result is stored, unless another load has the lease. If the cache
+	// has a fresh value, the value is compared with the load's result (Options.Same), and observers
+	// get EventCompared. No more than 1,024 values are compared at a time. A call takes as long as
+	// a miss: the load, and up to three steps of the store, each within its operation timeout.
+	// GetMany calls its load up to twice: once for the keys whose results are stored, and once for
+	// the other keys. Refresh and changes work as in ModeOn.
 	ModeShadow
 )
 
 var modeNames = [...]string{"on", "off", "shadow"}
 
-// String is "on", "off" or "shadow".
+// String returns "on", "off" or "shadow".
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -120,8 +120,8 @@ func (c *attached) tell(m Mode) {
 	switchedLine.Log(context.Background(), c.log, "cache", c.name, "mode", m.String())
 }
 
-// attach adds a cache to the switch, until detach is called. If the switch is not on at that time,
-// the cache logs it at once.
+// attach adds a cache to the switch. detach removes it. If the switch is not on when the cache is
+// added, the cache logs the mode at once.
 func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 	c := &attached{name, log}
 	s.mu.Lock()
@@ -138,8 +138,9 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 }
 
 // groupIn returns the group of flights for a call of this group in this mode. While the cache is
-// not on, that is direct, whose flights only land with loads of this process. So a call that begins
-// after the switch was set never joins an older flight, which may have found a stored value.
+// not on, the group is direct. Flights of direct only land with loads of this process. So a call
+// that begins after the switch was set never joins an older flight, which may have found a stored
+// value.
 func (c *Cache[V]) groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
 		return g
@@ -147,9 +148,9 @@ func (c *Cache[V]) groupIn(m Mode, g group) group {
 	return direct
 }
 
-// leadDirect is the path of the caller that leads a flight while the cache is off or in shadow. had
-// is the value that this caller has already found, if it is one of several (see several.go), or
-// nil.
+// leadDirect is the path of the caller that leads a flight while the cache is off or in shadow. If
+// this caller has already found a value that is one of several (see several.go), had is this value.
+// Otherwise had is nil.
 //
 //go:noinline
 func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {
@@ -158,27 +159,28 @@ func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V],
 	}
 	got, err := c.lookAside(ctx, of, had)
 	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared && desk.Parts(ctx, got.res.Value) {
-		// The value says where other callers find theirs. Nobody is answered with it.
+		// The value tells other callers where their values are. No caller gets this value as its
+		// answer.
 		several := got
 		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &several}})
 		return c.ofSeveral(ctx, of.name, of.load, &several, res)
 	}
 	m := c.inShadow(of, got, err)
-	if got.passing && err == nil { // each caller loads for itself, so the others don't wait for this one
+	if got.passing && err == nil { // each caller loads for itself, so the other callers don't wait for this one
 		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true}})
 		m.flight = flight.Solo[outcome[V]]()
 	}
 	return c.detach(ctx, m, res)
 }
 
-// lookAside finds what a call would be answered with if the cache were not in shadow. If had is
-// set, the value is known already.
+// lookAside returns the value that a call would get if the cache were not in shadow. If had is not
+// nil, it returns had.
 func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) (found[V], error) {
 	if had != nil {
 		return *had, nil
 	}
 	if c.tier.values != nil {
-		c.store.Listening() // without messages the tier is of no use
+		c.store.Listening() // makes the store listen, because without messages the tier is not used
 	}
 	if got, ok := c.tier.found(of.key.Key); ok {
 		return got, nil
@@ -187,15 +189,15 @@ func (c *Cache[V]) lookAside(ctx context.Context, of *target[V], had *found[V]) 
 	return got, err
 }
 
-// offPath makes a miss that loads without a look at the store, and without the lease.
+// offPath makes a miss that loads without a look-up in the store and without the lease.
 func (c *Cache[V]) offPath(of *target[V]) *miss[V] {
 	m := c.missOf(of, found[V]{}, nil)
 	m.Apart = true
 	return m
 }
 
-// inShadow makes a miss whose callers get nothing of the stored value. The load doesn't see the
-// value either, because callers must only get what the origin has.
+// inShadow makes a miss whose callers don't get the stored value. The load doesn't see the stored
+// value either, because callers must only get values from the origin.
 func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V] {
 	if storeErr != nil {
 		return c.offPath(of)

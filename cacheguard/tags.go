@@ -13,19 +13,19 @@ import (
 // InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh
 // values, stale values and "does not exist". The time that it takes does not depend on the number
 // of values. A value that was loaded before the call is never served after it, even if it is stored
-// later. A load that is under way goes on for the callers that already wait for it. Back-offs after
+// later. A load that is running goes on for the callers that already wait for it. Back-offs after
 // failed loads are not affected.
 //
 // The call is carried out even if ctx ends. When other processes read the store, they see the
 // invalidation at once; in a Redis cluster they see it when the message about it arrives. Their
 // local tiers, and calls that join a load under way, see it when the message arrives. If the error
-// wraps [ErrPending], the store could not be told yet: this process repeats the invalidation until
-// the store has it, and other processes may serve old values until then.
+// wraps [ErrPending], the store has not got the invalidation yet. This process repeats it until the
+// store has it, and other processes may serve old values until then.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
 
-// MarkStaleTags makes every value stale that was stored with one of these tags as a soft tag
+// MarkStaleTags makes a value stale if it was stored with one of these tags as a soft tag
 // (Entry.SoftTags). The next read of a value refreshes it. Until the refresh is done, the value is
 // served within its stale windows, which begin now at the latest. Values that are being loaded now
 // become stale, too. Otherwise it is like InvalidateTags.
@@ -33,8 +33,8 @@ func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, softMark)
 }
 
-// namedTags invalidates tags that a user has named. mark is the prefix of their kind in the store:
-// softMark for soft tags, else "".
+// namedTags invalidates tags that a user has named. mark is the prefix that tags of this kind have
+// in the store: softMark for soft tags, else "".
 func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) error {
 	switch {
 	case !c.mayChange(ctx):
@@ -55,13 +55,13 @@ func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) er
 	return c.invalidateTags(ctx, marked)
 }
 
-// wrongTags returns what is wrong with tags that are to be invalidated. tags are as the user named
-// them, marked have the prefix of their kind.
+// wrongTags returns the error in the tags of a call that invalidates tags. tags are the user's
+// names. marked are the same names with the prefix of their kind.
 func wrongTags(tags, marked []string) error {
 	if err := plain(tags); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(marked, frame.MaxTags) { // a call may name any number of tags, but MakeTags takes no more at a time than a frame has
+	for some := range slices.Chunk(marked, frame.MaxTags) { // a call may name any number of tags, but MakeTags takes at most as many as a frame may have
 		if _, err := frame.MakeTags(some); err != nil {
 			return err
 		}
@@ -69,11 +69,11 @@ func wrongTags(tags, marked []string) error {
 	return nil
 }
 
-// softMark is the prefix of soft tags in frames and in the store. The store doesn't know that there
-// are two kinds of tags, so soft tags need no steps of their own.
+// softMark is the prefix of soft tags in frames and in the store. The store doesn't distinguish the
+// two kinds of tags, so it needs no separate steps for soft tags.
 const softMark = "\x00"
 
-// plain returns an error for tags that would be taken for soft tags.
+// plain returns an error if a tag has the prefix of soft tags.
 func plain(tags []string) error {
 	for _, tag := range tags {
 		if strings.HasPrefix(tag, softMark) {
@@ -83,7 +83,7 @@ func plain(tags []string) error {
 	return nil
 }
 
-// allTags returns the tags of both kinds, as they are encoded in a frame.
+// allTags returns the tags of both kinds, encoded for a frame.
 func (e Entry[V]) allTags() (frame.Tags, error) {
 	if err := plain(e.Tags); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (e Entry[V]) allTags() (frame.Tags, error) {
 	return frame.MakeTags(all)
 }
 
-// InvalidateAll invalidates all values of the cache, like InvalidateTags with a tag that every value
-// has.
+// InvalidateAll invalidates all values of the cache. It works like InvalidateTags with a tag that
+// every value has.
 func (c *Cache[V]) InvalidateAll(ctx context.Context) error { return c.invalidateTags(ctx, nil) }
 
 func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
@@ -114,7 +114,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	c.sealAll()
 	last := c.unsent.Last()
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
-	if err != nil { // it may have been done or not: this process must not use its old values in either case
+	if err != nil { // the store may have carried it out or not; in both cases this process must not use its old values
 		generation = c.loadedBy()
 		c.unsent.AddTags(tags, generation)
 	}
@@ -133,7 +133,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	return nil
 }
 
-// invalidated applies an invalidation by tag to everything that this process has.
+// invalidated applies an invalidation by tag to all values and flights of this process.
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.invalidations.Of(tags, generation)
 	if len(tags) == 0 {

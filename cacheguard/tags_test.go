@@ -21,7 +21,7 @@ func tagged(v string, tags ...string) cacheguard.EntryFunc[string] {
 	}
 }
 
-// gets checks what a call gives, and how.
+// gets tests the value and the status of a call.
 func gets(t *testing.T, c *cacheguard.Cache[string], key string, load cacheguard.EntryFunc[string], want string, status cacheguard.Status) {
 	t.Helper()
 	r, err := c.GetEntry(t.Context(), key, load)
@@ -41,7 +41,8 @@ func fleets(t *testing.T, opts cacheguard.Options[string], do func(t *testing.T,
 	}
 }
 
-// P3: what has a tag goes with it, in every process, and nothing else does.
+// P3: the invalidation of a tag invalidates all values with the tag, in every process, and no other
+// values.
 func TestInvalidateTags(t *testing.T) {
 	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
 		both := []*cacheguard.Cache[string]{a, b}

@@ -35,36 +35,37 @@ func newTampered() *tampered {
 	}
 }
 
-// onto has a hook called before a step, which is not done if the hook returns an error; nil takes
-// it away.
+// onto sets a hook that is called before a step. If the hook returns an error, the step is not
+// done. A nil hook removes the hook.
 func (s *tampered) onto(step string, h hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before[step] = h
 }
 
-// past has a hook called after a step, whose reply is lost if the hook returns an error.
+// past sets a hook that is called after a step. If the hook returns an error, the step's reply is
+// lost.
 func (s *tampered) past(step string, h hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.after[step] = h
 }
 
-// steps is how often a step was asked for.
+// steps returns how often a step was requested.
 func (s *tampered) steps(step string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count[step]
 }
 
-// asked is the key that the last step was about.
+// asked returns the key of the last step.
 func (s *tampered) asked() cacheguard.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.key
 }
 
-// fails is a hook that fails the first n times.
+// fails returns a hook that fails the first n times.
 func fails(n int) hook {
 	var mu sync.Mutex
 	return func(context.Context) error {
@@ -152,7 +153,7 @@ func (s *tampered) TakePermit(ctx context.Context, budget string, token cachegua
 	return taken, wait, err
 }
 
-// granted is the token of the last lease that was granted.
+// granted returns the token of the last lease that was granted.
 func (s *tampered) granted() cacheguard.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +199,7 @@ func (s *tampered) InvalidateTags(ctx context.Context, cache string, tags []stri
 	return generation, err
 }
 
-// leaseFree asks the store itself whether a load of the key could begin now.
+// leaseFree asks the store whether a load of the key could begin now.
 func leaseFree(t *testing.T, store interface {
 	Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error)
 	Release(context.Context, cacheguard.Key, cacheguard.ID) error

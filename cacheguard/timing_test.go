@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// The timing of the lease protocol on a fake clock: what is asserted here to the millisecond no
-// real clock could show. Caches of one name on one memstore are the processes of a fleet.
+// These tests check the timing of the lease protocol on a fake clock, to the millisecond. A real
+// clock is not exact enough. Caches of one name on one memstore are the processes of a fleet.
 
 // slack is the most that a waiter adds to the end of a lease, so that not everybody asks in the
 // same moment.
@@ -48,7 +48,7 @@ func (f *fleet) processOn(store cacheguard.Store) *cacheguard.Cache[string] {
 	return c
 }
 
-// crash takes the lease as a process would that dies at once.
+// crash takes the lease, like a process that dies right after it.
 func (f *fleet) crash(key string, lease time.Duration) {
 	f.t.Helper()
 	ans, err := f.store.Lease(f.t.Context(), cacheguard.Key{Cache: "timing", Key: key}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: lease})

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A read with a token returns nothing whose load had begun when the token was made, although nobody
-// was told of the change.
+// A read with a token returns no value whose load had begun when the token was made, even if the
+// cache was not told of the change.
 
 // committed is what a writer has after its commit.
 func committed(t *testing.T, store cacheguard.Store, caches ...string) cacheguard.Token {
@@ -250,8 +250,8 @@ func (s *clockStore) Clock(ctx context.Context, cache string) (int64, error) {
 
 func (s *clockStore) Now() time.Time { return s.Store.Now().Add(-s.back) }
 
-// What nobody was given demands nothing, whatever it says, but for a moment that may have been:
-// that is a refresh, for all who demand so together.
+// A made-up token with a moment in the future demands nothing. A made-up token with a possible
+// moment costs one refresh, which all callers with the same demand share.
 func TestMadeUpTokens(t *testing.T) {
 	inBubble(t, "made up", func(t *testing.T) {
 		store := &clockStore{Store: memstore.New(memstore.Options{})}

@@ -7,25 +7,27 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// LoadTracer is implemented by an [Observer] that traces loads. StartLoad is called right before
-// the user's load, or the write of an Update, on the same goroutine. ctx has the values of the
-// caller that started the load. The load gets loadCtx, which must be ctx or derived from ctx; nil
-// means ctx. If end is not nil, it is called when the load is over, with the load's error. notFound
-// is true if the load found that the value does not exist.
+// LoadTracer is implemented by an [Observer] that traces loads. The cache calls StartLoad right
+// before the user's load, or before the write of an Update, on the same goroutine. ctx has the
+// values of the caller that started the load. The load gets loadCtx, which must be ctx or derived
+// from ctx; nil means ctx. If end is not nil, the cache calls it when the load has ended, with the
+// load's error. notFound is true if the load found that the value does not exist.
 //
-// note is stored and sent together with the load's result, and every caller that is served by the
-// load finds it in Event.Note. It should identify the load, as the id of a trace does. A note of
-// more than 255 bytes is left out. The note must not be changed after StartLoad has returned.
+// note is stored and sent together with the load's result, and the events of all callers that get
+// the result have it in Event.Note. The note should identify the load; the id of a trace does so. A
+// note of more than 255 bytes is ignored. The note must not be changed after StartLoad has
+// returned.
 //
-// A refresh in the background is also begun by a call, which may have returned when the load runs.
+// A refresh in the background also has a call that began it, but this call may have returned when
+// the load runs.
 //
 // A panic in StartLoad or end is dropped; runtime.Goexit in them ends the load.
 type LoadTracer interface {
 	StartLoad(ctx context.Context, cache, key string) (loadCtx context.Context, note []byte, end func(err error, notFound bool))
 }
 
-// noteOf returns the tracer's note of a load. It is read atomically, because a load that doesn't
-// end in time may still be starting.
+// noteOf returns the tracer's note of a load. It reads the note atomically, because a load that
+// doesn't end in time may still be starting.
 func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	if note := noted.Load(); note != nil {
 		return *note
@@ -57,9 +59,9 @@ func safely(do func()) {
 	do()
 }
 
-// madeOf reports whether a tracer's context seems to be derived from ctx. A context that is not
-// derived from it is not used: it would not end with ctx, and cache calls inside the load would not
-// know which load they belong to.
+// madeOf reports whether a tracer's context seems to be derived from ctx. Another context is not
+// used, because it would not end with ctx, and cache calls inside the load would not know to which
+// load they belong.
 func madeOf(traced, ctx context.Context) bool {
 	return traced != nil && chainOf(traced) == chainOf(ctx) && (traced.Done() != nil || ctx.Done() == nil)
 }

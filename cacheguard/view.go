@@ -25,17 +25,17 @@ type View struct {
 	Stats     func() Stats
 	Mode      func() Mode                // the mode of the cache's Switch
 	Listening func() bool                // whether messages of the store arrive
-	Loads     func(most int) []LoadUnder // at most so many of the running loads, the oldest first
-	Troubles  func() []StoreTrouble      // that have not ended
+	Loads     func(most int) []LoadUnder // at most this number of running loads, the oldest first
+	Troubles  func() []StoreTrouble      // the troubles that have not ended
 }
 
-// StoreTrouble says that the store fails at present for one kind of use. The trouble ends when a
-// use of that kind succeeds again. So if no call uses the store, the trouble stays after its cause
-// is gone.
+// StoreTrouble describes a present failure of the store for one kind of use. The trouble ends when
+// a use of that kind succeeds again. So if no call uses the store, the trouble stays after its
+// cause is gone.
 type StoreTrouble struct {
 	Use           string // "reading", "leases", "storing results" or "changes"
 	Since         time.Time
-	Server, Cause string // "" if the store doesn't know them
+	Server, Cause string // "" if not known
 	Text          string // the error's text, without keys
 }
 
@@ -57,27 +57,28 @@ func (h *health) troubles() (all []StoreTrouble) {
 
 // LoadUnder is a load that is running.
 type LoadUnder struct {
-	Key     string // as the call named it
+	Key     string // the key that the caller passed
 	More    int    // further keys of the same load
 	Since   time.Time
 	Callers int  // callers of this process that wait for the load; 0 for a refresh in the background or an audit
-	Leased  bool // the load began with a lease; without one its result is not stored
-	Audit   bool // an Audit loads to compare: no caller waits, and nothing is stored
+	Leased  bool // the load began with a lease; the result of a load without a lease is not stored
+	Audit   bool // the load is for an Audit: no caller waits for it, and its result is not stored
 }
 
-// sampledPerSecond is how many hits per second get an EventSampled if there is a [Watcher].
+// sampledPerSecond is the number of hits per second that get an EventSampled if there is a
+// [Watcher].
 const sampledPerSecond = 20
 
 // loads keeps track of the loads of one cache.
 type loads struct {
 	running, queued atomic.Int64   // for Stats
-	all             sync.WaitGroup // the goroutines on which they run
+	all             sync.WaitGroup // the goroutines of the loads
 
 	mu    sync.Mutex // guards under
 	under map[*LoadUnder]func() (callers int)
 }
 
-// begin lists a load until end is called.
+// begin adds a load to the list. end removes it.
 func (l *loads) begin(one *LoadUnder, callers func() int) (end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,7 @@ func (l *loads) begin(one *LoadUnder, callers func() int) (end func()) {
 	}
 }
 
-// oldest returns the running loads, the oldest first, and at most so many.
+// oldest returns at most this number of running loads, the oldest first.
 func (l *loads) oldest(most int) []LoadUnder {
 	l.mu.Lock()
 	defer l.mu.Unlock()

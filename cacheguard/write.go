@@ -13,10 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// Set stores a value and ends any lease of its key, so a load that began before Set can't store its
-// result after it. Use Set only if each key has one writer. With several writers, their Sets can
-// arrive in another order than their writes to the origin: use [Cache.Update] or [Cache.Invalidate]
-// then. Set is carried out even if ctx ends, because the origin has already changed.
+// Set stores a value and ends any lease of its key. So a load that began before Set can't store its
+// result after Set. Use Set only if each key has one writer. If a key has several writers, their
+// Sets can arrive in another order than their writes to the origin, so use [Cache.Update] or
+// [Cache.Invalidate] instead. Set is carried out even if ctx ends, because the origin has already
+// changed.
 //
 // If [Options.Empty] returns true for the value, the null sentinel is stored. If the value can't be
 // encoded or is larger than MaxValueSize, Set returns an error and removes the old value, which is
@@ -26,7 +27,7 @@ func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 }
 
 // SetEntry is like Set, with a lifetime and tags for this value. NoStore, NoShare and NotModified
-// are for loads: with one of them SetEntry returns an error and does nothing.
+// are only for loads. With one of them, SetEntry returns an error and does nothing.
 func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := c.enter(ctx); err != nil {
 		return err
@@ -64,7 +65,8 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
 // a delayed copy of it could arrive after a later Set or Invalidate and bring the old value back. A
 // late copy of a claim only costs a miss, and a late copy of a fill is refused. If the fill itself
-// is refused, a later change has won, which is as good as if this Set had come before that change.
+// is refused, a later change has won. The effect is the same as if this Set had come before that
+// change.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -78,7 +80,7 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 			c.written(k.Key, g)
 		}
 	}
-	if err != nil { // the claim may have been carried out; its lease would keep loads waiting
+	if err != nil { // the claim may have been carried out, and loads would wait for its lease
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
 	}
 	return err
@@ -89,7 +91,7 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 func (c *Cache[V]) written(id string, g Grant) { c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}) }
 
 // encodeSafely encodes on the caller's goroutine. It turns a panic of the user's code into an
-// error, because no load goroutine recovers it here.
+// error, because this goroutine, unlike a load's, has no other recover.
 func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,11 +107,11 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 // Invalidate removes the values of keys, whether fresh, stale or "does not exist", remembered
 // errors, and leases. A load that began before Invalidate can't store its result after it, and no
 // call that this process starts after Invalidate joins such a load. Commit to the origin first,
-// then call Invalidate. It is carried out even if ctx ends.
+// then call Invalidate. Invalidate is carried out even if ctx ends.
 //
-// The error of Invalidate is a [KeyErrors] with the keys that may not have been invalidated. If it
-// wraps [ErrPending], this process repeats the call until the store has carried it out, and serves
-// no value from before the call. Other processes may serve old values until then. See
+// The error of Invalidate is a [KeyErrors] with the keys that may not have been invalidated. If the
+// error wraps [ErrPending], this process repeats the call until the store has carried it out, and
+// serves no value from before the call. Other processes may serve old values until then. See
 // [Cache.Flush].
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
@@ -121,8 +123,8 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 
 // MarkStale makes the values of keys stale. The next read of a key refreshes its value. Until the
 // refresh is done, the value is served within its stale windows, which begin now at the latest.
-// MarkStale also ends leases, because a load that is running may have read the origin before the
-// change that the mark is for. Otherwise it is like Invalidate.
+// MarkStale also ends leases, because a running load may have read the origin before the change for
+// which you call MarkStale. Otherwise it is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
@@ -136,7 +138,7 @@ func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
 }
 
 // changeKeys changes keys in the store and everywhere in this process. mark is the time at which
-// the keys are marked stale; if it is zero, they are invalidated.
+// the keys are marked stale. If mark is zero, the keys are invalidated.
 func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time) error {
 	if len(keys) == 0 {
 		return nil
@@ -165,9 +167,9 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 	return named
 }
 
-// withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate
-// it leaves the tags for the next value, because the writer has said nothing about them. So it
-// claims the key and releases the claim.
+// withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate,
+// it leaves the tags for the next value, because the writer has not named any tags. So it claims
+// the key and releases the claim.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	k := c.key(id)
@@ -188,25 +190,25 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 }
 
 // Update calls write under the key's lease and stores what write returns. It is safe with any
-// number of writers of a key, and next to loads that read the origin before the write. Readers wait
-// for Update as for a load. write runs with the caller's context, for LoadTimeout at most, and is
-// called at most once. No cache can prevent this case: if a process dies right after its write to
-// the origin, while another writer has the key, the value of the other writer may be stored until
-// its TTL is over.
+// number of writers of a key, and with concurrent loads that read the origin before the write.
+// Readers wait for Update in the same way as for a load. write runs with the caller's context, for
+// LoadTimeout at most, and is called at most once. No cache can prevent the following case: if a
+// process dies right after its write to the origin, while another writer has the key, the other
+// writer's value may be stored until its TTL ends.
 //
-// If write fails, Update returns its error, and no value stays stored. If the error wraps
+// If write fails, Update returns write's error, and no value stays stored. If the error wraps
 // ErrNotFound, "does not exist" is stored. If write succeeds but the store can't be told, Update
-// returns the value and an error that says so. If the store is unavailable before the write,
-// OnStoreDown decides: with FailClosed Update returns ErrUnavailable and doesn't call write; with
-// FailOpen it calls write.
+// returns the value and an error for the failed store. If the store is unavailable before the
+// write, OnStoreDown decides: with FailClosed, Update returns ErrUnavailable and doesn't call
+// write; with FailOpen, it calls write.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
 	res, err := c.update(ctx, key, loader[V]{value: write})
 	return res.Value, err
 }
 
-// UpdateEntry is like Update, for a write that decides how long its result is kept and which tags
-// it has. The previous value is removed before write is called, so write doesn't see it and can't
-// return NotModified.
+// UpdateEntry is like Update, with a write that decides how long its result is kept and which tags
+// the result has. The previous value is removed before write is called, so write doesn't see it and
+// can't return NotModified.
 func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error)) (Result[V], error) {
 	var load loader[V]
 	if write != nil {
@@ -256,12 +258,12 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	}
 	runs = true
 	r.work()
-	c.seal(id) // a flight that has begun since may load without the lease, and may have read before the write
+	c.seal(id) // a flight that began in the meantime may load without the lease, and may have read before the write
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	if m.own.stored {
 		c.written(id, m.ans.Grant)
-	} else { // after the claim was lost, another load may have stored what it read before this write
+	} else { // after the claim was lost, another load may have stored a value that it read before this write
 		err = c.withdraw(ctx, key)
 	}
 	switch {
@@ -273,7 +275,7 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	return out.res, err
 }
 
-// callersError is the error of a write that ran with its caller's context. If that context has
+// callersError returns the error of a write that ran with its caller's context. If that context has
 // ended, the caller gets ctx.Err() and not the context's cause, as from every other call.
 func callersError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {

@@ -89,7 +89,7 @@ func newValues[V any](t TB, s Subject[V]) {
 	}
 }
 
-// same reports whether a change of one value would change the other one.
+// same reports whether a change of one value would change the other value.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -155,9 +155,9 @@ func garbage[V any](t TB, s Subject[V]) {
 	}
 }
 
-// Refuses has a codec decode bytes that are not a value. Decode must return an error and allocate
-// at most this many bytes of memory. Meanwhile nothing else may run in this process, because all
-// allocations count.
+// Refuses tests that a codec refuses bytes that are not a value. Decode must return an error, and
+// may allocate at most most bytes of memory. No other goroutine may allocate memory in the
+// meantime, because the test counts all allocations of the process.
 func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, most uint64) {
 	t.Helper()
 	_, _ = decodeAny(codec, src[:0]) // the first Decode fills tables of types
@@ -176,8 +176,8 @@ func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, mo
 	}
 }
 
-// Allocated returns how many bytes of memory a function allocates. Meanwhile nothing else may run
-// in this process, because all allocations count.
+// Allocated returns how many bytes of memory a function allocates. No other goroutine may allocate
+// memory in the meantime, because Allocated counts all allocations of the process.
 func Allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

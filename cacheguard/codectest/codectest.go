@@ -7,18 +7,18 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Subject is a codec and what to try it with. Only Codec and Values are required: cases that need a
-// field that isn't set are skipped.
+// Subject is a codec, and the values and bytes to test it with. Only Codec and Values are required.
+// If another field isn't set, the cases that need it are skipped.
 type Subject[V any] struct {
 	Codec cacheguard.Codec[V]
 
-	// Values must be equal to the original after they were encoded and decoded.
+	// Values are values that must be equal to the original after they were encoded and decoded.
 	Values []V
 
 	// Equal compares two values. Default [reflect.DeepEqual].
 	Equal func(a, b V) bool
 
-	// Losses are values that, as documented, are decoded as other values.
+	// Losses are values that the codec, as documented, decodes as other values.
 	Losses map[string]Loss[V]
 
 	// Refused are values that Append must refuse.
@@ -31,20 +31,20 @@ type Subject[V any] struct {
 	// 256 KiB and 2 n.
 	Memory func(n int) uint64
 
-	// Largest returns the most bytes that a value may be encoded to. Default: no limit.
+	// Largest returns the largest number of bytes of an encoded value. Default: no limit.
 	Largest func(v V) int
 
-	// Stable says that a value is encoded to the same bytes each time.
+	// Stable is true if a value is encoded to the same bytes each time.
 	Stable bool
 
-	// Delimited says that no proper prefix of an encoded value is an encoded value.
+	// Delimited is true if no proper prefix of an encoded value is an encoded value.
 	Delimited bool
 
-	// Shares says that a decoded value may share memory with the source, as a []byte may.
+	// Shares is true if a decoded value may share memory with the source, as a []byte may.
 	Shares bool
 }
 
-// Loss is a value and what it becomes when it is encoded and decoded.
+// Loss is a value, and the value that it becomes when it is encoded and decoded.
 type Loss[V any] struct{ Value, Becomes V }
 
 func (s Subject[V]) equal(a, b V) bool {
@@ -66,11 +66,11 @@ type TB interface {
 // Case is one test of a codec.
 type Case[V any] struct {
 	Name    string
-	Promise string // what a codec that fails the case breaks
+	Promise string // the promise that a codec breaks if it fails the case
 	Run     func(t TB, s Subject[V])
 }
 
-// Run runs all cases as subtests, one after another because they measure memory.
+// Run runs all cases as subtests. It runs them one after another, because they measure memory.
 func Run[V any](t *testing.T, s Subject[V]) {
 	for _, c := range Cases[V]() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, s) })

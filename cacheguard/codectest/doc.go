@@ -1,5 +1,5 @@
-// Package codectest is the conformance suite for implementations of [cacheguard.Codec]. When a case
-// fails, it says what it protects.
+// Package codectest is the conformance suite for implementations of [cacheguard.Codec]. The text of
+// a failed case has the promise that the codec breaks.
 //
 // The test of a codec passes the codec to [Run], with values and bytes to try it with:
 //
@@ -11,7 +11,7 @@
 //		})
 //	}
 //
-// [Cases] returns the same cases one by one, for a codec that is broken on purpose and must fail.
-// [Refuses] is what the case "garbage" does; use it for a codec that must refuse bytes for many
-// types.
+// [Cases] returns the same cases as a list. Use it to test that a codec that is broken on purpose
+// fails. [Refuses] is the test of the case "garbage". Use it for a codec that must refuse bytes for
+// many types.
 package codectest

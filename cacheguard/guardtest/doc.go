@@ -27,7 +27,7 @@
 //
 // # Time
 //
-// You don't need this package to test anything that takes time, such as TTLs, stale windows and
+// You don't need this package to test behaviour that takes time, such as TTLs, stale windows and
 // back-offs. Package testing/synctest gives a test a fake clock that advances only when all
 // goroutines wait, and caches on a memstore use it. Then time.Sleep takes no real time, an hour of
 // traffic takes milliseconds, and measured times are exact. Set Jitter to -1 in the options, so
@@ -63,7 +63,7 @@
 //		})
 //	}
 //
-// To make an origin fail, inject a [Fault]. [Origin.Loads] then tells how many loads the back-off
+// To make an origin fail, inject a [Fault]. [Origin.Loads] then returns how many loads the back-off
 // let through.
 //
 //	func TestFailingOriginIsLeftAlone(t *testing.T) {
@@ -92,20 +92,21 @@
 //
 // # Waiting
 //
-// A call of this package that waits for something waits about a minute unless a context says
-// otherwise. In a synctest bubble that is a minute on the fake clock. Then the call fails the test
-// with a message that says what was awaited and what was seen. Misuse fails the test at once, with
-// tb.Fatalf. A load that waits at a gate ends when its own context ends, which is at LoadTimeout at
-// the latest. If a load still waits at a gate when the test ends, the test fails.
+// If a call of this package waits for an event, it waits about a minute, unless its context has
+// another deadline. In a synctest bubble the minute is on the fake clock. After the minute the call
+// fails the test with a message that names what was awaited and what was seen. Misuse fails the
+// test at once, with tb.Fatalf. A load that waits at a gate ends when its own context ends, which
+// is at LoadTimeout at the latest. If a load still waits at a gate when the test ends, the test
+// fails.
 //
 // # What is not promised
 //
 // A fleet on a memstore is one process. It uses the store's real messages, but no message is late
-// or lost. You can't kill a replica or stop it in the middle of a step (closing a replica is an
-// orderly shutdown, which releases its leases). You can't cut off a part of the fleet from the
+// or lost. You can't kill a replica or stop it in the middle of a step, because closing a replica
+// is an orderly shutdown, which releases its leases. You can't cut off a part of the fleet from the
 // rest, and there is no network delay. To test these cases, use redisstores on a [RedisServer],
-// each behind a [Proxy] of its own.
+// each behind its own [Proxy].
 //
-// An [Origin] counts only its own loads. The test has to make sure that the program queries nothing
-// else, for example the real database.
+// An [Origin] counts only its own loads. The test has to make sure that the program queries no
+// other system, for example the real database.
 package guardtest

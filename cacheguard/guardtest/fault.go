@@ -8,20 +8,20 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Fault says what loads of an [Origin] do instead of returning their value at once. The zero Fault
-// does nothing. Set at most one of Err, Panic and Goexit. If none of them is set, the load returns
-// its value in the end.
+// Fault changes what loads of an [Origin] do. Without a fault they return their value at once. The
+// zero Fault does nothing. Set at most one of Err, Panic and Goexit. If none of them is set, the
+// load returns its value in the end.
 type Fault struct {
 	// Match selects loads by their key. A bulk load is affected if Match selects one of its keys.
-	// The loads call Match, many of them at once, and Match may use the Origin. Default: every key.
+	// Many loads may call Match at the same time, and Match may use the Origin. Default: every key.
 	Match func(key string) bool
 
-	// Times is how many loads are affected. A bulk load counts as one. Default 0. Zero affects all
-	// loads.
+	// Times is the number of loads that are affected. A bulk load is one load. Default 0. Zero
+	// affects all loads.
 	Times int
 
 	// Takes is how long the load takes, in addition to the time at the gate. In a synctest bubble
-	// it is time on the fake clock. If the load's context ends earlier, the load ends with the
+	// Takes is measured on the fake clock. If the load's context ends earlier, the load returns the
 	// context's error, as a query does. Default 0: no time.
 	Takes time.Duration
 
@@ -30,18 +30,18 @@ type Fault struct {
 	// load return before that.
 	IgnoreContext bool
 
-	// Err is the error that the load returns. If it is or wraps cacheguard.ErrNotFound, a bulk load
-	// instead succeeds, and leaves the keys that Match selects out of its map.
+	// Err is the error that the load returns. If Err is or wraps cacheguard.ErrNotFound, a bulk
+	// load succeeds, and leaves the keys that Match selects out of its map.
 	Err error
 
-	// Panic is the value that the load panics with, unless it is nil.
+	// Panic is the value with which the load panics. If it is nil, the load doesn't panic.
 	Panic any
 
 	// Goexit makes the load end its goroutine with runtime.Goexit, as t.FailNow does.
 	Goexit bool
 }
 
-// wrong returns what is wrong with the fault.
+// wrong returns an error if the fault is invalid.
 func (f Fault) wrong() error {
 	ends := 0
 	for _, set := range []bool{f.Err != nil, f.Panic != nil, f.Goexit} {
@@ -64,7 +64,7 @@ func (f Fault) picks(key string) bool { return f.Match == nil || f.Match(key) }
 
 func (f Fault) notFound() bool { return errors.Is(f.Err, cacheguard.ErrNotFound) }
 
-// plan is a fault of an origin, and how many loads it has affected.
+// plan is a fault of an origin, and the number of loads that it has affected.
 type plan struct {
 	Fault
 	struck int
@@ -73,7 +73,7 @@ type plan struct {
 
 // Inject applies the fault to loads that begin from now on. If several faults select a load, only
 // the one that was injected last affects it. So inject the general fault first, then its
-// exceptions. end removes the fault again. Calling end twice is fine.
+// exceptions. end removes the fault. A second call of end does nothing.
 func (o *Origin[V]) Inject(f Fault) (end func()) {
 	o.tb.Helper()
 	if err := f.wrong(); err != nil {
@@ -103,7 +103,7 @@ func (o *Origin[V]) striking(keys []string) Fault {
 	return Fault{}
 }
 
-// strikes reports whether the fault still affects another load, and counts that load.
+// strikes reports whether the fault affects one more load. If it does, strikes counts the load.
 func (o *Origin[V]) strikes(p *plan) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,7 +117,7 @@ func (o *Origin[V]) strikes(p *plan) bool {
 	return true
 }
 
-// retire needs the mutex to be held.
+// retire removes a fault. The caller holds the mutex.
 func (o *Origin[V]) retire(p *plan) {
 	p.over = true
 	o.plans = slices.DeleteFunc(o.plans, func(other *plan) bool { return other == p })

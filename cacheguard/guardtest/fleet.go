@@ -9,16 +9,16 @@ import (
 )
 
 // Fleet is a group of replicas of a program in one process: caches with the same name that share
-// only their store. The store's messages tell each cache of the others' loads and changes, as in
-// production.
+// only their store. The store's messages tell each cache of the loads and changes of the other
+// caches, as in production.
 type Fleet[V any] struct {
 	tb       testing.TB
 	replicas []*cacheguard.Cache[V]
 }
 
 // NewFleet makes n replicas. Without stores, all replicas use a memstore that NewFleet makes. With
-// one store, all replicas use that store. With n stores, each replica uses one of them. Then the
-// stores have to belong together, for example redisstores with the same Redis and prefix. NewFleet
+// one store, all replicas use that store. With n stores, each replica uses one of them. These
+// stores must use the same data, for example redisstores with the same Redis and prefix. NewFleet
 // doesn't close the stores that you pass.
 //
 // The options apply to each replica. The default of Name is "guardtest", and the default of Logger
@@ -26,8 +26,8 @@ type Fleet[V any] struct {
 // set. MaxLoads applies to each replica separately, as usual.
 //
 // When the test ends, the caches are closed. If a load that ignores its context still runs in one
-// of them then, the test fails: in production that load would keep its slot of MaxLoads, and the
-// memory that it refers to, until it returns.
+// of them at that time, the test fails, because in production this load would keep its slot of
+// MaxLoads, and the memory that it refers to, until it returns.
 //
 // NewFleet fails the test with tb.Fatalf if the options are wrong, if n is less than 1, or if the
 // number of stores is not 0, 1 or n.

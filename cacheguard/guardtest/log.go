@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// testLog writes to a test's log as long as that is allowed. After the end of the test it isn't
-// allowed, but a load that outlives its cache could still log something then.
+// testLog writes to a test's log until the test ends. After the end of the test no goroutine may
+// write to this log, but a load that outlives its cache could still log a line.
 type testLog struct {
 	tb testing.TB
 
@@ -33,8 +33,8 @@ func (l *testLog) end() {
 	l.over = true
 }
 
-// stubbornLoad is the log line of Close for a load that it could not end. There is no other sign:
-// this load sends an event only when it returns.
+// stubbornLoad is the log line of Close for a load that it could not end. It is the only sign of
+// such a load, because the load sends an event only when it returns.
 const stubbornLoad = "cacheguard: closed while a load that ignores its context still runs"
 
 // ear records what a listening handler has received.

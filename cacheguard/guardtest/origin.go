@@ -14,12 +14,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Origin stands for the system that a cache protects: a database, a service, a model. It counts its
-// loads, can hold them at a gate, and can fail on demand. A load reads its value when it begins, as
-// a query does. A value that is Set while the load runs is not in its result.
+// Origin takes the place of the system that a cache protects, such as a database, a service or a
+// model. It counts its loads, can hold them at a gate, and can fail on demand. A load reads its
+// value when it begins, as a query does. If a test calls Set while the load runs, the load's result
+// doesn't have the new value.
 //
-// Its methods are safe for concurrent use, except Await and Inject: these may call tb.Fatalf, so
-// call them only on the test's goroutine.
+// Its methods are safe for concurrent use, except Await and Inject. These two may call tb.Fatalf,
+// so call them only on the test's goroutine.
 type Origin[V any] struct {
 	tb    testing.TB
 	value func(key string) V
@@ -41,7 +42,7 @@ type Origin[V any] struct {
 type gate struct {
 	opened chan struct{}
 	open   bool
-	came   int // number of loads that came to the gate
+	came   int // number of loads that have come to the gate
 }
 
 // visit is one load that runs.
@@ -54,7 +55,7 @@ type visit struct {
 var errTestOver = errors.New("guardtest: the test is over")
 
 // NewOrigin makes an origin. The value of a key is the result of the function value until Set
-// changes it. The loads call this function, many of them at once. If loads still wait at a gate
+// changes it. Many loads may call this function at the same time. If loads still wait at a gate
 // when the test ends, the test fails. Then these loads, and all loads that still run, return an
 // error.
 func NewOrigin[V any](tb testing.TB, value func(key string) V) *Origin[V] {
@@ -81,8 +82,8 @@ func (o *Origin[V]) LoadEntry(key string) cacheguard.EntryFunc[V] {
 	}
 }
 
-// LoadMany is a bulk load: one query for many keys. It counts as one load in total, and as one load
-// of each of its keys.
+// LoadMany is a bulk load: one query for many keys. The origin counts it as one load in total, and
+// as one load of each of its keys.
 func (o *Origin[V]) LoadMany(ctx context.Context, missing []string) (map[string]V, error) {
 	found, f, err := o.query(ctx, missing)
 	switch {
@@ -104,8 +105,8 @@ func (o *Origin[V]) Set(key string, v V) {
 }
 
 // Hold makes loads that begin from now on wait until open is called. If the context of a load ends
-// before, the load fails with the context's error (see [Fault.IgnoreContext]). Calling open twice
-// is fine. After another call of Hold, new loads wait for the open of that call.
+// before, the load fails with the context's error (see [Fault.IgnoreContext]). A second call of
+// open does nothing. After another call of Hold, new loads wait for the open function of that call.
 func (o *Origin[V]) Hold() (open func()) {
 	g := &gate{opened: make(chan struct{})}
 	o.mu.Lock()
@@ -124,8 +125,9 @@ func (o *Origin[V]) Hold() (open func()) {
 	}
 }
 
-// Await returns when n loads have begun since the origin was made, whether they wait at a gate, run
-// or have ended. If that doesn't happen within a minute, Await fails the test with tb.Fatalf.
+// Await returns when n loads have begun since the origin was made. It counts loads that wait at a
+// gate, that run, and that have ended. If fewer loads begin within a minute, Await fails the test
+// with tb.Fatalf.
 func (o *Origin[V]) Await(n int) {
 	o.tb.Helper()
 	await(o.tb, &o.mu, &o.more,
@@ -134,8 +136,8 @@ func (o *Origin[V]) Await(n int) {
 }
 
 // Loads returns how many loads have begun since the origin was made. With keys, it returns the sum
-// of the loads of these keys. Without keys, it returns the number of all loads. A bulk load counts
-// as one of all loads, and as one load of each of its keys.
+// of the loads of these keys. Without keys, it returns the number of all loads. A bulk load is one
+// of all loads, and one load of each of its keys.
 func (o *Origin[V]) Loads(keys ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,9 +176,9 @@ func (o *Origin[V]) one(ctx context.Context, key string) (v V, err error) {
 	return found[key], nil
 }
 
-// query does one load, except that it leaves its fault's Err to the caller. Its own error is the
-// error of the context. Everything that decides about the load is read before the load is counted,
-// so that a change that a test makes after Await doesn't affect the loads that Await has seen.
+// query does one load. It doesn't return the Err of its fault; the caller does that. Its own error
+// is the error of the context. query reads the values, the fault and the gate before it counts the
+// load. So a change that a test makes after Await doesn't affect the loads that Await has counted.
 func (o *Origin[V]) query(ctx context.Context, keys []string) (map[string]V, Fault, error) {
 	f, found := o.striking(keys), o.read(keys)
 	v := o.begin(keys)
@@ -235,7 +237,7 @@ func (o *Origin[V]) end(v *visit) {
 	o.running = slices.DeleteFunc(o.running, func(other *visit) bool { return other == v })
 }
 
-// stay waits for the time of a load: at its gate, and then Takes.
+// stay waits at the load's gate, and then for the time Takes.
 func (v *visit) stay(ctx context.Context, f Fault) error {
 	if f.IgnoreContext {
 		ctx = context.WithoutCancel(ctx)
@@ -261,9 +263,9 @@ func (v *visit) stay(ctx context.Context, f Fault) error {
 	return ctx.Err()
 }
 
-// finish ends the loads that still run, and fails the test if loads wait at a gate. For a closed
-// gate at which no load waits any more it only logs a hint, because some tests are about loads
-// whose context ends at a gate.
+// finish ends the loads that still run, and fails the test if loads wait at a gate. If a gate is
+// still closed but no load waits at it any more, finish only logs a hint, because in some tests a
+// load's context ends at a gate.
 func (o *Origin[V]) finish() {
 	running, shut := o.sendHome()
 	for _, g := range shut {
@@ -283,8 +285,8 @@ func (o *Origin[V]) finish() {
 	}
 }
 
-// sendHome ends the running loads and returns them, and the gates that loads came to and that
-// nobody has opened.
+// sendHome ends the running loads and returns them. It also returns the gates to which loads have
+// come and that the test has not opened.
 func (o *Origin[V]) sendHome() (running []*visit, shut []*gate) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -300,7 +302,7 @@ func (o *Origin[V]) sendHome() (running []*visit, shut []*gate) {
 	return slices.Clone(o.running), shut
 }
 
-// someOf names the first few keys.
+// someOf returns the names of the first few keys.
 func someOf(keys []string) string {
 	const few = 5
 	if len(keys) > few {

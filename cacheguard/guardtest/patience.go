@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// patience is how long this package waits for anything before it fails the test. It is long for a
-// busy machine, and short compared to the ten minutes after which go test ends everything.
+// patience is the longest time for which a call of this package waits before it fails the test. It
+// is long enough for a busy machine, and short compared to the ten minutes after which go test ends
+// the tests.
 const patience = time.Minute
 
 // signal tells waiting goroutines that something has changed. It makes its channel only when a
-// goroutine waits, so that in a synctest bubble the channel belongs to the bubble, wherever the
-// signal's owner was made.
+// goroutine waits. So in a synctest bubble the channel belongs to the bubble, even if the signal's
+// owner was made outside of it.
 type signal struct {
 	changed chan struct{}
 }
@@ -32,7 +33,8 @@ func (s *signal) tell() {
 }
 
 // await returns when enough returns true. It calls enough again after each change, with mu held. If
-// time runs out, it calls missing with mu held, which says what was awaited and what was seen.
+// patience runs out, await fails the test with the text that missing returns. The text names what
+// was awaited and what was seen. await calls missing with mu held.
 func await(tb testing.TB, mu *sync.Mutex, more *signal, enough func() bool, missing func() string) {
 	tb.Helper()
 	timeout := time.NewTimer(patience)

@@ -15,8 +15,8 @@ import (
 const maxEvents = 10_000
 
 // Recorder is a [cacheguard.Observer] that records the events it receives. The zero Recorder is
-// ready to use. It must not be copied. Several caches can share one. It is safe for concurrent use,
-// except Await: that may call tb.Fatalf, so call it only on the test's goroutine.
+// ready to use. It must not be copied. Several caches can share one Recorder. It is safe for
+// concurrent use, except Await: that may call tb.Fatalf, so call it only on the test's goroutine.
 type Recorder struct {
 	mu     sync.Mutex // guards all below
 	events []cacheguard.Event
@@ -34,7 +34,7 @@ func (r *Recorder) Observe(_ context.Context, e cacheguard.Event) {
 		r.counts = make(map[cacheguard.EventKind]int)
 	}
 	r.counts[e.Kind]++
-	if len(r.events) == 2*maxEvents { // making room is cheap if it is done seldom
+	if len(r.events) == 2*maxEvents { // old events are removed seldom, because each removal copies the others
 		r.events = slices.Delete(r.events, 0, maxEvents)
 	}
 	r.events = append(r.events, e)
@@ -81,7 +81,7 @@ func (r *Recorder) String() string {
 	return r.summary()
 }
 
-// summary needs the mutex to be held.
+// summary describes the counts. The caller holds the mutex.
 func (r *Recorder) summary() string {
 	var kinds []cacheguard.EventKind
 	for kind := range r.counts {

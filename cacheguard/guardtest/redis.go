@@ -10,8 +10,8 @@ import (
 // RedisServer starts a redis-server for this test only, empty and without persistence, on a free
 // loopback port. It returns the server's host:port. The server stops when the test ends.
 // RedisServer uses the redis-server on the PATH. If there is none, the test is skipped. If the
-// environment has CACHEGUARD_TEST=full, the test fails instead, for builds that must not skip any
-// test.
+// environment has CACHEGUARD_TEST=full, the test fails instead. Set it for builds that must not
+// skip any test.
 func RedisServer(tb testing.TB) (addr string) {
 	tb.Helper()
 	return redistest.Start(tb).Addr()
@@ -21,18 +21,19 @@ func RedisServer(tb testing.TB) (addr string) {
 // of the program under test dials [Proxy.Addr] instead of the server. Every disturbance applies to
 // all connections of the Proxy.
 //
-// A Proxy parses the traffic, so that it can lose a certain reply. Commands have to be arrays of at
-// most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. The methods are
-// safe for concurrent use. A Proxy uses real TCP, so it can't be used in a synctest bubble.
+// A Proxy parses the traffic, so that it can lose the reply to a chosen command. Commands have to
+// be arrays of at most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. The
+// methods are safe for concurrent use. A Proxy uses real TCP, so it can't be used in a synctest
+// bubble.
 type Proxy struct {
 	tb    testing.TB
 	proxy *redistest.Proxy
 }
 
-// NewProxy starts a proxy to the server at target, which is host:port, on a loopback port of its
-// own. The server needn't run yet. When the test ends, the proxy and all its connections are
-// closed. If the proxy had to close a connection before, because the traffic was not Redis'
-// protocol, the test fails.
+// NewProxy starts a proxy on its own loopback port, to the server at target, which is host:port.
+// The server needn't run yet. When the test ends, the proxy and all its connections are closed. If
+// the proxy had to close a connection before, because the traffic was not Redis' protocol, the test
+// fails.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	proxy, err := redistest.NewProxy(target)
@@ -51,17 +52,17 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 func (p *Proxy) Addr() string { return p.proxy.Addr() }
 
 // Delay delays each command from now on by the given time before it reaches the server. The
-// commands of one connection are delayed one after another. If a client gives up, the server
-// carries its command out all the same. Zero turns it off.
+// commands of one connection are delayed one after another. If a client gives up, the server still
+// carries its command out. Zero turns the delay off.
 func (p *Proxy) Delay(by time.Duration) { p.proxy.Slow(by) }
 
 // Cut closes all connections, to clients and to the server, and returns when they are closed. New
 // connections are accepted.
 func (p *Proxy) Cut() { p.proxy.Cut() }
 
-// Blackhole stops all traffic in both directions while it is on: connections are accepted and stay
-// open, but nothing is answered. When it is turned off, everything that was sent in the meantime
-// arrives, as when a network recovers.
+// Blackhole turns a blackhole on or off. While it is on, no traffic passes in either direction:
+// connections are accepted and stay open, but get no answers. When it is turned off, the data that
+// was sent in the meantime arrives, as when a network recovers.
 func (p *Proxy) Blackhole(on bool) { p.proxy.Blackhole(on) }
 
 // Refuse makes the proxy refuse new connections while it is on, as when no server listens on the
@@ -74,13 +75,14 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
-// DropReply loses the reply to the next command that matches: the server carries the command out,
-// but the client receives nothing more on that connection, which stays open. Each call of DropReply
+// DropReply loses the reply to the next command that matches. The server carries the command out,
+// but the client receives no more data on this connection, which stays open. Each call of DropReply
 // loses only one reply.
 //
 // match gets the words of the command, the first of them in upper case ("GET", "EVALSHA"), and must
-// not change or keep them. It is called once for each command of all clients, one at a time, so it
-// may count without a lock. It must not use the Proxy. A nil match fails the test with tb.Fatalf.
+// not change or keep them. It is called once for each command of all clients. There is only one
+// call at a time, so match may count without a lock. It must not use the Proxy. A nil match fails
+// the test with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()
 	if match == nil {
@@ -104,8 +106,8 @@ type Loss struct {
 	struck <-chan struct{}
 }
 
-// Await returns when the reply is lost. By then the server has carried the command out. If that
-// doesn't happen within a minute, Await fails the test with tb.Fatalf, so call it only on the
+// Await returns when the reply is lost. By then the server has carried the command out. If the
+// reply is not lost within a minute, Await fails the test with tb.Fatalf, so call it only on the
 // test's goroutine.
 func (l *Loss) Await() {
 	l.tb.Helper()

@@ -23,8 +23,8 @@ type Answer[V any] struct {
 // Answers are the results of all callers, sorted by replica.
 type Answers[V any] []Answer[V]
 
-// Err returns nil if every caller got a value. Otherwise the error says how many callers failed,
-// and wraps the error of the first of them.
+// Err returns nil if every caller got a value. Otherwise it returns an error with the number of
+// callers that failed. The error wraps the error of the first of these callers.
 func (a Answers[V]) Err() error {
 	var first error
 	failed := 0
@@ -59,11 +59,12 @@ var errImpatient = errors.New("guardtest: stampede took too long")
 
 // Stampede makes callersPerReplica callers on each replica ask for a key at the same moment, and
 // returns their results. Whether all callers share one load depends on how long the load takes. To
-// make the load take time, use [Fault.Takes]. In a synctest bubble the callers then certainly share
-// the load, because no time passes while a caller still runs.
+// make the load take time, use [Fault.Takes]. If the load takes time in a synctest bubble, the
+// callers certainly share it, because no time passes while a caller still runs.
 //
-// ctx is the context of every caller. If ctx has no deadline, the callers have a minute, and the
-// test fails with tb.Fatalf if that is not enough. Call Stampede only on the test's goroutine.
+// ctx is the context of every caller. If ctx has no deadline, the callers have a minute. If they
+// don't return within the minute, the test fails with tb.Fatalf. Call Stampede only on the test's
+// goroutine.
 func (f *Fleet[V]) Stampede(ctx context.Context, key string, callersPerReplica int, load cacheguard.LoadFunc[V]) Answers[V] {
 	f.tb.Helper()
 	if callersPerReplica < 1 {
@@ -120,7 +121,7 @@ func Together(tb testing.TB, n int, call func(i int)) {
 // grace is how long calls have to return after their context has ended.
 const grace = 5 * time.Second
 
-// together does the work of Together. After ctx has ended it waits only for grace.
+// together does the work of Together. After the end of ctx, it waits only for the time grace.
 func together(ctx context.Context, tb testing.TB, n int, call func(i int)) {
 	tb.Helper()
 	start, done := make(chan struct{}), make(chan struct{})

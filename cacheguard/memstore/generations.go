@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxTags is how many invalidated tags are remembered for a cache. If there are more, the whole
-// cache is invalidated and the tags are forgotten.
+// maxTags is the largest number of invalidated tags that are remembered for a cache. If there are
+// more, the whole cache is invalidated and the tags are forgotten.
 const maxTags = 100_000
 
 // generations are the times of the last invalidations of a cache and of its tags.

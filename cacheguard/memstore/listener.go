@@ -6,17 +6,17 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxQueue is how many messages may wait for a slow listener. If there is one more, all of them are
-// dropped, and the listener is told that messages were lost.
+// maxQueue is the largest number of messages that may wait for a slow listener. If there is one
+// more, all of them are dropped, and the listener is told that messages were lost.
 const maxQueue = 1024
 
 // listener delivers messages one after another, in the order in which they were pushed, without a
 // goroutine. The step that pushed a message also delivers it, after the store's mutex is unlocked.
 // If another step is delivering to the same listener at that moment, that step delivers the
-// message, too. So only the one step that is calling a listener waits for it. A listener may lock a
-// mutex if no holder of that mutex calls the store. A listener must not call the store; if it does,
-// there is no deadlock, but the messages of that call are delivered only after the listener has
-// returned.
+// message, too. So at most one step waits for a listener: the step that calls it. A listener may
+// lock a mutex if no holder of that mutex calls the store. A listener must not call the store. If
+// it does, there is no deadlock, but the messages of that call are delivered only after the
+// listener has returned.
 type listener struct {
 	tell func(cacheguard.Message)
 
@@ -26,8 +26,9 @@ type listener struct {
 	stopped bool
 }
 
-// push queues a message. If the queue is full, it drops the message and all queued ones and reports
-// false. The caller holds the store's mutex, so messages are queued in the order of the steps.
+// push queues a message. If the queue is full, push drops the message and all queued messages and
+// returns false. The caller holds the store's mutex, so messages are queued in the order of the
+// steps.
 func (l *listener) push(m cacheguard.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,14 +43,14 @@ func (l *listener) push(m cacheguard.Message) bool {
 	return true
 }
 
-// deliver tells the listener the queued messages, unless another goroutine is doing so.
+// deliver tells the listener the queued messages, unless another goroutine is already doing that.
 func (l *listener) deliver() {
 	if !l.begin() {
 		return
 	}
 	over := false
 	defer func() {
-		if !over { // tell panicked or called Goexit: the next message must be delivered all the same
+		if !over { // tell panicked or called Goexit; the next message must still be delivered
 			l.mu.Lock()
 			l.telling = false
 			l.mu.Unlock()
@@ -71,8 +72,8 @@ func (l *listener) begin() bool {
 	return true
 }
 
-// next takes a message from the queue. If the queue is empty, it clears telling while it still
-// holds the mutex: a message that is pushed later is delivered by the step that pushed it.
+// next takes a message from the queue. If the queue is empty, next clears telling while it still
+// holds the mutex. So a message that is pushed later is delivered by the step that pushed it.
 func (l *listener) next() (cacheguard.Message, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +87,8 @@ func (l *listener) next() (cacheguard.Message, bool) {
 	return m, true
 }
 
-// stop drops the queued messages. No call of tell begins after stop has returned; one may still be
-// running.
+// stop drops the queued messages. No call of tell begins after stop has returned, but a call may
+// still be running.
 func (l *listener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

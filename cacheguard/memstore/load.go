@@ -43,7 +43,7 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 	return answer
 }
 
-// inbox returns the same inbox for all waiters: all caches are in one process.
+// inbox returns the same inbox for all waiting processes, because all caches are in one process.
 func inbox(waits bool) uint64 {
 	if waits {
 		return 1
@@ -51,8 +51,8 @@ func inbox(waits bool) uint64 {
 	return 0
 }
 
-// granted returns a grant whose number is its stamp. The stamp may have been given out a moment
-// ago.
+// granted returns a grant whose number is also its stamp. The grant may be a repeated one, so its
+// stamp may be from a moment ago.
 func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 	t.stamped = max(t.stamped, number)
 	return cacheguard.Grant{Token: token, Number: number, Stamp: number}
@@ -60,7 +60,7 @@ func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 
 // Fill stores a load's frame and ends its lease. See cacheguard.Store.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (answer cacheguard.FillAnswer, err error) {
-	frame := string(f) // copied before the mutex is locked, so that large frames delay nobody
+	frame := string(f) // copied before the mutex is locked, so that a large frame doesn't delay other steps
 	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, frame, ttl) })
 	return answer, err
 }
@@ -105,7 +105,7 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 	})
 }
 
-// outcome returns what other callers are told of how a load ended.
+// outcome returns the outcome of a load that other callers get.
 func outcome(e protocol.Ending) cacheguard.Outcome {
 	o := cacheguard.Outcome{Kind: cacheguard.OutcomeKind(e.Kind), Text: e.Text}
 	if e.Frame != "" {

@@ -3,17 +3,18 @@ package memstore
 // Options are the options of [New]. The zero value of a field means its default.
 type Options struct {
 	// MaxBytes limits the memory for values and for the records of failed loads, including their
-	// keys and an estimate of what it takes to manage them. Above the limit, what would expire next
-	// is dropped first: a dropped value is a miss, a dropped record allows one more try of a load
-	// that failed. A value that is larger than the limit is not stored. Leases are not counted:
-	// there is one for each running load. Default 256 MiB. Negative: no limit.
+	// keys and an estimate of the memory that manages them. Above the limit, the store first drops
+	// the items that would expire next. A dropped value is a miss. A dropped record allows one more
+	// try of a load that failed. A value that is larger than the limit is not stored. Leases don't
+	// use this memory, because there is only one for each running load. Default 256 MiB. Negative:
+	// no limit.
 	MaxBytes int64
 }
 
 const defaultMaxBytes = 256 << 20
 
-// limits returns the shares of values and of records. Records have a share of their own, so that
-// neither a burst of failures nor a store full of values can push the other out.
+// limits returns the shares of values and of records. Records have their own share. So a burst of
+// failures can't push out values, and a store full of values can't push out records.
 func (o Options) limits() (values, records int64) {
 	all := o.MaxBytes
 	switch {

@@ -10,7 +10,7 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// budget says who holds a permit, and until when.
+// budget has the tokens with a permit, each with the end of its permit.
 type budget struct {
 	held   map[cacheguard.ID]time.Duration
 	wanted bool

@@ -16,7 +16,7 @@ var errClosed = errors.New("cacheguard: memstore is closed")
 
 // Store is a [cacheguard.Store] for the caches of one process. It is safe for concurrent use.
 type Store struct {
-	began time.Time // all times are durations since then, so that the wall clock doesn't matter
+	began time.Time // all times are durations since this time, so that the wall clock doesn't matter
 
 	mu        sync.Mutex // guards the fields below
 	values    table[string]
@@ -49,8 +49,8 @@ func New(opts Options) *Store {
 	}
 }
 
-// Close drops everything. After Close all steps return an error and no messages are delivered.
-// Close returns nil.
+// Close drops all data. After Close all steps return an error and no messages are delivered. Close
+// returns nil.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Now returns the time at which the store was made plus what the monotonic clock has counted since
+// Now returns the time at which the store was made, plus the time on the monotonic clock since
 // then.
 func (s *Store) Now() time.Time { return s.began.Add(s.age()) }
 
@@ -75,8 +75,8 @@ func (s *Store) age() time.Duration { return time.Since(s.began) }
 // Warm does nothing.
 func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn) {}) }
 
-// Listen registers tell, which is called by the step that the message is about. No call begins
-// after stop has returned; one may still be running. See [cacheguard.Store].
+// Listen registers tell. The step that causes a message calls tell. No call of tell begins after
+// stop has returned, but a call may still be running. See [cacheguard.Store].
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()
@@ -108,7 +108,7 @@ func (s *Store) Listening() bool {
 	return !s.closed
 }
 
-// turn is one atomic step under way.
+// turn is one running atomic step.
 type turn struct {
 	*Store
 	now  time.Duration
@@ -142,7 +142,7 @@ func (s *Store) locked(do func(*turn)) ([]*listener, error) {
 	return t.told, nil
 }
 
-// slot returns everything that is stored for a key.
+// slot returns the stored state of a key.
 func (t *turn) slot(k cacheguard.Key) (s protocol.Slot) {
 	if it := t.values.get(k, t.now); it != nil {
 		s.Frame, s.Until = it.what, it.until
@@ -186,7 +186,8 @@ func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 	}
 }
 
-// ownCopy returns the message in memory of its own, as if it had come from another process.
+// ownCopy returns a copy of the message in its own memory, as if the message had come from another
+// process.
 func ownCopy(m cacheguard.Message) cacheguard.Message {
 	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame), slices.Clone(m.Tags)
 	return m

@@ -10,12 +10,12 @@ import (
 
 const (
 	noLimit  = math.MaxInt64
-	overhead = 200 // about what an item costs besides its key and its value
-	sweepMax = 64  // most items that one sweep drops, so that no step takes long
+	overhead = 200 // the approximate size of an item, without its key and its value
+	sweepMax = 64  // largest number of items that one sweep drops, so that no step takes long
 )
 
-// table is a map whose items expire. When its items have too many bytes, it drops those that would
-// expire next. Times are durations since the store was made.
+// table is a map whose items expire. When its items have too many bytes, it drops the items that
+// would expire next. Times are durations since the store was made.
 type table[T any] struct {
 	limit    int64
 	bytes    int64

@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
-// Invalidate removes everything that is stored for the keys. See cacheguard.Store.
+// Invalidate removes the values, leases and records of the keys. See cacheguard.Store.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
 		t.drop(k)
@@ -67,7 +67,8 @@ func (t *turn) dropOthers(k cacheguard.Key) (some bool) {
 	return some
 }
 
-// changed queues the message that a key changed, and which claim changed it if it was one.
+// changed queues the message that a key has changed. If a claim has changed the key, the message
+// has the claim's token.
 func (t *turn) changed(k cacheguard.Key, claim cacheguard.ID) {
 	t.tell(k, cacheguard.Message{Kind: cacheguard.MessageChanged, Load: claim})
 }

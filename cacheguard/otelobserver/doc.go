@@ -1,6 +1,6 @@
 // Package otelobserver traces loads and the waits for them with OpenTelemetry, and exports metrics
-// of caches. It uses only the API; the program chooses the SDK and the exporter. It is a module of
-// its own:
+// of caches. It uses only the API, and the program chooses the SDK and the exporter. It is a
+// separate module:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/otelobserver
 //
@@ -9,17 +9,18 @@
 //
 // # Traces
 //
-// Each load has a span, cacheguard.load. Its parent is the span of the caller that began the load,
-// and the load's context carries it, so requests to the origin are below it. A caller that waited
-// for the load of another caller has a span of that time, cacheguard.wait, in its own trace. This
-// span is linked to the load's span, even if the load ran in another process: the result of a load,
-// also a failure, carries the identity of the load's span, in 26 bytes. So for a stampede on a
-// fleet one span shows the load, and the spans of all other callers link to it.
+// Each load has a span, cacheguard.load. Its parent is the span of the caller that began the load.
+// The load's context carries the load's span, so requests to the origin are below it. If a caller
+// waited for the load of another caller, it has a span for this wait, cacheguard.wait, in its own
+// trace. This span is linked to the load's span, even if the load ran in another process. For this
+// link, the result of a load, also a failure, carries the identity of the load's span, in 26 bytes.
+// So for a stampede on a fleet one span shows the load, and the spans of all other callers link to
+// it.
 //
-// Spans have the attribute cacheguard.cache. They have cacheguard.not_found if the load found
-// nothing, cacheguard.stale if the wait ended with a stale value, and cacheguard.key only if
-// Options.Keys is set. The span of a failed load or wait has the error as its status; a load's span
-// also has it as an event.
+// Spans have the attribute cacheguard.cache. If the load found that the value does not exist, they
+// have cacheguard.not_found. If the wait ended with a stale value, they have cacheguard.stale. They
+// have cacheguard.key only if Options.Keys is set. The span of a failed load or wait has the error
+// as its status. A load's span also has the error as an event.
 //
 // # Metrics
 //
@@ -61,8 +62,8 @@
 //
 // # What is not guaranteed
 //
-// There is no link if the load was not sampled, because then there is no span to link to. The
-// caller that ran the load, and callers that left before its end, have no span of a wait. Callers
-// that got a remembered failure without waiting have none either. A value that is found later has
-// no link to its load.
+// If the load was not sampled, there is no link, because there is no span to link to. The caller
+// that ran the load, and callers that left before its end, have no span of a wait. Callers that got
+// a remembered failure without waiting have no such span either. A value that is found later has no
+// link to its load.
 package otelobserver

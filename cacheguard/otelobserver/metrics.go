@@ -16,9 +16,9 @@ const (
 	outcomeKey = attribute.Key("cacheguard.outcome")
 )
 
-// metrics are the instruments.
+// metrics has the instruments.
 type metrics struct {
-	counters  []metric.Int64ObservableCounter // as in eventcount.Metrics, nil without a name
+	counters  []metric.Int64ObservableCounter // as in eventcount.Metrics; nil if the metric has no name
 	gauges    []metric.Int64ObservableGauge   // as in eventcount.Gauges
 	nines     metric.Float64ObservableGauge
 	durations []metric.Float64Histogram // as in eventcount.Durations
@@ -33,7 +33,7 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 			m.counters = append(m.counters, nil)
 			continue
 		}
-		if c.OTel == "leases.renewed" { // its unit is renewals, not leases
+		if c.OTel == "leases.renewed" { // the unit of this metric is renewals, not leases
 			c.Help = "Renewals of leases."
 		}
 		made, err := meter.Int64ObservableCounter(prefix+c.OTel,
@@ -85,8 +85,8 @@ func newLabels(cache string) *labels {
 	return l
 }
 
-// read is called when metrics are collected. To update an instrument at each hit would cost more
-// than the cache's own counting.
+// read is called when metrics are collected. The instruments are not updated at each hit, because
+// an update would cost more than the observer's own counters.
 func (o *Observer) read(_ context.Context, to metric.Observer) error {
 	o.caches.Each(func(c *eventcount.Cache[*labels], s cacheguard.Stats, attached bool) {
 		for i, counter := range o.metrics.counters {

@@ -71,12 +71,12 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// Attach registers a function that returns the gauges of a cache when metrics are collected. See
-// [cacheguard.Attacher].
+// Attach registers a function that returns the gauges of a cache. It is called when metrics are
+// collected. See [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }
 
-// LocalHitsUntold says that the observer needs no events for hits of the process-local tier,
-// because it reads their number from Stats. See [cacheguard.HitsUntold].
+// LocalHitsUntold returns true, because the observer needs no events for hits of the process-local
+// tier. It reads their number from Stats. See [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }

@@ -8,15 +8,15 @@ import (
 
 // Options configures an Observer. The zero value of a field means its default.
 type Options struct {
-	// TracerProvider makes the spans. Default: the global one at the time of New.
+	// TracerProvider makes the spans. Default: the global provider at the time of New.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the metrics. Default: the global one at the time of New.
+	// MeterProvider makes the metrics. Default: the global provider at the time of New.
 	MeterProvider metric.MeterProvider
 
 	// Keys adds the key to spans, as the attribute cacheguard.key. Metrics never have it. Default:
-	// spans have no key, because keys often contain what doesn't belong in a trace: names,
-	// addresses, tokens.
+	// spans have no key, because keys often contain data that doesn't belong in a trace, such as
+	// names, addresses or tokens.
 	Keys bool
 }
 

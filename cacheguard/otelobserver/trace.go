@@ -31,8 +31,7 @@ func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Co
 	}
 }
 
-// waited makes the span of a wait that has ended, with a link to the load that the caller waited
-// for.
+// waited makes the span of a wait that has ended, with a link to the awaited load.
 func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
 	now := time.Now()
 	opts := []trace.SpanStartOption{
@@ -61,8 +60,8 @@ func (o *Observer) attributes(cache, key string) []attribute.KeyValue {
 	return all
 }
 
-// fail records an error in a span. The error of a panic has the stack in its text, which is too
-// long for a status.
+// fail records an error in a span. For a panic, the span's status has a fixed text, because the
+// error's text has the stack, which is too long for a status.
 func fail(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
@@ -75,12 +74,12 @@ func fail(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text)
 }
 
-// A note is a version, 0, the trace's id, the span's id and the flags: the content of a traceparent
-// (W3C Trace Context) in half of the bytes, because each value has a note.
+// A note has a version, 0, the trace's id, the span's id and the flags. It has the content of a
+// traceparent (W3C Trace Context) in half of the bytes, because each value has a note.
 const noteSize = 1 + 16 + 8 + 1
 
-// note returns the note of a span. A span that isn't sampled has no note, because nobody could find
-// the span.
+// note returns the note of a span. A span that isn't sampled has no note, because the span is not
+// exported.
 func note(span trace.SpanContext) []byte {
 	if !span.IsValid() || !span.IsSampled() {
 		return nil
@@ -92,8 +91,8 @@ func note(span trace.SpanContext) []byte {
 	return append(b, byte(span.TraceFlags()))
 }
 
-// loadOf returns the span that a note identifies. It is not valid if the note is not one of this
-// package.
+// loadOf returns the span that a note identifies. If this package has not made the note, the
+// returned span is not valid.
 func loadOf(note []byte) trace.SpanContext {
 	if len(note) != noteSize || note[0] != 0 {
 		return trace.SpanContext{}

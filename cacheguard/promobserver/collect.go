@@ -54,6 +54,6 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label returns a cache's name as the value of a label. A value that is not UTF-8 would make a
-// registry refuse all metrics of the collector.
+// label returns a cache's name as the value of a label. It replaces bytes that are not UTF-8,
+// because with them a registry would refuse all metrics of the collector.
 func label(cache string) string { return strings.ToValidUTF8(cache, "\ufffd") }

@@ -2,9 +2,9 @@ package promobserver
 
 import _ "embed"
 
-// Dashboard is a Grafana dashboard of all metrics under their default names, ready to import: the
-// file grafana.json of this package. It expects Prometheus' label job, and selects by job and by
-// cache.
+// Dashboard is a Grafana dashboard of all metrics with their default names, ready to import. It is
+// the file grafana.json of this package. It expects Prometheus' label job, and can select jobs and
+// caches.
 //
 //go:embed grafana.json
 var Dashboard []byte

@@ -1,4 +1,4 @@
-// Package promobserver counts the events of caches for Prometheus. It is a module of its own:
+// Package promobserver counts the events of caches for Prometheus. It is a separate module:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/promobserver
 //
@@ -6,9 +6,9 @@
 //	prometheus.MustRegister(observer)
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: observer})
 //
-// One [Observer] serves all caches of a process. Every metric has the label cache, and some have
-// one more label with few fixed values, so the number of series doesn't grow with the number of
-// keys. [Dashboard] is a Grafana dashboard of all metrics.
+// One [Observer] serves all caches of a process. Every metric has the label cache, and some metrics
+// have one more label with few fixed values. So the number of series doesn't grow with the number
+// of keys. [Dashboard] is a Grafana dashboard of all metrics.
 //
 //	cacheguard_requests_total{result}     answers to callers: hit, negative_hit ("does not exist"), local_hit,
 //	                                      local_negative_hit, stale, coalesced (somebody else's load), loaded, failed
@@ -45,9 +45,9 @@
 //
 // # What is not guaranteed
 //
-// Metrics that are read at one moment may not agree with each other: a load can be counted a little
-// before the callers that got its result. Callers that left before they had an answer are in no
-// result. A call that is refused at once is counted only in cacheguard_overloads_total. All caches
-// on one store report the same breakers, so take the maximum of the breaker metrics over caches,
-// not the sum.
+// Metrics that are read at one moment may not agree with each other. For instance, a load can be
+// counted a little before the callers that got its result. Callers that left before they had an
+// answer are not counted in any result. A call that is refused at once is counted only in
+// cacheguard_overloads_total. All caches on one store report the same breakers, so take the maximum
+// of the breaker metrics over caches, not the sum.
 package promobserver

@@ -46,22 +46,22 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// time records how long something took, with the labels that lead to its trace.
+// time records the duration of a load or a wait, with the labels of its trace.
 func (o *Observer) time(ctx context.Context, h prometheus.Observer, e cacheguard.Event) {
 	var labels prometheus.Labels
 	if o.exemplar != nil {
 		labels = o.exemplar(ctx, e)
 	}
-	defer func() { _ = recover() }() // labels that Prometheus refuses: the value has been counted by then
+	defer func() { _ = recover() }() // for labels that Prometheus refuses; the value has already been counted
 	h.(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels)
 }
 
-// Attach registers a function that returns the gauges of a cache when metrics are collected. See
-// [cacheguard.Attacher].
+// Attach registers a function that returns the gauges of a cache. It is called when metrics are
+// collected. See [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }
 
-// LocalHitsUntold says that the observer needs no events for hits of the process-local tier,
-// because it reads their number from Stats. See [cacheguard.HitsUntold].
+// LocalHitsUntold returns true, because the observer needs no events for hits of the process-local
+// tier. It reads their number from Stats. See [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }

@@ -22,17 +22,18 @@ type Options struct {
 	Namespace string
 
 	// ConstLabels are added to every metric. They must not have the names of this package's own
-	// labels: cache, result, outcome, le. Default none.
+	// labels: cache, result, outcome, le. Default: none.
 	ConstLabels prometheus.Labels
 
 	// Buckets are the upper bounds of the histograms' buckets, in seconds, ascending. Default: from
 	// 1 ms to 30 s.
 	Buckets []float64
 
-	// Exemplar returns labels that lead from an observation in a histogram to its trace, such as
+	// Exemplar returns labels that connect an observation in a histogram with its trace, such as
 	// {"trace_id": ...} of the span in ctx, or nil. It is called for each load with the load's ctx,
-	// and for each wait with the ctx of the caller that waited. Labels that Prometheus refuses, for
-	// example because they have more than 128 characters, are left out. Default: no exemplars.
+	// and for each wait with the ctx of the caller that waited. If Prometheus refuses the labels,
+	// for example because they have more than 128 characters, the observation has no labels.
+	// Default: no exemplars.
 	Exemplar func(ctx context.Context, e cacheguard.Event) prometheus.Labels
 }
 
@@ -41,8 +42,8 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
-// withDefaults returns the options with every default filled in, or an error with everything that
-// is wrong with them.
+// withDefaults returns the options with every default filled in, or an error that joins the errors
+// of all options.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	if o.Namespace == "" {
@@ -65,7 +66,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Buckets = slices.Clone(o.Buckets)
 	for i, b := range o.Buckets {
-		if i > 0 && !(b > o.Buckets[i-1]) { // true also if a bound is NaN
+		if i > 0 && !(b > o.Buckets[i-1]) { // this condition is also true if a bound is NaN
 			errs = append(errs, fmt.Errorf("promobserver: Options.Buckets %v don't ascend", o.Buckets))
 			break
 		}

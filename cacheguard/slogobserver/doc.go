@@ -1,10 +1,11 @@
-// Package slogobserver logs what an operator wants to know about caches, and no more records than a
-// person can read.
+// Package slogobserver logs the events of caches that matter to an operator. It limits the number
+// of records, so that a person can read them.
 //
-// Each kind of event has a level of its own, and a limit of its own in each cache: in each interval
-// the first Burst events are logged, then every Every-th. The next record says how many events were
-// left out, as "left_out". If no record of the same kind follows, in that interval or a later one,
-// the events that were left out are not reported: to count events use promobserver or otelobserver.
+// Each kind of event has its own level, and its own limit in each cache. In each interval the first
+// Burst events are logged, and after them every Every-th event. The next record has the number of
+// events that were left out, as "left_out". If no record of the same kind follows, in this interval
+// or a later one, the events that were left out are not reported. So to count events, use
+// promobserver or otelobserver.
 //
 //	logs := slogobserver.New(slogobserver.Options{})
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: logs})
@@ -37,8 +38,8 @@
 //
 // # What is not guaranteed
 //
-// Not every event has a record. Records have no key, which may be personal data, unless
-// Options.Keys is set; then the key is quoted and cut to 64 bytes. Records of slow loads and of
-// wrong answers have a hash of the key, from which a short key can be guessed. The text of an error
-// may contain personal data, because it is the text of the load's own error.
+// Not every event has a record. Records have no key, because a key may be personal data. If
+// Options.Keys is set, records have the key, quoted and cut to 64 bytes. Records of slow loads and
+// of wrong answers have a hash of the key, from which a short key can be guessed. The text of an
+// error may contain personal data, because it is the text of the load's own error.
 package slogobserver

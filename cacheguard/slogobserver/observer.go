@@ -13,17 +13,17 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures an [Observer]. The zero value of a field means its default. A negative value
-// turns the option off where that makes sense.
+// Options configures an [Observer]. The zero value of a field means its default. If an option can
+// be turned off, a negative value turns it off.
 type Options struct {
 	// Logger gets the records. Default: the logger that [slog.Default] returns at the time of each
 	// record.
 	Logger *slog.Logger
 
 	// Interval, Burst and Every limit the number of records. The limit applies to each kind of
-	// event in each cache, and for wrong answers to each cause: in each Interval the first Burst
-	// events have a record, after that every Every-th. Defaults: Interval 1 minute, Burst 5, and no
-	// further records.
+	// event in each cache, and for wrong answers to each cause. In each Interval the first Burst
+	// events have a record, and after them every Every-th event. Defaults: Interval 1 minute, Burst
+	// 5, and no further records.
 	Interval time.Duration
 	Burst    int
 	Every    int
@@ -32,15 +32,15 @@ type Options struct {
 	// waited. Default: they are not logged. Hits are never logged.
 	Trace slog.Leveler
 
-	// Keys adds the key to records. Default: records have no key, but records of slow loads (see
-	// SlowLoad) and of wrong answers that an audit has found have a hash of it.
+	// Keys adds the key to records. Default: records have no key. But records of slow loads (see
+	// SlowLoad), and of wrong answers that an audit has found, have a hash of the key.
 	Keys bool
 
-	// SlowLoad is the time from which a load is slow. Each slow load is logged as a warning, "slow
-	// load", whatever Interval and Burst are. To find the cause one must know the key: without Keys
-	// the record has key_hash, the first 16 digits of the key's SHA-256, with which you can check
-	// whether it was a certain key (printf %s KEY | sha256sum). Default 0. Zero or negative: no
-	// load is slow.
+	// SlowLoad is the duration from which a load is slow. Each slow load is logged as a warning,
+	// "slow load". Interval and Burst don't apply to these records. To find the cause you must know
+	// the key. Without Keys, the record has key_hash, which is the first 16 digits of the key's
+	// SHA-256. With it you can check whether the load was of a certain key (printf %s KEY |
+	// sha256sum). Default 0. Zero or negative: no load is slow.
 	SlowLoad time.Duration
 }
 
@@ -83,8 +83,8 @@ func New(opts Options) *Observer {
 	return &Observer{opts: opts, counts: make(map[about]*count)}
 }
 
-// LocalHitsUntold says that the observer needs no events for hits of the process-local tier. See
-// [cacheguard.HitsUntold].
+// LocalHitsUntold returns true, because the observer needs no events for hits of the process-local
+// tier. See [cacheguard.HitsUntold].
 func (o *Observer) LocalHitsUntold() bool { return true }
 
 // Observe logs an event if its level and the limits allow it. See [cacheguard.Observer].
@@ -117,11 +117,11 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
 		attrs = append(attrs, slog.String("key", quoted(e.Key)))
-	} else if slow || e.Differs.Wrong() { // otherwise nobody would know where to look
+	} else if slow || e.Differs.Wrong() { // without the hash an operator could not find the key
 		hash := sha256.Sum256([]byte(e.Key))
 		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
 	}
-	if e.Took > 0 && e.Story == nil { // the story has the age of the answer
+	if e.Took > 0 && e.Story == nil { // if there is a story, it has the age of the answer
 		attrs = append(attrs, slog.Duration("took", e.Took))
 	}
 	if e.NotFound {
@@ -142,7 +142,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
-	switch { // means and see, as on the other lines of this module
+	switch { // the attributes means and see, as in the other log lines of this module
 	case slow && e.Audit:
 		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
 			slog.String("see", "docs/operations.md#slow-loads"))
@@ -168,7 +168,7 @@ func story(s *cacheguard.Story) []slog.Attr {
 	return attrs
 }
 
-// isSlow reports whether an event is of a slow load, which is always logged.
+// isSlow reports whether an event is the end of a slow load. Slow loads are always logged.
 func (o *Observer) isSlow(e cacheguard.Event) bool {
 	return e.Kind == cacheguard.EventLoad && o.opts.SlowLoad > 0 && e.Took >= o.opts.SlowLoad
 }

@@ -22,8 +22,8 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 // assets are the files that the page loads.
 var assets = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
 
-// policy allows the page to load its own style and script and to request its own status, and
-// nothing else.
+// policy allows the page to load its own style and script and to request its own status. It allows
+// no other requests.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP serves the page under any path that ends with a slash, and status.json under the same
@@ -42,11 +42,11 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := path.Base(r.URL.Path)
 	switch kind := assets[name]; {
 	case kind != "":
-		b, _ := files.ReadFile(name) // always there: see assets
+		b, _ := files.ReadFile(name) // the file always exists, because assets has only embedded files
 		send(w, kind, b)
 	case name == "status.json":
 		b, err := json.MarshalIndent(p.state(time.Now()), "", "  ")
-		if err != nil { // a number that JSON can't represent
+		if err != nil { // the state has a number that JSON can't represent
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
@@ -68,7 +68,7 @@ func send(w http.ResponseWriter, kind string, b []byte) {
 	_, _ = w.Write(b) // an error means that the client has left
 }
 
-// short returns a duration that can be read at a glance.
+// short returns a duration as a short text.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

@@ -16,8 +16,8 @@ type Options struct {
 	// Keys shows keys in full. Default: the page shows the beginning of each key's hash.
 	Keys bool
 
-	// SlowLoad is the time from which a load is listed among the problems. Default 2 seconds.
-	// Negative: no load is listed for being slow.
+	// SlowLoad is the duration from which a load is listed among the problems. Default 2 seconds.
+	// Negative: slow loads are not listed.
 	SlowLoad time.Duration
 }
 
@@ -58,7 +58,7 @@ type counts struct {
 	hot     hottest
 }
 
-// Watch adds a cache to the page until detach is called. See [cacheguard.Watcher].
+// Watch adds a cache to the page. detach removes it. See [cacheguard.Watcher].
 func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	one := &view{v}
 	p.counts(v.Cache)
@@ -66,8 +66,8 @@ func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	return func() { p.views.Delete(one) }
 }
 
-// LocalHitsUntold says that the page needs no events for hits of the process-local tier, because it
-// reads their number from Stats. See [cacheguard.HitsUntold].
+// LocalHitsUntold returns true, because the page needs no events for hits of the process-local
+// tier. It reads their number from Stats. See [cacheguard.HitsUntold].
 func (p *Page) LocalHitsUntold() bool { return true }
 
 func (p *Page) counts(cache string) *counts {
@@ -78,7 +78,8 @@ func (p *Page) counts(cache string) *counts {
 	return c.(*counts)
 }
 
-// Observe counts an event and records what the page shows of it. See [cacheguard.Observer].
+// Observe counts an event and records the parts of it that the page shows. See
+// [cacheguard.Observer].
 func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	c := p.counts(e.Cache)
 	c.Count(&e)

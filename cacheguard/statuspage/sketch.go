@@ -13,9 +13,10 @@ import (
 )
 
 // hottest estimates the hits of the most frequent keys with a fixed number of counters. A new key
-// takes over the counter, with its count, of the key with the fewest hits. See Metwally, Agrawal,
-// El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005. All
-// counts are halved from time to time, so that keys that are no longer hit often make room.
+// takes over the counter of the key with the fewest hits, together with its count. See Metwally,
+// Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT
+// 2005. All counts are halved from time to time, so that keys that are no longer hit often make
+// room.
 type hottest struct {
 	mu    sync.Mutex // guards the fields below
 	count map[string]uint64
@@ -94,7 +95,7 @@ type slowest struct {
 	earlier []slowLoad
 }
 
-// window is the least time for which a slow load is shown.
+// window is the shortest time for which a slow load is shown.
 const window = 5 * time.Minute
 
 func (s *slowest) took(l slowLoad) {
@@ -157,7 +158,7 @@ type trouble struct {
 	Since time.Time `json:"since"` // when it was seen first
 	Times int       `json:"times"`
 	Cache string    `json:"cache"`
-	Keys  []string  `json:"keys,omitempty"` // the last ones, the latest first
+	Keys  []string  `json:"keys,omitempty"` // the last keys with this problem, the latest first
 	What  string    `json:"what"`
 	Why   string    `json:"why,omitempty"`
 }
@@ -168,7 +169,7 @@ type troubles struct {
 	all []trouble  // the latest is last
 }
 
-// add records a problem. If the same problem is recorded already, its count goes up.
+// add records a problem. If the same problem is already recorded, add increases its count.
 func (t *troubles) add(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,13 +202,13 @@ func (t *troubles) last() []trouble {
 	return all
 }
 
-// wrong returns a few words about an event that should never or seldom happen, and an empty string
-// for any other event.
+// wrong returns a few words about an event if the event is a problem. For any other event it
+// returns an empty string.
 func (p *Page) wrong(e cacheguard.Event) string {
 	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
 	switch e.Kind {
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
-		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // a refused fill is not listed: the key was changed meanwhile, so the refusal is right
+		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // a refused fill is not listed, because the key was changed meanwhile and the refusal is right
 		return e.Kind.String()
 	case cacheguard.EventNotStored:
 		if failed {
@@ -228,8 +229,9 @@ func (p *Page) wrong(e cacheguard.Event) string {
 	return ""
 }
 
-// why returns the cause of a problem, as far as the event has it. Of an error of the store it
-// returns the server and the cause: with the rest of the text, one fault would be several problems.
+// why returns the cause of a problem, if the event has it. For an error of the store it returns
+// only the server and the cause, because with the rest of the text one fault would be listed as
+// several problems.
 func why(e cacheguard.Event) string {
 	if server, cause := report.Where(e.Err); cause != "" && e.Kind != cacheguard.EventLoad {
 		return strings.TrimPrefix(server+": "+cause, ": ")
@@ -243,7 +245,7 @@ func why(e cacheguard.Event) string {
 	return ""
 }
 
-// keys returns the key that an event is about, if it is about one.
+// keys returns the key of an event, if the event has a key.
 func keys(e cacheguard.Event) []string {
 	if e.Key == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
-// state is what the page shows. In its JSON durations are integers of nanoseconds, in members whose
-// names end in _ns.
+// state has the data of the page. In its JSON, durations are integers of nanoseconds, in members
+// whose names end in _ns.
 type state struct {
 	Now     time.Time     `json:"now"`
 	Since   time.Time     `json:"since"` // beginning of all counts
@@ -29,9 +29,9 @@ type cacheState struct {
 	Instances int       `json:"instances"`
 	Mode      string    `json:"mode"`      // on, off, shadow; mode of the first instance
 	Listening bool      `json:"listening"` // messages of the store arrive in all instances
-	Troubles  []failing `json:"troubles"`  // what the store can't be used for
+	Troubles  []failing `json:"troubles"`  // the uses of the store that fail
 	Answers   answered  `json:"answers"`
-	HitRatio  float64   `json:"hit_ratio"` // share of the answers, from 0 to 1; 0 if there were none
+	HitRatio  float64   `json:"hit_ratio"` // share of the answers, from 0 to 1; 0 if there were no answers
 
 	LoadsRunning int    `json:"loads_running"`
 	LoadsQueued  int    `json:"loads_queued"`
@@ -52,7 +52,7 @@ type cacheState struct {
 	Hottest  []hotKey   `json:"hottest"`
 }
 
-// failing is something that the store can't be used for.
+// failing is a use of the store that fails.
 type failing struct {
 	Use    string    `json:"use"`
 	Since  time.Time `json:"since"`
@@ -78,11 +78,11 @@ type load struct {
 	More    int           `json:"more,omitempty"` // number of other keys that the same load loads
 	Age     time.Duration `json:"age_ns"`
 	Callers int           `json:"callers"`
-	Leased  bool          `json:"leased"` // otherwise its result is not stored
-	Audit   bool          `json:"audit"`  // it is compared, and neither waited for nor stored
+	Leased  bool          `json:"leased"` // the load has a lease; without a lease its result is not stored
+	Audit   bool          `json:"audit"`  // the load is for an audit: no caller waits for it, and its result is not stored
 }
 
-// mostLoads is the number of loads that are shown of each cache.
+// mostLoads is the largest number of loads that are shown for each cache.
 const mostLoads = 20
 
 // state reads all caches.
@@ -94,7 +94,7 @@ func (p *Page) state(now time.Time) state {
 		return true
 	})
 	p.views.Range(func(v, _ any) bool {
-		if c := byName[v.(*view).Cache]; c != nil { // otherwise the cache was opened only now
+		if c := byName[v.(*view).Cache]; c != nil { // if c is nil, the cache was opened only now
 			v.(*view).addTo(c, now)
 		}
 		return true
@@ -141,7 +141,7 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.LocalEntries += s.LocalEntries
 	c.Changes += s.Changes
 	c.Unsent += s.Unsent
-	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // of the store, which instances usually share
+	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // numbers of the store, which instances usually share
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
@@ -171,7 +171,7 @@ func (c *cacheState) finish() {
 	c.Loads = c.Loads[:min(len(c.Loads), mostLoads)]
 }
 
-// hide replaces keys by their hashes unless they may be shown.
+// hide replaces keys by their hashes, unless Options.Keys is set.
 func (p *Page) hide(s *state) {
 	show := func(key *string) {
 		switch {

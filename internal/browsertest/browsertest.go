@@ -1,4 +1,4 @@
-// Package browsertest has tests look at pages in a headless Chromium.
+// Package browsertest lets tests open pages in a headless Chromium.
 package browsertest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// TB is a test, as *testing.T is one.
+// TB is the part of *testing.T that this package needs.
 type TB interface {
 	childproc.TB
 	ArtifactDir() string
@@ -26,7 +26,7 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// Browser is a tab of a headless browser, and what it complained about.
+// Browser is a tab of a headless browser, with the problems that the tab has reported.
 type Browser struct {
 	ctx context.Context
 
@@ -34,7 +34,7 @@ type Browser struct {
 	problems []string
 }
 
-// Open opens one, for one test, and skips the test or fails it if there is none.
+// Open opens a tab for one test. If there is no browser, it skips the test or fails it.
 func Open(t TB) *Browser {
 	t.Helper()
 	program := ""
@@ -71,7 +71,7 @@ func Open(t TB) *Browser {
 	return b
 }
 
-// Do does something in the tab.
+// Do runs actions in the tab.
 func (b *Browser) Do(t TB, actions ...chromedp.Action) {
 	t.Helper()
 	if err := chromedp.Run(b.ctx, actions...); err != nil {
@@ -79,21 +79,21 @@ func (b *Browser) Do(t TB, actions ...chromedp.Action) {
 	}
 }
 
-// Eval is what JavaScript says.
+// Eval returns the value of a JavaScript expression.
 func Eval[T any](t TB, b *Browser, expression string) (value T) {
 	t.Helper()
 	b.Do(t, chromedp.Evaluate(expression, &value))
 	return value
 }
 
-// Said is what it has complained about.
+// Said returns the problems that the tab has reported.
 func (b *Browser) Said() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.problems
 }
 
-// Over waits until an expression is true. A page that is just being left can't say.
+// Over waits until an expression is true. While the tab leaves a page, the expression has no value.
 func Over(expression string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		timeout := time.After(time.Minute)
@@ -116,7 +116,7 @@ func Over(expression string) chromedp.Action {
 	})
 }
 
-// Shoot writes a picture of the page, for people.
+// Shoot writes a picture of the page, for human readers.
 func (b *Browser) Shoot(t TB, name string) {
 	t.Helper()
 	var png []byte
@@ -126,12 +126,12 @@ func (b *Browser) Shoot(t TB, name string) {
 	}
 }
 
-// Axe names the file of axe-core, which looks for what keeps people from using a page. It is not in
-// this repository.
+// Axe is the name of the environment variable with the path of axe-core, which tests the
+// accessibility of a page. axe-core is not in this repository.
 const Axe = "CACHEGUARD_AXE"
 
-// Inaccessible is what axe-core finds on the page that is serious: nothing, if it isn't at hand,
-// which the log then says.
+// Inaccessible returns the serious problems that axe-core finds on the page. If axe-core is
+// missing, it returns nothing and logs that.
 func (b *Browser) Inaccessible(t TB) (all []string) {
 	t.Helper()
 	file := os.Getenv(Axe)
@@ -150,8 +150,7 @@ func (b *Browser) Inaccessible(t TB) (all []string) {
 	return all
 }
 
-// Looks has the page be shown to somebody whose window has this width, and who likes it dark, or
-// light.
+// Looks shows the page in a window with this width, in the dark or the light color scheme.
 func (b *Browser) Looks(t TB, width int64, dark bool) {
 	t.Helper()
 	scheme := "light"

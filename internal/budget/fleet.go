@@ -17,8 +17,8 @@ const (
 	// renews its permits after a third of this time.
 	permitTTL = 3 * time.Second
 
-	// renewals is how many permits are renewed at the same time: one after another they might not
-	// all be renewed in time.
+	// renewals is the number of permits that are renewed at the same time. If they were renewed one
+	// after another, some might be renewed too late.
 	renewals = 16
 
 	// permitPause is the longest wait for a message that a permit was returned. After it, the
@@ -29,14 +29,13 @@ const (
 // Permits are the permits of a fleet's budget in a store.
 type Permits interface {
 	// Take gives the token a permit for ttl, or renews its permit, and reports whether the token
-	// has a permit. If not, wait is when the first permit ends by itself.
+	// has a permit. If not, wait is the time after which the first permit ends by itself.
 	Take(ctx context.Context, token ID, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// Return returns the token's permit.
 	Return(ctx context.Context, token ID) error
 
-	// Listening makes sure that the Fleet is told when a permit is returned, and reports whether
-	// messages arrive.
+	// Listening subscribes to messages about returned permits, and reports whether messages arrive.
 	Listening() bool
 }
 
@@ -48,18 +47,18 @@ type Fleet struct {
 	in   Permits
 	name string
 
-	turn     chan struct{} // holds an element while one goroutine asks; the others wait
-	returned chan struct{} // a permit was returned by some process
+	turn     chan struct{} // holds an element while one goroutine asks; the other goroutines wait
+	returned chan struct{} // has an element if a process has returned a permit
 
 	mu       sync.Mutex // guards the fields below
 	held     map[ID]struct{}
 	renewing bool
 	log      *slog.Logger
 
-	spell report.Spell // problem that the store can't be used
+	spell report.Spell // the problem that the store can't be used
 }
 
-// NewFleet returns the part of a process that has no permits yet.
+// NewFleet returns this process' part of a budget. It has no permits yet.
 func NewFleet(name string, in Permits) *Fleet {
 	return &Fleet{in: in, name: name, turn: make(chan struct{}, 1), returned: make(chan struct{}, 1)}
 }
@@ -105,9 +104,9 @@ func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan s
 		taken, wait, err := f.in.Take(context.WithoutCancel(ctx), token, permitTTL)
 		f.heard(err)
 		switch {
-		case taken && time.Since(asked) >= permitTTL: // this process stood still for so long that another one may have the permit by now
+		case taken && time.Since(asked) >= permitTTL: // this process stood still for longer than permitTTL, so another process may have the permit by now
 			wait = 0
-		case err != nil: // the permit may have been taken all the same
+		case err != nil: // the permit may have been taken despite the error
 			_ = f.in.Return(context.WithoutCancel(ctx), token)
 			return func() {}, nil
 		case taken:
@@ -171,8 +170,8 @@ func (f *Fleet) giveBack(token ID) {
 	_ = f.in.Return(context.Background(), token) // if this fails, the permit ends by itself
 }
 
-// renew renews the permits that are held, and ends when none is held. Most loads end before their
-// permit must be renewed.
+// renew renews the permits that this process holds, and ends when it holds none. Most loads end
+// before their permit must be renewed.
 func (f *Fleet) renew() {
 	f.mu.Lock()
 	tokens := make([]ID, 0, len(f.held))
@@ -194,7 +193,7 @@ func (f *Fleet) renew() {
 			f.mu.Lock()
 			_, still := f.held[token]
 			f.mu.Unlock()
-			if !still { // returned meanwhile, and perhaps taken again by this renewal
+			if !still { // the permit was returned meanwhile, and this renewal may have taken it again
 				_ = f.in.Return(context.Background(), token)
 			}
 		})

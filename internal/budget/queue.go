@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// ErrOverloaded says that no slot or permit was free, or none in time.
+// ErrOverloaded means that no slot or permit was free, or that none became free in time.
 var ErrOverloaded = errors.New("cacheguard: overloaded")
 
 // Queue is a number of slots, and a queue of callers that wait for a slot. It is safe for
 // concurrent use.
 type Queue struct {
 	Max  int // number of slots
-	Most int // most callers that wait
+	Most int // largest number of callers that wait
 
 	mu      sync.Mutex // guards running and waiting
 	running int
 	waiting list.List // of chan struct{}, closed when the slot is given to the waiter
 }
 
-// Take takes a slot, and returns a function that returns it, to be called once. It waits no longer
-// than ctx and patience allow. It waits only if a smaller share of the queue is taken than share
-// says. If urged is closed, it succeeds without a slot.
+// Take takes a slot, and returns a function that returns the slot. Call that function once. Take
+// waits no longer than ctx and patience allow. It waits only if the taken share of the queue is
+// smaller than share. If urged is closed, Take succeeds without a slot.
 func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	q.mu.Lock()
 	if q.running < q.Max {
@@ -70,8 +70,9 @@ func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan s
 	return release, err
 }
 
-// Try is Take for a caller that can do without a slot and may not need one in the end. It takes a
-// slot only if at least as many slots stay free as are taken, and returns nil otherwise.
+// Try is Take for a caller that can do without a slot, and that may not need the slot later. After
+// Try at least as many slots must be free as are taken. Otherwise Try takes no slot and returns
+// nil.
 func (q *Queue) Try() (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

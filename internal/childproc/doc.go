@@ -1,8 +1,8 @@
-// Package childproc runs the servers that tests break: Server is a child process on a loopback port
-// of its own, in a temporary folder of its own, that can be killed, stopped, continued and
-// restarted, and that dies with this process, however that ends. Packages such as redistest say in
-// a Program how theirs is started.
+// Package childproc runs the servers that tests break. A Server is a child process on its own
+// loopback port and in its own temporary folder. It can be killed, stopped, continued and
+// restarted. It dies with this process, even if this process is killed. Packages such as redistest
+// describe in a Program how their server is started.
 //
-// Like them it knows package testing only through the interface TB, so that a program may use it as
-// well.
+// Like these packages, childproc knows package testing only through the interface TB, so that a
+// program may also use it.
 package childproc

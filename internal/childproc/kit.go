@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// Stopper is a server, or several.
+// Stopper is one server or several servers.
 type Stopper interface{ Stop() error }
 
-// Needs says what the tests of a kit need.
+// Needs describes the server that the tests of a kit need.
 type Needs struct {
-	Kit    string // the package, for what is printed
+	Kit    string // the package, for printed messages
 	Server string // "a real Redis"
-	Absent error  // what is returned where there is none
-	Why    string // there is none: "there is no redis-server on the PATH"
+	Absent error  // the error if there is no such server
+	Why    string // why there is no server: "there is no redis-server on the PATH"
 }
 
-// ForOneTest has what was just started be stopped when the test ends. If err says that it could not
-// be started because there is none, the test is skipped, or fails if it runs under
-// CACHEGUARD_TEST=full or soak; for any other error it fails.
+// ForOneTest stops a server that was just started when the test ends. If err is needs.Absent, there
+// is no such server, and the test is skipped, or fails under CACHEGUARD_TEST=full or soak. For any
+// other error the test fails.
 func ForOneTest[S Stopper](tb TB, needs Needs, server S, err error) S {
 	tb.Helper()
 	if err != nil {
@@ -47,9 +47,9 @@ func (n Needs) giveUp(tb TB, err error) {
 type Kit[S Stopper] struct {
 	Needs
 	New   func(args ...string) (S, error) // starts a server
-	Reuse func(S) error                   // makes a server that others have used fit for the next test
+	Reuse func(S) error                   // prepares a server that other tests have used for the next test
 
-	mu      sync.Mutex // guards what follows, also while a server starts: others have to wait for it
+	mu      sync.Mutex // guards the fields below, also while a server starts, because other tests have to wait for the server
 	shared  S
 	running bool
 }
@@ -61,9 +61,10 @@ func (k *Kit[S]) Start(tb TB, args ...string) S {
 	return ForOneTest(tb, k.Needs, server, err)
 }
 
-// Shared returns the one server of a test process, started or made ready: starting one for each of
-// some hundred tests would take longer than the tests. It ends with the test process on Linux;
-// elsewhere, and where goroutines are counted, TestMain has to wrap its tests.
+// Shared returns the shared server of a test process. It starts the server, or prepares it for the
+// next test. If each of some hundred tests started its own server, the starts would take longer
+// than the tests. On Linux the server ends with the test process. On other systems, and if a
+// package counts goroutines, TestMain has to wrap its tests.
 func (k *Kit[S]) Shared(tb TB) S {
 	tb.Helper()
 	server, err := k.ready()
@@ -87,7 +88,7 @@ func (k *Kit[S]) ready() (S, error) {
 	return server, err
 }
 
-// stop stops the shared server, if there is one.
+// stop stops the shared server, if it was started.
 func (k *Kit[S]) stop() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,7 +99,7 @@ func (k *Kit[S]) stop() error {
 	return k.shared.Stop()
 }
 
-// Runner is what *testing.M is to TestMain.
+// Runner is the interface of *testing.M that TestMain uses.
 type Runner interface{ Run() int }
 
 // Wrap returns a Runner that runs m and stops the shared server before it returns.

@@ -13,10 +13,10 @@ import (
 // Loopback is the address on which all servers listen.
 const Loopback = "127.0.0.1"
 
-// ListenAnywhere listens on a free port below the ephemeral range of Linux
-// (32768) and of everybody else. A port that is closed for a while and opened
-// again must not be given to an outgoing connection meanwhile, least of all
-// to one that tries to reach that very port.
+// ListenAnywhere listens on a free port below the ephemeral ranges of Linux (from 32768) and of
+// other systems. If a port is closed for a while and opened again, the kernel must not give it to
+// an outgoing connection meanwhile, and above all not to a connection that tries to reach this
+// port.
 func ListenAnywhere() (net.Listener, error) {
 	var err error
 	for range 100 {
@@ -29,7 +29,7 @@ func ListenAnywhere() (net.Listener, error) {
 	return nil, err
 }
 
-// FreePort returns a port of the same range that nobody listens on just now.
+// FreePort returns a port of the same range on which no process listens at present.
 func FreePort() (int, error) {
 	l, err := ListenAnywhere()
 	if err != nil {
@@ -38,7 +38,7 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// UntilFree calls bind again while the port it needs is taken.
+// UntilFree calls bind again as long as the port that bind needs is taken.
 func UntilFree(bind func() error) (err error) {
 	Until(StartTimeout, portRetry, func() bool {
 		err = bind()
@@ -47,8 +47,8 @@ func UntilFree(bind func() error) (err error) {
 	return err
 }
 
-// Until looks again and again at something outside this process until done, and reports false if
-// that takes longer than the limit.
+// Until calls done repeatedly until it returns true. done checks a state outside this process. If
+// that takes longer than the limit, Until returns false.
 func Until(limit, every time.Duration, done func() bool) bool {
 	timeout := time.After(limit)
 	tick := time.NewTicker(every)
@@ -63,8 +63,8 @@ func Until(limit, every time.Duration, done func() bool) bool {
 	return true
 }
 
-// Ask sends something to a server and returns what it answers, until it hangs up or has said most
-// bytes.
+// Ask sends a question to a server and returns the answer. It reads until the server closes the
+// connection or has sent most bytes.
 func Ask(addr string, within time.Duration, question []byte, most int64) ([]byte, error) {
 	conn, err := net.DialTimeout("tcp", addr, within)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 // process is a started child. It has one goroutine, which ends with it.
 type process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when the child is gone
-	err    error         // how it ended; read it after exited
+	exited chan struct{} // closed when the child has ended
+	err    error         // how the child ended; read it after exited is closed
 }
 
 // startProcess starts cmd in a folder, with its output in the folder's log.
 func startProcess(cmd *exec.Cmd, dir *workdir) (*process, error) {
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	cmd.Dir = dir.path
-	// A file needs no goroutine that copies.
+	// For a file, package exec needs no goroutine that copies the output.
 	cmd.Stdout = dir.log
 	cmd.Stderr = dir.log
 	dieWithParent(cmd)
@@ -31,11 +31,11 @@ func startProcess(cmd *exec.Cmd, dir *workdir) (*process, error) {
 	return p, nil
 }
 
-// run starts the child and stays with it to its end.
+// run starts the child and waits until the child ends.
 //
-// Linux sends the parent-death signal when the *thread* that started the
-// child ends, not the process (golang/go#27505), and Go ends threads as it
-// likes. So the thread is held for as long as the child lives.
+// Linux sends the parent-death signal when the *thread* that started the child ends, not the
+// process (golang/go#27505), and Go may end a thread at any time. So the thread is held for as long
+// as the child lives.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -57,13 +57,13 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill ends the child and returns when it is gone.
+// kill ends the child and returns when the child has ended.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it fails only for a child that has ended
+	_ = p.cmd.Process.Kill() // fails only if the child has already ended
 	<-p.exited
 }
 
-// terminate asks the child to end and kills it if it doesn't.
+// terminate asks the child to end. If the child doesn't end, terminate kills it.
 func (p *process) terminate(ask os.Signal) {
 	_ = resume(p.cmd.Process) // a stopped process would not see the signal
 	if err := p.cmd.Process.Signal(ask); err != nil {

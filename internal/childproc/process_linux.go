@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// dieWithParent makes the kernel kill the child when the thread that starts
-// it ends.
+// dieWithParent tells the kernel to kill the child when the thread that starts the child ends.
 func dieWithParent(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -19,8 +18,8 @@ func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// pause returns when p stands still: the signal alone is only on its way when
-// kill(2) returns.
+// pause stops p and returns when p stands still. It has to wait, because the signal may still be on
+// its way when kill(2) returns.
 func pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -39,8 +38,9 @@ func standsStill(pid int) bool {
 	return state == 'T'
 }
 
-// State reads the state of a process and its parent from proc_pid_stat(5): they follow the name,
-// which is in brackets and may hold anything. They are 0 for a process that isn't there.
+// State reads the state of a process and the process id of its parent from proc_pid_stat(5). They
+// follow the process' name, which is in brackets and may have any characters. If the process
+// doesn't exist, both are 0.
 func State(pid int) (state byte, parent int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

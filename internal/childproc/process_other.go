@@ -14,5 +14,5 @@ func pause(*os.Process) error { return errors.ErrUnsupported }
 
 func resume(*os.Process) error { return errors.ErrUnsupported }
 
-// lockFile never gets the lock: without it nothing is swept.
+// lockFile never gets the lock. Without the lock no folder is swept.
 func lockFile(*os.File) bool { return false }

@@ -6,26 +6,27 @@ import (
 	"syscall"
 )
 
-// Program says how a server is started.
+// Program describes how a server is started.
 type Program struct {
-	// Name is what it is called in errors, and in the name of its folder.
+	// Name is the server's name in errors and in the name of its folder.
 	Name string
 
-	// Command returns how to start it in a folder, on a port of Loopback. It is called for every
-	// start, so what a server left there when it was killed is there again. The process must stay a
-	// child of this one, and log to its standard output or error. Command may set the SysProcAttr,
-	// for another user or a group of its own.
+	// Command returns the command that starts the server in a folder, on a port of Loopback. It is
+	// called for every start, with the same folder, so the files of a killed server are still in
+	// the folder. The process must stay a child of this process, and must log to its standard
+	// output or standard error. Command may set SysProcAttr, for instance for another user or a
+	// separate process group.
 	Command func(dir string, port int) (*exec.Cmd, error)
 
-	// Ready reports whether the server answers, and not a stranger on the same port: logged looks
-	// for words in what it has logged since this start. It is called again and again, and must not
-	// take long.
+	// Ready reports whether the server answers. Another program may answer on the same port, so
+	// Ready can use logged, which reports whether the server has logged words since this start.
+	// Ready is called repeatedly, and must not take long.
 	Ready func(addr string, logged func(words string) bool) bool
 
-	// PortTaken are the words that it logs when somebody else has its port.
+	// PortTaken are the words that the server logs if another process has its port.
 	PortTaken string
 
-	// Quit asks it to end. The default is SIGTERM.
+	// Quit is the signal that asks the server to end. The default is SIGTERM.
 	Quit os.Signal
 }
 

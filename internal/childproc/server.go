@@ -12,44 +12,43 @@ import (
 )
 
 const (
-	// StartTimeout is how long a server may take to answer, on a busy machine too.
+	// StartTimeout is the longest time that a server may take until it answers, also on a busy
+	// machine.
 	StartTimeout = 30 * time.Second
 
-	// PollInterval is what passes between two looks at an outside process.
+	// PollInterval is the time between two checks of an outside process.
 	PollInterval = 5 * time.Millisecond
 
-	stopTimeout = 5 * time.Second       // for a server to end by itself before it is killed
-	portRetry   = 50 * time.Millisecond // between two tries to get one certain port
+	stopTimeout = 5 * time.Second       // the time that a server has to end by itself before it is killed
+	portRetry   = 50 * time.Millisecond // the time between two tries to get the same port
 )
 
-// ErrStopped is returned for what was stopped for good.
+// ErrStopped is the error of calls to a server or proxy that was stopped for good.
 var ErrStopped = errors.New("childproc: stopped")
 
-// Server is one server process on a loopback port of its own. Its methods are
-// safe for concurrent use.
+// Server is one server process on its own loopback port. Its methods are safe for concurrent use.
 type Server struct {
 	program Program
 	port    int
 	dir     *workdir
 
-	running atomic.Pointer[process] // the latest process, also once it has ended
+	running atomic.Pointer[process] // the latest process, also after it has ended
 
-	// life makes Stop, Kill and Restart one after the other. It is held while
-	// they wait for the process, which is what they are for; nothing else
-	// takes it.
+	// life lets only one Stop, Kill or Restart run at a time. They hold it while they wait for the
+	// process. No other method takes it.
 	life    sync.Mutex
 	stopped bool // guarded by life
 }
 
-// New starts a server and returns once it is ready. On Linux it dies with
-// this process, however that ends.
+// New starts a server and returns once it is ready. On Linux the server dies with this process,
+// even if this process is killed.
 func New(program Program) (*Server, error) {
 	dir, err := newWorkdir(program.Name)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{program: program, dir: dir}
-	// Between choosing a port and binding it another process may take it.
+	// Another process may take the port after it was chosen and before it is bound.
 	for range 10 {
 		if s.port, err = FreePort(); err != nil {
 			break
@@ -64,16 +63,16 @@ func New(program Program) (*Server, error) {
 	return s, nil
 }
 
-// Addr is host:port of the server, the same for its whole life.
+// Addr returns host:port of the server. It stays the same for the server's whole life.
 func (s *Server) Addr() string { return net.JoinHostPort(Loopback, strconv.Itoa(s.port)) }
 
-// Port is the port of Addr.
+// Port returns the port of Addr.
 func (s *Server) Port() int { return s.port }
 
-// Dir is the folder of the server. Stop removes it.
+// Dir returns the folder of the server. Stop removes the folder.
 func (s *Server) Dir() string { return s.dir.path }
 
-// Pid is the process id of the server, or 0 while it doesn't run.
+// Pid returns the process id of the server, or 0 while the server doesn't run.
 func (s *Server) Pid() int {
 	p := s.running.Load()
 	if p.ended() {
@@ -82,8 +81,8 @@ func (s *Server) Pid() int {
 	return p.cmd.Process.Pid
 }
 
-// Stop ends the server for good, paused or not, and removes its files. It
-// asks first and kills a server that doesn't follow. Stopping twice is fine.
+// Stop ends the server for good, even if it is paused, and removes its files. Stop first asks the
+// server to end, and kills it if it doesn't end. A second Stop does nothing.
 func (s *Server) Stop() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -95,16 +94,16 @@ func (s *Server) Stop() error {
 	return s.dir.remove()
 }
 
-// Kill ends the server at once, as a crash does, and returns when it is gone.
-// Restart brings it back.
+// Kill ends the server at once, as a crash does, and returns when the server has ended. Restart
+// brings it back.
 func (s *Server) Kill() {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.running.Load().kill()
 }
 
-// Restart kills the server if it runs and starts it again on the same port,
-// with what it finds in its folder. It returns ErrStopped after Stop.
+// Restart kills the server if it runs, and starts it again on the same port, with the files in its
+// folder. It returns ErrStopped after Stop.
 func (s *Server) Restart() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -115,10 +114,9 @@ func (s *Server) Restart() error {
 	return UntilFree(s.launch)
 }
 
-// Pause stops the server's process as SIGSTOP does: connections stay open and
-// are accepted by the kernel, nothing answers. On Linux it returns once the
-// process stands still; where there are no such signals it returns
-// errors.ErrUnsupported.
+// Pause stops the server's process as SIGSTOP does. Connections stay open, and the kernel accepts
+// new connections, but the server doesn't answer. On Linux, Pause returns when the process stands
+// still. On systems without these signals it returns errors.ErrUnsupported.
 func (s *Server) Pause() error {
 	p := s.running.Load()
 	if p.ended() {
@@ -127,7 +125,7 @@ func (s *Server) Pause() error {
 	return pause(p.cmd.Process)
 }
 
-// Resume lets a paused server go on; one that isn't paused is left as it is.
+// Resume lets a paused server go on. If the server isn't paused, Resume does nothing.
 func (s *Server) Resume() error {
 	p := s.running.Load()
 	if p.ended() {
@@ -136,16 +134,15 @@ func (s *Server) Resume() error {
 	return resume(p.cmd.Process)
 }
 
-// Exit waits for the end of the process that runs, and returns how it ended:
-// nil if it did so by itself and in order.
+// Exit waits until the running process ends, and returns how it ended. It returns nil if the
+// process ended by itself and without an error.
 func (s *Server) Exit() error {
 	p := s.running.Load()
 	<-p.exited
 	return p.err
 }
 
-// Logged reports whether the server has ever logged these words, as far as
-// the first 64 KB of its log tell.
+// Logged reports whether the first 64 KB of the server's log have these words.
 func (s *Server) Logged(words string) bool { return s.dir.logged(0, words) }
 
 // launch starts a process on s.port and returns when it is ready. The error
@@ -171,8 +168,8 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// awaitReady returns when p is ready. What p logs comes after the first
-// before bytes.
+// awaitReady returns when p is ready. The lines that p logs come after the first before bytes of
+// the log.
 func (s *Server) awaitReady(p *process, before int64) error {
 	logged := func(words string) bool { return s.dir.logged(before, words) }
 	var ready bool

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// StartAll starts n servers at the same time: all of them or none.
+// StartAll starts n servers at the same time. If one of them can't be started, none stays running.
 func StartAll[S Stopper](n int, start func(i int) (S, error)) ([]S, error) {
 	servers, errs := make([]S, n), make([]error, n)
 	var starting sync.WaitGroup
@@ -37,7 +37,7 @@ func StopAll[S Stopper](servers []S) error {
 	return errors.Join(errs...)
 }
 
-// Addrs are the addresses of servers.
+// Addrs returns the addresses of servers.
 func Addrs[S interface{ Addr() string }](servers []S) []string {
 	addrs := make([]string, len(servers))
 	for i, s := range servers {

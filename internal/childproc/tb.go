@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TB is the part of testing.TB that is needed here.
+// TB is the part of testing.TB that this package needs.
 type TB interface {
 	Helper()
 	Name() string
@@ -16,11 +16,11 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Full reports whether CACHEGUARD_TEST asks for every test: those that need an
-// outside program then fail without it.
+// Full reports whether CACHEGUARD_TEST asks for every test. If it does, tests that need an outside
+// program fail without this program.
 func Full() bool { return asked("full") || Soak() }
 
-// Soak reports whether CACHEGUARD_TEST asks for the long runs as well.
+// Soak reports whether CACHEGUARD_TEST also asks for the long runs.
 func Soak() bool { return asked("soak") }
 
 func asked(word string) bool {
@@ -29,8 +29,9 @@ func asked(word string) bool {
 	})
 }
 
-// Missing skips a test that needs something that isn't here, or fails it under
-// Full: "needs a real Redis", "there is no redis-server on the PATH".
+// Missing skips a test because a program that the test needs is missing. Under Full it fails the
+// test. For instance, needs is "needs a real Redis", and because is "there is no redis-server on
+// the PATH".
 func Missing(tb TB, needs, because string) {
 	tb.Helper()
 	if Full() {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	workdirPrefix = "cacheguard-" // of all folders, so that any run sweeps what any other has left
+	workdirPrefix = "cacheguard-" // the prefix of all folders, so that each run can sweep the folders that earlier runs have left
 	logName       = "server.log"
 )
 
-// workdir is the temporary folder a server runs in, with its log. The log
-// file is locked for as long as this process or the server has it open.
+// workdir is the temporary folder in which a server runs, with the server's log. The log file is
+// locked for as long as this process or the server has it open.
 type workdir struct {
 	path string
 	log  *os.File
@@ -49,12 +49,12 @@ func (d *workdir) logSize() (int64, error) {
 	return info.Size(), nil
 }
 
-// logged reports whether text was logged after the first from bytes.
+// logged reports whether the log has text after its first from bytes.
 func (d *workdir) logged(from int64, text string) bool {
 	return strings.Contains(d.logAfter(from), text)
 }
 
-// logTail is the end of the log, for an error message.
+// logTail returns the end of the log, for an error message.
 func (d *workdir) logTail() string {
 	size, err := d.logSize()
 	if err != nil {
@@ -65,22 +65,22 @@ func (d *workdir) logTail() string {
 
 func (d *workdir) logAfter(from int64) string {
 	text := make([]byte, 64<<10)
-	n, _ := d.log.ReadAt(text, from) // at the end of the file it is io.EOF, always
+	n, _ := d.log.ReadAt(text, from) // the error is io.EOF at the end of the file
 	return string(text[:n])
 }
 
-// sweep removes what runs left behind that were killed before they could:
-// folders whose log nobody has open any more. The young ones are spared, for
-// their owner may be about to lock the log.
+// sweep removes the folders of runs that were killed before they could remove them. These are
+// folders whose log no process has open any more. It doesn't remove new folders, because their
+// owner may be about to lock the log.
 func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPrefix+"*")) // the pattern is a good one
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPrefix+"*")) // the pattern has no error
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
 			continue
 		}
 		if abandoned(filepath.Join(dir, logName)) {
-			_ = os.RemoveAll(dir) // another sweeper may be at it
+			_ = os.RemoveAll(dir) // another process may be removing the same folder
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package demand checks a moment on the store's clock before which a caller accepts no value. The
-// moment may have come from anybody.
+// Package demand checks the moment of a token: a time on the store's clock before which a caller
+// accepts no value. Anybody may have made the token.
 package demand
 
 import (
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// Slack is how far the processes' estimates of the store's clock may differ.
+	// Slack is the largest difference between the processes' estimates of the store's clock.
 	Slack = 250 * time.Millisecond
 
-	// ahead is how far a store's clock may fall behind what it has returned before: see
-	// cacheguard.Store.
+	// ahead is the largest time by which a store's clock may be behind a time that it has returned
+	// before. See cacheguard.Store.
 	ahead = 24*time.Hour + time.Second
 )
 
@@ -27,7 +27,7 @@ type Clock interface {
 // use.
 type Judge struct {
 	mu     sync.Mutex // guards the fields below
-	next   *question  // the request that will be sent next, which newcomers may wait for; nil: there is none
+	next   *question  // the request that will be sent next; newcomers may wait for it; nil: no next request
 	asking bool       // a request has been sent, and its goroutine sends the next one
 }
 
@@ -38,12 +38,12 @@ type question struct {
 	err  error
 }
 
-// Check returns the moment that is to be demanded, or 0 if nothing can be demanded because the
-// store has not reached the moment yet. If the moment is later than the estimate, it may be
-// invented, or come from a clock that was set. So the store is asked, once for all callers that
-// wait for that at the same time. Whatever was committed before this call is not later than the
-// store's answer, so no more than the answer is demanded. While the store can't answer, the moment
-// itself is demanded.
+// Check returns the moment that the caller must demand. If the store has not reached the moment
+// yet, nothing can be demanded, and Check returns 0. If the moment is later than the estimate of
+// the store's clock, it may be invented, or may come from a clock that was set. In this case Check
+// asks the store, once for all callers that ask at the same time. Changes that were committed
+// before this call are not later than the store's answer, so Check returns at most the answer.
+// While the store can't answer, Check returns the moment itself.
 func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int64) int64 {
 	if moment <= 0 {
 		return 0
@@ -64,7 +64,7 @@ func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int
 	return min(moment, said)
 }
 
-// ask returns what the store's clock returned after the beginning of this call.
+// ask returns a time that the store's clock has returned after the beginning of this call.
 func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, error) {
 	j.mu.Lock()
 	q := j.next
@@ -85,8 +85,8 @@ func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, erro
 	}
 }
 
-// work sends requests, one after another, until nobody waits for the next one. Each request takes
-// at most as long as a step of the store.
+// work sends requests, one after another, until no caller waits for the next one. Each request
+// takes at most as long as a step of the store.
 func (j *Judge) work(store Clock, cache string) {
 	for {
 		j.mu.Lock()

@@ -1,10 +1,11 @@
 // Package desk lets a load run a part of its work on the goroutine of the caller that began the
-// load. An HTTP handler has to run where the server called it: only there do its panics, with their
-// stacks, reach the code that expects them, and its ResponseWriter is valid only while the server's
-// call lasts.
+// load. An HTTP handler has to run on the goroutine on which the server called it. Only on this
+// goroutine do its panics, with their stacks, reach the code that expects them. Its ResponseWriter
+// is valid only while the server's call lasts.
 //
 // The caller opens a Desk, passes it in the context of its call, and closes it when the call has
-// returned. While the call waits for the load, it runs the job that the load brings.
+// returned. While the call waits for the load, the caller's goroutine runs the job that the load
+// brings.
 package desk
 
 import (
@@ -12,27 +13,27 @@ import (
 	"sync"
 )
 
-// Desk is where one caller accepts one job at a time.
+// Desk is the place at which one caller accepts one job at a time.
 type Desk struct {
-	// The load asks Caller. It is set before the desk is passed along. If it is nil, the caller may
-	// refresh and hears nothing.
+	// The load asks Caller. Set Caller before you pass the desk to a call. If Caller is nil, the
+	// caller may refresh a value and hears no words.
 	Caller Caller
 
-	client context.Context // ends when the caller has left while a job is running
+	client context.Context // while a job runs, the end of this context means that the caller has left
 	jobs   chan func()
 	closed chan struct{}
-	left   bool // a job has called Leave; used only by the caller's goroutine
+	left   bool // a job has called Leave; only the caller's goroutine uses this field
 }
 
 // Caller is the caller that has opened a desk.
 type Caller interface {
-	// Refreshes reports whether the caller may refresh the stale value that it was answered with.
+	// Refreshes reports whether the caller may refresh the stale value that it got as its answer.
 	// The load asks because loads of different callers could make different values.
 	Refreshes(value any) bool
 
-	// Parts reports whether a stale value is one of several, each for some callers. Then callers
-	// that may refresh it wait for the value that replaces it, and the other callers have what they
-	// need. All callers of one key return the same for a value.
+	// Parts reports whether a stale value is one of several, each for some callers. If it is,
+	// callers that may refresh the value wait for the new value, and the other callers already have
+	// what they need. All callers of one key return the same for a value.
 	Parts(value any) bool
 
 	// Hears is called on the caller's goroutine with the latest word that the load has announced,
@@ -42,17 +43,17 @@ type Caller interface {
 
 type key struct{}
 
-// Open returns a desk. While a job is running, the caller has left when client ends; before that,
-// the call's own context decides.
+// Open returns a desk. While a job runs, the end of client means that the caller has left. Before a
+// job runs, the call's own context decides.
 func Open(client context.Context) *Desk {
 	return &Desk{client: client, jobs: make(chan func()), closed: make(chan struct{})}
 }
 
-// Close says that the caller accepts no more jobs. It is called once.
+// Close closes the desk: the caller accepts no more jobs. Call Close once.
 func (d *Desk) Close() { close(d.closed) }
 
 // Do lets the caller run the job, and returns when the job has begun. It returns false if the desk
-// is closed. It must not be called on the caller's own goroutine.
+// is closed. Do must not be called on the caller's own goroutine.
 func (d *Desk) Do(job func()) bool {
 	select {
 	case d.jobs <- job:
@@ -74,26 +75,26 @@ func Parts(ctx context.Context, value any) bool {
 	return d != nil && d.Caller != nil && d.Caller.Parts(value)
 }
 
-// Leave is called by a job: the caller has got what it needs, and doesn't wait for the load's
-// result.
+// A job calls Leave when the caller has got what it needs. The caller then doesn't wait for the
+// load's result.
 func (d *Desk) Leave() { d.left = true }
 
-// With returns a context that has the desk. A nil desk hides the one that the context has.
+// With returns a context that has the desk. A nil desk hides the desk that ctx has.
 func With(ctx context.Context, d *Desk) context.Context { return context.WithValue(ctx, key{}, d) }
 
-// Crowd is the callers in this process that wait for a load.
+// Crowd has the callers in this process that wait for a load.
 type Crowd interface {
-	// Announce tells them something before the load has ended. Callers that come later hear only
-	// the latest word.
+	// Announce tells the callers a word before the load has ended. Callers that come later hear
+	// only the latest word.
 	Announce(word any)
 
-	// Made says that the load's result is to be stored even if all callers leave from now on.
+	// Made is called when the load has its result. From then on the result is stored even if all
+	// callers leave.
 	Made()
 }
 
-// Load is what a load offers to the job that it has brought. It is safe for concurrent use. A nil
-// Load offers nothing.
-// offers nothing.
+// Load has the functions that a load offers to the job that it has brought. It is safe for
+// concurrent use. A nil Load offers nothing.
 type Load struct {
 	crowd Crowd
 
@@ -105,8 +106,8 @@ type Load struct {
 
 type loadKey struct{}
 
-// WithLoad returns a context for a load that other callers wait for. slot returns the load's slot,
-// which a job may keep; it may be nil. End must be called when the load has returned.
+// WithLoad returns a context for a load for which other callers wait. The function slot returns the
+// load's slot, and may be nil. A job may keep the slot. Call End when the load has returned.
 func WithLoad(ctx context.Context, crowd Crowd, slot func()) (context.Context, *Load) {
 	l := &Load{crowd: crowd, slot: slot}
 	return context.WithValue(ctx, loadKey{}, l), l
@@ -125,8 +126,8 @@ func (l *Load) Announce(word any) {
 	}
 }
 
-// Made says that the load has its result, before the load returns: the result is stored even if all
-// callers leave from now on.
+// Made is called before the load returns, when the load has its result. From then on the result is
+// stored even if all callers leave.
 func (l *Load) Made() {
 	if l != nil {
 		l.crowd.Made()

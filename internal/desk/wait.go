@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Work waits for the flight of the load that the desk's caller has begun, and runs the job that the
-// load may bring.
+// Work waits for the flight of the load that the desk's caller has begun. If the load brings a job,
+// Work runs the job.
 func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	select {
 	case job := <-d.jobs:
@@ -20,7 +20,7 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 			case !panics || !stop():
 			case d.left:
 				f.Leave()
-			default: // callers that wait elsewhere are told of the failed load first
+			default: // callers that wait at other places are told of the failed load first
 				_, _ = f.Wait(d.client)
 			}
 		}()
@@ -41,8 +41,8 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 }
 
 // Hear waits for the flight of another caller's load. The desk's Caller may get what it needs
-// before the flight has landed. Until it has all that it needs, it is a member, so that the work
-// goes on for it.
+// before the flight has landed. Until the Caller has all that it needs, it is a member of the
+// flight, so that the work goes on for it.
 func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) {
 	for {
 		word, next := f.Word()
@@ -61,11 +61,11 @@ func Hear[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 	}
 }
 
-// hears passes a word to the caller, and reports whether the caller now has what it needs. Then,
-// and if hears returns an error, the caller has left the flight.
+// hears passes a word to the caller, and reports whether the caller now has what it needs. If it
+// reports true or returns an error, the caller has left the flight.
 func hears[T any](f *flight.Flight[T], d *Desk, word any) (enough bool, err error) {
 	stop := context.AfterFunc(d.client, func() { f.Leave() })
-	over := true // also if the caller panics
+	over := true // stays true if the caller panics
 	defer func() {
 		if over && stop() {
 			f.Leave()

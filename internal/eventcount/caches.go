@@ -1,6 +1,6 @@
 // Package eventcount counts the events of caches, for observers that export the counts. It defines
-// which number an event adds to, which metrics these numbers make up, what the metrics are called,
-// and which gauges are exported with them.
+// the number to which an event adds, the metrics with these numbers, the names of the metrics, and
+// the gauges that are exported with them.
 package eventcount
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Caches has all caches of one observer. M is what the observer itself keeps for each cache.
+// Caches has all caches of one observer. M is the type of the observer's own data for each cache.
 type Caches[M any] struct {
 	more  func(name string) M
 	label func(cache string) string
@@ -35,8 +35,8 @@ type Cache[M any] struct {
 	left     cacheguard.Stats // sum of the closed caches
 }
 
-// NewCaches returns Caches that call more to make what the observer keeps for each cache. Caches
-// whose names get the same label are one Cache.
+// NewCaches returns new Caches. They call more to make the observer's own data for each cache.
+// Caches whose names get the same label are one Cache.
 func NewCaches[M any](label func(cache string) string, more func(name string) M) *Caches[M] {
 	c := &Caches[M]{label: label, more: more}
 	c.known.Store(&map[string]*Cache[M]{})
@@ -66,8 +66,9 @@ func (c *Caches[M]) Of(cache string) *Cache[M] {
 	return one
 }
 
-// Attach registers a function that returns the stats of a cache until detach is called. detach may
-// be called twice. The stats of several caches of one name are added. See [cacheguard.Attacher].
+// Attach registers a function that returns the stats of a cache. detach removes the function.
+// detach may be called twice. The stats of several caches of one name are added. See
+// [cacheguard.Attacher].
 func (c *Caches[M]) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	one := c.Of(cache)
 	c.mu.Lock()
@@ -83,9 +84,9 @@ func (c *Caches[M]) Attach(cache string, stats func() cacheguard.Stats) (detach 
 	}
 }
 
-// Each calls tell with every cache there ever was, by name, with the sum of its stats. gauges says
-// whether stats were ever attached. Each reads the stats under the lock, as detach does: otherwise
-// a cache that is detached meanwhile could be counted twice or not at all.
+// Each calls tell with every cache that was ever used, by name, with the sum of its stats. gauges
+// is true if stats were ever attached. Each reads the stats under the lock, as detach does.
+// Otherwise a cache that is detached meanwhile could be counted twice or not at all.
 func (c *Caches[M]) Each(tell func(cache *Cache[M], sum cacheguard.Stats, gauges bool)) {
 	type summed struct {
 		cache  *Cache[M]
@@ -131,7 +132,8 @@ func plus(a, b cacheguard.Stats) cacheguard.Stats {
 	return a
 }
 
-// counted returns the stats of a closed cache that still count: the counters without the gauges.
+// counted returns the part of a closed cache's stats that stays in the sums: the counters without
+// the gauges.
 func counted(last cacheguard.Stats) cacheguard.Stats {
 	return cacheguard.Stats{
 		LocalHits: last.LocalHits, LocalNegativeHits: last.LocalNegativeHits,

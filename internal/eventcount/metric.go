@@ -3,7 +3,7 @@ package eventcount
 import "github.com/cacheguard/cacheguard/cacheguard"
 
 // Name is the name of a metric in Prometheus, after a namespace, and in OpenTelemetry, after
-// "cacheguard.". Unit is what OpenTelemetry says that the metric counts.
+// "cacheguard.". Unit is the metric's unit in OpenTelemetry.
 type Name struct{ Prometheus, OTel, Unit string }
 
 // Metric is one or several numbers of a cache that are exported under one name.
@@ -75,7 +75,7 @@ var Metrics = []Metric{
 		"reason", words(unstored, 1, cacheguard.Reasons)},
 }
 
-// Outcome is the label that says how loads ended.
+// Outcome is the label for the end of loads.
 const Outcome = "outcome"
 
 func one(n Number) []Value { return []Value{{n, ""}} }
@@ -156,7 +156,8 @@ var Durations = [durations]struct {
 // Buckets are the default buckets of durations, in seconds.
 var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// DurationOf returns which histogram the Took of an event belongs to, if any.
+// DurationOf returns the histogram to which the Took of an event belongs. timed is false if it
+// belongs to none.
 func DurationOf(e *cacheguard.Event) (d Duration, timed bool) {
 	switch e.Kind {
 	case cacheguard.EventLoad:

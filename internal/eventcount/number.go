@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
-// Number identifies one counter of a cache: a metric and, if the metric has several numbers, one of
-// these.
+// Number identifies one counter of a cache: a metric, or one number of a metric that has several
+// numbers.
 type Number uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	NegativeHit
 	LocalHit
 	LocalNegativeHit
-	hits // how many numbers count hits
+	hits // the number of numbers that count hits
 )
 
 const (
@@ -55,8 +55,8 @@ type Counters struct {
 	count [Numbers]atomic.Uint64
 }
 
-// Count counts an event and returns the number that it was added to, or Numbers if events of its
-// kind aren't counted.
+// Count counts an event and returns the number to which it added the event. If events of its kind
+// aren't counted, Count returns Numbers.
 func (c *Counters) Count(e *cacheguard.Event) Number {
 	n := numberOf(e)
 	switch {
@@ -107,7 +107,7 @@ func numberOf(e *cacheguard.Event) Number {
 	return Numbers
 }
 
-// plain has the kinds that add to one number, whatever else the event says.
+// plain has the kinds whose events always add to the same number.
 var plain = [...]Number{
 	cacheguard.EventMiss: miss, cacheguard.EventStale: Stale,
 	cacheguard.EventLeaseAsked: leaseAsked, cacheguard.EventLeaseGranted: leaseGranted,
@@ -138,7 +138,7 @@ func unlessFailed(n Number, e *cacheguard.Event) Number {
 	return n
 }
 
-// loadNumber returns the number for how a load ended.
+// loadNumber returns the number that counts loads with the end of this load.
 func loadNumber(e *cacheguard.Event) Number {
 	switch {
 	case e.Audit:

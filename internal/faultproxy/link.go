@@ -9,15 +9,16 @@ import (
 
 const dialTimeout = 5 * time.Second
 
-// Link is one client's connection and the one to the server that belongs to it. Three goroutines:
-// serve owns both connections and closes them, the other two forward one direction each.
+// Link is one client's connection, together with its connection to the server. It has three
+// goroutines: serve owns both connections and closes them, and each of the other two forwards one
+// direction.
 type Link struct {
 	Client, Server net.Conn
 
 	proxy *Proxy
 	end   context.CancelFunc // tells serve to close
 	done  <-chan struct{}    // closed by end
-	ended chan struct{}      // closed when all is over
+	ended chan struct{}      // closed when all goroutines of the link have ended
 }
 
 // link begins to serve a client.
@@ -51,8 +52,9 @@ func (l *Link) serve(ctx context.Context) {
 	}
 }
 
-// Carry forwards both directions, each by a function that returns when it is over, and returns when
-// the link has ended. That one direction is over ends the link only if its function calls End.
+// Carry forwards both directions, and returns when the link has ended. Each of the two functions
+// forwards one direction and returns when that direction has ended. The end of one direction ends
+// the link only if its function calls End.
 func (l *Link) Carry(requests, replies func()) {
 	var pumps sync.WaitGroup
 	pumps.Go(requests)
@@ -63,11 +65,12 @@ func (l *Link) Carry(requests, replies func()) {
 	pumps.Wait()
 }
 
-// End has the link end soon, with both connections.
+// End makes the link end soon, with both connections.
 func (l *Link) End() { l.end() }
 
-// Pass returns true when no blackhole swallows the traffic, after a wait if need be, and false if
-// the link ends first. If what is to be done before a wait fails, the link counts as ended.
+// Pass waits while a blackhole swallows the traffic. It returns true when there is no blackhole,
+// and false if the link ends first. It calls the functions before in front of a wait. If one of
+// them fails, Pass returns false, as if the link had ended.
 func (l *Link) Pass(before ...func() error) bool {
 	for {
 		lifted := l.proxy.lifted()
@@ -85,7 +88,7 @@ func (l *Link) Pass(before ...func() error) bool {
 	}
 }
 
-// Await returns true when something comes from gate or gate is closed, and false if the link ends
+// Await returns true when an element comes from gate or gate is closed, and false if the link ends
 // first.
 func Await[T any](l *Link, gate <-chan T) bool {
 	select {

@@ -1,6 +1,6 @@
-// Package faultproxy is a TCP proxy in front of a server: it cuts connections, swallows what is
-// sent, and refuses. What passes over a connection is the business of packages such as redistest,
-// which lose a reply by what they know of their protocol.
+// Package faultproxy is a TCP proxy in front of a server. It can cut connections, swallow traffic,
+// and refuse connections. It doesn't know the protocol of a connection. Packages such as redistest
+// do, so they can lose a single reply.
 package faultproxy
 
 import (
@@ -19,10 +19,10 @@ type Proxy struct {
 	addr   string
 	carry  func(*Link)
 	work   sync.WaitGroup // the links
-	door   sync.Mutex     // makes Refuse and Close one after the other
+	door   sync.Mutex     // lets only one Refuse or Close run at a time
 
-	mu       sync.Mutex    // guards all below
-	lift     chan struct{} // closed when the blackhole ends, nil while there is none
+	mu       sync.Mutex    // guards the fields below
+	lift     chan struct{} // closed when the blackhole ends; nil while there is no blackhole
 	links    map[*Link]struct{}
 	listener *listener
 	closed   bool
@@ -31,12 +31,12 @@ type Proxy struct {
 // listener is the open door of a proxy.
 type listener struct {
 	net.Listener
-	done chan struct{} // closed when nobody accepts any more
+	done chan struct{} // closed when the listener accepts no more connections
 }
 
-// New starts a proxy on a loopback port of its own to the server at target. It calls carry for each
-// connection, which ends when carry returns: see [Link.Carry]. The server need not be there. While
-// it isn't, connections to the proxy are accepted and closed.
+// New starts a proxy on its own loopback port to the server at target. It calls carry for each
+// connection, and the connection ends when carry returns: see [Link.Carry]. The server need not
+// run. While it doesn't run, connections to the proxy are accepted and closed.
 func New(target string, carry func(*Link)) (*Proxy, error) {
 	l, err := childproc.ListenAnywhere()
 	if err != nil {
@@ -59,10 +59,10 @@ func Start(tb childproc.TB, target string, carry func(*Link)) *Proxy {
 	return p
 }
 
-// Addr is host:port for clients, the same for the proxy's whole life.
+// Addr returns host:port for clients. It stays the same for the proxy's whole life.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Target is host:port of the server.
+// Target returns host:port of the server.
 func (p *Proxy) Target() string { return p.target }
 
 // Close closes the proxy with all its connections and waits until everything has ended.
@@ -78,7 +78,7 @@ func (p *Proxy) Close() {
 }
 
 // Cut closes all connections, to clients and to the server, and returns when they are closed. New
-// ones are accepted.
+// connections are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	links := maps.Clone(p.links)
@@ -91,16 +91,17 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Links is how many connections of clients there are.
+// Links returns the number of connections from clients.
 func (p *Proxy) Links() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Blackhole turns the blackhole on or off. While it is on, connections are accepted and stay open,
-// old and new, and nothing passes in either direction; what is already passing may get through.
-// When it is turned off what was sent meanwhile arrives, as when a network heals.
+// Blackhole turns the blackhole on or off. While it is on, old connections stay open, new
+// connections are accepted, and no data passes in either direction. Data that is already passing
+// may get through. When the blackhole is turned off, the data that was sent meanwhile arrives, as
+// when a network heals.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,17 +114,17 @@ func (p *Proxy) Blackhole(on bool) {
 	}
 }
 
-// lifted is closed when the blackhole ends; it is nil if there is none.
+// lifted returns a channel that is closed when the blackhole ends, or nil if there is no blackhole.
 func (p *Proxy) lifted() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lift
 }
 
-// Refuse turns refusing on or off. While it is on there is no listener, so new connections are
-// refused by the kernel; the existing ones go on, use Cut to end them. Turned off, the proxy
-// listens on the same port again; the error is then that of listening, or childproc.ErrStopped
-// after Close.
+// Refuse turns refusing on or off. While it is on there is no listener, so the kernel refuses new
+// connections. Existing connections go on; use Cut to end them. When refusing is turned off, the
+// proxy listens on the same port again. The error is then the error of listening, or
+// childproc.ErrStopped after Close.
 func (p *Proxy) Refuse(on bool) error {
 	p.door.Lock()
 	defer p.door.Unlock()
@@ -157,14 +158,14 @@ func (p *Proxy) open(l net.Listener) {
 	go p.accept(door)
 }
 
-// shut closes the listener and returns when nobody accepts any more.
+// shut closes the listener and returns when no more connections are accepted.
 func (p *Proxy) shut() {
 	p.mu.Lock()
 	door := p.listener
 	p.listener = nil
 	p.mu.Unlock()
 	if door != nil {
-		_ = door.Close() // all it can say is that it is closed
+		_ = door.Close() // its only error is that it is already closed
 		<-door.done
 	}
 }
@@ -177,7 +178,7 @@ func (p *Proxy) accept(door *listener) {
 			return
 		}
 		if err != nil {
-			// One client less: it has gone again, or we are out of files.
+			// The client has gone again, or this process has no file descriptors left.
 			<-time.After(childproc.PollInterval)
 			continue
 		}

@@ -1,13 +1,13 @@
-// Package flight lets callers of one process that want the same thing share the work for it. Each
+// Package flight lets callers of one process that want the same result share the work for it. Each
 // caller waits only as long as its own context allows.
 //
-// It is not built on golang.org/x/sync/singleflight, which can't keep the promises made here. With
-// singleflight all callers depend on the first caller's context, a panic with DoChan waiters ends
-// the process, runtime.Goexit leaves the waiters without a result, a caller can't leave, work that
-// nobody waits for goes on, and a newcomer can join a call that was forgotten or is being
-// cancelled. Here the work is separate from the waiting: the first caller of a key becomes the
-// leader. The leader does the work on its own goroutine, or on another one after DetachTo, and ends
-// the flight with Land. All other callers call Wait.
+// It is not built on golang.org/x/sync/singleflight, because singleflight can't keep this package's
+// promises. With singleflight all callers depend on the first caller's context, a panic with DoChan
+// waiters ends the process, runtime.Goexit leaves the waiters without a result, a caller can't
+// leave, work goes on when no caller waits for it, and a newcomer can join a call that was
+// forgotten or is being cancelled. In this package the work is separate from the waiting. The first
+// caller of a key becomes the leader. The leader does the work on its own goroutine, or after
+// DetachTo on another goroutine, and ends the flight with Land. All other callers call Wait.
 package flight
 
 import (
@@ -29,7 +29,7 @@ type Group[T any] struct {
 }
 
 type shard[T any] struct {
-	mu   sync.Mutex // guards open, and the fields of this shard's flights that are marked
+	mu   sync.Mutex // guards open, and the marked fields of this shard's flights
 	open map[string]*Flight[T]
 	_    [48]byte // a cache line for each lock
 }
@@ -38,10 +38,10 @@ type shard[T any] struct {
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
-	born  uint64 // when the flight was begun, as a moment of Now: its result was not found before that
+	born  uint64 // when the flight was begun, as a moment of Now; its result was not found before this moment
 
 	// guarded by shard.mu
-	members int32         // how many want the result: callers, with the leader, and work that holds itself
+	members int32         // the number of members that want the result: callers, including the leader, and work that holds itself
 	work    int32         // how many members are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
@@ -53,7 +53,7 @@ type Flight[T any] struct {
 	offer[T]
 
 	result T      // set once, before done is closed
-	asOf   uint64 // moment of Now: result includes everything that was true then
+	asOf   uint64 // a moment of Now; result includes all changes from before this moment
 }
 
 // detached is the state of work that goes on without the leader's goroutine.
@@ -65,13 +65,14 @@ type detached struct {
 	urge    func() // tells the work that a member can't wait for it to get its turn
 }
 
-// announced is what the work tells the members before it ends. It is guarded by shard.mu.
+// announced has the words that the work tells the members before it ends. It is guarded by
+// shard.mu.
 type announced struct {
 	word   any           // the latest word
 	spoken chan struct{} // closed when there is another word; made when a member waits for it
 }
 
-// offer is what members that lose patience get instead of the result.
+// offer is the interim result for members that don't want to wait longer for the result.
 type offer[T any] struct {
 	interim T             // set once, before offered is closed
 	expires time.Time     // when interim is no longer offered
@@ -82,30 +83,29 @@ type offer[T any] struct {
 // now orders the beginnings of the flights of all groups and the moments of Now.
 var now atomic.Uint64
 
-// Now returns a moment for JoinSince: all existing flights were begun before it.
+// Now returns a moment for JoinSince. All existing flights were begun before this moment.
 func Now() uint64 { return now.Load() }
 
-// Tick returns a new moment, after all that Now has returned so far.
+// Tick returns a new moment that is later than all moments that Now has returned so far.
 func Tick() uint64 { return now.Add(1) }
 
 // Join makes the caller a member of the key's open flight, or of a new flight that the caller
-// leads. A leader must make sure that Land is called on every path; all other callers call Wait. At
+// leads. A leader must make sure that Land is called on every path. All other callers call Wait. At
 // most limit callers can be members of a flight (0: no limit; work that holds itself is not
-// counted). If there are too many, Join returns nil.
+// counted). If the flight already has limit callers, Join returns nil.
 func (g *Group[T]) Join(key string, limit int) (f *Flight[T], leader bool) {
 	return g.join(key, limit, 0, 0)
 }
 
-// JoinSince is Join for a caller that must not get what was found before a moment. A flight that
-// was begun before the moment is sealed, and a new one is begun. The moment is a result of Now, or
-// 0 for any flight.
+// JoinSince is Join for a caller that must not get a result from before a moment. If the open
+// flight was begun before the moment, JoinSince seals it and begins a new flight. The moment is a
+// result of Now, or 0 for any flight.
 func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, 0)
 }
 
-// JoinBegun is JoinSince for a caller that already has something that was found at an earlier
-// moment. If the caller leads the flight, the flight is treated as begun at that moment; 0 means
-// now.
+// JoinBegun is JoinSince for a caller that already has a value from an earlier moment. If the
+// caller leads the flight, the flight is treated as begun at the moment begun. 0 means now.
 func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, begun)
 }
@@ -144,10 +144,10 @@ func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
 	return f
 }
 
-// JoinNext is JoinSince for a member of a flight whose result was found before the moment, which is
-// a result of Now from before the member joined. All such members of f share one more flight,
-// however late they ask, even if that flight has landed by then. No limit applies, because these
-// members were already admitted to f.
+// JoinNext is JoinSince for a member of a flight whose result was found before the moment. The
+// moment is a result of Now from before the member joined f. All such members of f share one
+// further flight, even if they ask late and that flight has already landed. No limit applies,
+// because these members were already admitted to f.
 func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leader bool) {
 	s := f.shard
 	s.mu.Lock()
@@ -176,7 +176,7 @@ func (f *Flight[T]) enter() {
 	f.members++
 }
 
-// Solo returns a flight that the caller leads and nobody can join.
+// Solo returns a flight that the caller leads and that no other caller can join.
 func Solo[T any]() *Flight[T] { return &Flight[T]{shard: &shard[T]{}, members: 1} }
 
 // Seal closes the key's flight to newcomers; its members still get its result.
@@ -242,10 +242,10 @@ func (f *Flight[T]) Seal() {
 	f.seal()
 }
 
-// DetachTo lets the flight's work go on without the leader's goroutine; the leader then waits like
-// the others. abandon is called when the last member leaves, or at once if it has left already.
-// urge is called at most once, when a member can't wait for the work to get its turn. DetachTo may
-// be called again when another goroutine takes over the work.
+// DetachTo lets the flight's work go on without the leader's goroutine. The leader then waits like
+// the other callers. abandon is called when the last member leaves, or at once if the last member
+// has already left. urge is called at most once, when a member can't wait for the work to get its
+// turn. DetachTo may be called again when another goroutine takes over the work.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
 	f.since.CompareAndSwap(nil, &now)
@@ -272,7 +272,7 @@ func (f *Flight[T]) Detached() (at time.Time) {
 	return at
 }
 
-// Urge says that a member can't wait for the work to get its turn.
+// Urge tells the work that a member can't wait for the work to get its turn.
 func (f *Flight[T]) Urge() {
 	f.shard.mu.Lock()
 	urge := f.urge
@@ -286,11 +286,11 @@ func (f *Flight[T]) Urge() {
 	}
 }
 
-// Done returns a channel that is closed when the flight has landed. It is called after DetachTo.
+// Done returns a channel that is closed when the flight has landed. Call Done only after DetachTo.
 func (f *Flight[T]) Done() <-chan struct{} { return f.done }
 
-// Wait returns the flight's result, or ctx's error as soon as ctx ends: then the caller is no
-// longer a member. If the result is there already, Wait returns the result.
+// Wait returns the flight's result, or ctx's error as soon as ctx ends. After an error the caller
+// is no longer a member. If the flight has already landed, Wait returns the result.
 func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	got, err := f.Result(ctx)
 	if err == nil {
@@ -299,9 +299,10 @@ func (f *Flight[T]) Wait(ctx context.Context) (result T, err error) {
 	return result, err
 }
 
-// Await waits until the flight has landed or ended is closed, which is the Done of a context;
-// Outcome says which. Await takes the channel and not the context so that it is inlined: thousands
-// of goroutines wait here at the same time, each on a stack of its own.
+// Await waits until the flight has landed or ended is closed. ended is the Done channel of a
+// context. After Await, call Outcome to learn which of the two happened. Await takes the channel
+// and not the context so that it is inlined, because thousands of goroutines wait in it at the same
+// time, each on its own stack.
 func (f *Flight[T]) Await(ended <-chan struct{}) {
 	if ended == nil { // a select over two channels costs twice as much, for each of the callers
 		<-f.done
@@ -319,7 +320,7 @@ func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
 	return f.Outcome(ctx)
 }
 
-// Outcome returns what Result returns. It is called after Await.
+// Outcome returns the same values as Result. Call it after Await.
 func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 	select {
 	case <-f.done:
@@ -332,12 +333,12 @@ func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 	return &f.result, nil
 }
 
-// Since reports whether the result was found after a moment of Now. It is called by a member that
-// has got the result.
+// Since reports whether the result was found after a moment of Now. Only a member that has got the
+// result may call it.
 func (f *Flight[T]) Since(moment uint64) bool { return f.asOf > moment }
 
-// Offer gives the flight an interim result for members that lose patience before it expires. It is
-// called at most once.
+// Offer gives the flight an interim result for members that don't want to wait longer. They can
+// take it until it expires. Call Offer at most once.
 func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -360,8 +361,8 @@ func (f *Flight[T]) offering() <-chan struct{} {
 	return f.offered
 }
 
-// WaitAtMost is Wait for a member that takes the flight's offer, if there is one, after it has
-// waited for patience. taken reports whether it took the offer.
+// WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
+// offer, if there is an offer. taken reports whether the member took the offer.
 func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -414,7 +415,7 @@ func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	return f.word, f.spoken
 }
 
-// Hold makes the work a member of its own flight, so that the work goes on when all callers have
+// Hold makes the work a member of its own flight. So the work goes on even if all callers have
 // left.
 func (f *Flight[T]) Hold() {
 	f.shard.mu.Lock()
@@ -423,7 +424,7 @@ func (f *Flight[T]) Hold() {
 	f.work++
 }
 
-// Offers reports whether there is an offer for members that lose patience now.
+// Offers reports whether there is an offer that members can take now.
 func (f *Flight[T]) Offers() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
@@ -437,16 +438,16 @@ func (f *Flight[T]) LeadAsWork() {
 	f.work++
 }
 
-// LetGo ends the membership of the work, as Leave ends that of a caller. It reports whether no
-// member is left.
+// LetGo ends the membership of the work, as Leave ends the membership of a caller. It reports
+// whether no member is left.
 func (f *Flight[T]) LetGo() (last bool) {
 	_, last = f.leave(1)
 	return last
 }
 
 // Leave ends the caller's membership. If the caller was the last member, the flight is sealed and
-// its work is cancelled, so that nobody joins work that is being cancelled. Leave returns false if
-// the flight has landed already.
+// its work is cancelled. It is sealed so that no caller joins work that is being cancelled. If the
+// flight has already landed, Leave returns false.
 func (f *Flight[T]) Leave() bool {
 	landed, _ := f.leave(0)
 	return !landed
@@ -475,8 +476,8 @@ func (f *Flight[T]) leave(work int32) (landed, last bool) {
 // Land ends the flight with its result, which all members get. Only the first call has an effect.
 func (f *Flight[T]) Land(result T) { f.LandAsOf(result, f.born) }
 
-// LandAsOf is Land with a result that was found later than the flight was begun: at that moment of
-// Tick, or after it.
+// LandAsOf is Land with a result that was found later than the flight was begun. The result was
+// found at this moment of Tick, or after it.
 func (f *Flight[T]) LandAsOf(result T, moment uint64) {
 	f.shard.mu.Lock()
 	if f.landed {
@@ -488,7 +489,7 @@ func (f *Flight[T]) LandAsOf(result T, moment uint64) {
 	f.result, f.asOf = result, moment
 	done := f.done
 	f.shard.mu.Unlock()
-	if done != nil { // outside the lock: it wakes everybody
+	if done != nil { // outside the lock, because it wakes all members
 		close(done)
 	}
 }

@@ -20,27 +20,27 @@
 //	             body
 //
 // The stale windows are those of the process that wrote the value, so every process treats the
-// value alike. The value is kept for the hard TTL, which is the soft TTL plus the larger of the two
-// windows.
+// value alike. The store keeps the value for the hard TTL, which is the soft TTL plus the larger of
+// the two windows.
 //
-// A tag that begins with a zero byte is a soft tag: its invalidation makes a value stale and
-// doesn't remove it.
+// A tag that begins with a zero byte is a soft tag. The invalidation of a soft tag makes a value
+// stale and doesn't remove it.
 //
 // The extension is empty, or it is a note followed by tags. One byte with its length precedes the
-// note and each tag. The note is an observer's: it leads to the trace of the load.
+// note and each tag. An observer makes the note, which identifies the trace of the load.
 //
-// A frame with bit 1 of the flags is not a value for any caller. Until its soft TTL is over it says
-// that every caller loads for itself (hit-for-miss). Its body is only for those loads, as the
-// previous value.
+// If bit 1 of the flags is set, the frame is not a value for any caller. Until its soft TTL ends,
+// every caller loads for itself (hit-for-miss). The frame's body is only the previous value for
+// those loads.
 //
-// If a writer removes a value with tags, a [Remnant] is left for the next value.
+// If a writer removes a value with tags, it leaves a [Remnant] for the next value.
 //
 // "Does not exist" is a flag and not a value, so no body can imitate it. The checksum covers the
-// header, the extension and the body: a frame that was cut, damaged or written by another program
-// is an error here and a miss in the loader, never a value. Only the mark of staleness is not
-// covered, because a store writes it into an existing frame; whatever the mark contains can make a
-// value stale and do nothing else. A version above 1 is part of the value's name in the store, so
-// that programs that write different versions don't overwrite each other's values in turn.
+// header, the extension and the body. So a frame that was cut, damaged or written by another
+// program is an error in this package and a miss in the cache, never a value. Only the mark of
+// staleness is not covered, because a store writes it into an existing frame. Any bytes in the mark
+// can only make a value stale. A version above 1 is part of the value's name in the store. So
+// programs that write different versions don't overwrite each other's values in turn.
 package frame
 
 import (
@@ -65,7 +65,7 @@ const (
 	IDEnd   = 18
 )
 
-// MarkStart is where the mark of staleness begins, the last field of the header.
+// MarkStart is the offset of the mark of staleness, which is the last field of the header.
 const MarkStart = offMark
 
 // Limits of the extension.
@@ -102,15 +102,15 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header is what a frame says about its body.
+// Header is the decoded header of a frame. It describes the body.
 type Header struct {
 	ID       [16]byte
-	Null     bool          // the null sentinel: the origin says this does not exist
-	Unshared bool          // only for the next load
+	Null     bool          // the null sentinel: the value does not exist at the origin
+	Unshared bool          // the body is only for the next load
 	Created  time.Time     // on the store's clock, in microseconds
 	Soft     time.Duration // the value is fresh for this long after Created
-	// After Soft the value is served at once while it is refreshed for Revalidate, and served when
-	// a load fails for IfError.
+	// For the time Revalidate after Soft, the value is served at once while it is refreshed. For
+	// the time IfError after Soft, the value is served if a load fails.
 	Revalidate, IfError time.Duration
 	Took                time.Duration // how long the load took
 	Codec               uint32        // fingerprint of the codec
@@ -119,7 +119,7 @@ type Header struct {
 	Extension
 }
 
-// Extension is what follows the header of a frame, in encoded form. Both fields may be empty.
+// Extension is the extension of a frame, in encoded form. Both fields may be empty.
 type Extension struct {
 	Note []byte // note of an observer
 	Tags Tags
@@ -190,8 +190,8 @@ func Parse(f []byte) (Header, []byte, error) { return parse(f, true) }
 // MaxHead is the largest number of bytes before the body of a frame.
 const MaxHead = HeaderSize + 1 + MaxNote + MaxTags*(1+MaxTag)
 
-// Head returns the header of a frame from the frame's beginning, so it can't check that the frame
-// is complete. If f ends before the end of the extension, Head returns ErrTruncated.
+// Head returns the header of a frame. f is the beginning of the frame, so Head can't check that the
+// frame is complete. If f ends before the end of the extension, Head returns ErrTruncated.
 func Head(f []byte) (Header, error) {
 	h, _, err := parse(f, false)
 	return h, err
@@ -264,8 +264,8 @@ func parseExtension(b []byte) (a Extension, ok bool) {
 	return a, a.Tags.valid()
 }
 
-// ID returns the bytes at the place of the load's id, even if f is not a frame: it returns fewer
-// bytes, or none, if f is too short.
+// ID returns the bytes at the place of the load's id, even if f is not a frame. If f is too short,
+// ID returns fewer bytes, or none.
 func ID(f []byte) []byte {
 	if len(f) <= IDStart {
 		return nil

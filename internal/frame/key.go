@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A key up to this length is stored unchanged, a longer one is replaced by its hash.
+// A key up to this length is stored unchanged. A longer key is replaced by its hash.
 const (
 	maxKey     = 512
 	hashedMark = "#sha256:"
 )
 
-// KeyID returns a key as it is used in the store: any bytes, but of limited length. A key that
-// looks like a hashed key is hashed too, so no two keys have the same id.
+// KeyID returns the form of a key that is used in the store. It may have any bytes, but its length
+// is limited. A key that looks like a hashed key is also hashed, so no two keys have the same id.
 func KeyID(key string) string {
 	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
 		return key

@@ -9,8 +9,8 @@ import (
 const MarkSize = 1 + 4
 
 // Unmark splits the stored text of a load's error into the text of the error and the marks of the
-// sentinels that it wraps. The marks follow the text in hexadecimal, after a zero byte. If what
-// follows is not a valid list of marks, it is a part of the text.
+// sentinels that it wraps. The marks follow the text in hexadecimal, after a zero byte. If the
+// bytes after the zero byte are not a valid list of marks, they are a part of the text.
 func Unmark(marked string) (text string, marks []byte) {
 	at := strings.LastIndexByte(marked, 0)
 	if at < 0 {

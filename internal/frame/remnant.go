@@ -1,15 +1,15 @@
 package frame
 
-// Remnant returns what stays in the store when a value is removed by a writer that is about to
-// store another one: the tags of the removed value, so that the next value can keep them, whoever
-// stores it. Remnant returns nil if the value has no tags or is not a frame. The remnant of a
-// remnant is the same remnant.
+// Remnant returns the bytes that stay in the store when a writer removes a value before it stores a
+// new value. They have the tags of the removed value, so that the next value can keep these tags,
+// even if another process stores it. If the value has no tags or is not a frame, Remnant returns
+// nil. The remnant of a remnant is the same remnant.
 //
-// A remnant is a header of zeros except for the id, followed by the tags as a frame has them. The
-// id is the value's with its highest bit flipped. The version is one that no frame has, so nobody
-// takes a remnant for a value, and the id is one that no load has. A remnant has no checksum: a
-// wrong tag in it invalidates too much, never too little. A mark of staleness may be written into
-// it, but means nothing.
+// A remnant is a header of zeros except for the id, followed by the tags in the encoding of a
+// frame. The id is the value's id with its highest bit flipped. No frame has the version of a
+// remnant, so no process takes a remnant for a value. No load has the id of a remnant. A remnant
+// has no checksum, because a wrong tag in it can only invalidate too much, never too little. A
+// store may write a mark of staleness into a remnant, but the mark has no effect.
 func Remnant(f []byte) []byte {
 	if _, ok := RemnantTags(f); ok {
 		return f

@@ -6,7 +6,8 @@ import "fmt"
 // equal lists have equal bytes.
 type Tags []byte
 
-// MakeTags makes a list of tags. Each has 1 to MaxTag bytes, and there are at most MaxTags.
+// MakeTags makes a list of tags. Each tag must have 1 to MaxTag bytes, and there may be at most
+// MaxTags tags.
 func MakeTags(tags []string) (Tags, error) {
 	if len(tags) == 0 {
 		return nil, nil
@@ -44,7 +45,7 @@ func (t Tags) Cut() (first []byte, others Tags) {
 	return t[1:n], t[n:]
 }
 
-// Soft reports whether the tag with this index is a soft tag: it begins with a zero byte.
+// Soft reports whether the tag with this index is a soft tag, which begins with a zero byte.
 func (t Tags) Soft(i int) bool {
 	for ; i > 0; i-- {
 		t = t[1+int(t[0]):]

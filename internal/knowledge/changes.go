@@ -1,8 +1,8 @@
-// Package knowledge is what a process remembers of keys and tags besides their values, from its own
-// calls and from messages: which keys and tags were changed, which loads have failed, which tags
-// values have. The memory of everything here is limited. If something is forgotten, or two keys or
-// tags are taken for one, that costs a request to the store and never makes an answer wrong. The
-// zero value of each type is ready to use, and safe for concurrent use.
+// Package knowledge is the memory of a process about keys and tags, besides their values. It
+// remembers, from the process' own calls and from messages, which keys and tags were changed, which
+// loads have failed, and which tags values have. The size of this memory is limited. If a fact is
+// forgotten, or if two keys or tags are taken for one, the only cost is a request to the store. No
+// answer becomes wrong. The zero value of each type is ready to use, and safe for concurrent use.
 package knowledge
 
 import (
@@ -13,11 +13,11 @@ import (
 var seed = maphash.MakeSeed()
 
 // Changes counts the changes that a process knows of. A change is counted before the flights of its
-// key are sealed. So a flight can begin with something that was found earlier: if the count is
-// still the one from before that was found, every later change seals the flight.
+// key are sealed. So a flight can begin with a value that was found earlier, if the count is the
+// same as before the value was found. Then every later change seals the flight.
 type Changes struct {
 	all   atomic.Uint32
-	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, which costs a stale value now and then
+	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, which sometimes costs a stale value
 }
 
 func (c *Changes) at(key string) *atomic.Uint32 {

@@ -8,20 +8,20 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Hints remembers which tags the values of keys had when they were last seen, so that the
-// generations of these tags are read along with the values, in one trip. A wrong hint costs a trip.
+// Hints remembers which tags the values of keys had when they were last seen. With this hint the
+// generations of the tags are read in the same trip as the value. A wrong hint costs a trip.
 type Hints struct {
 	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]] // by the key's hash; nil until a value has tags
 }
 
-// Hint says which tags the value of a key has.
+// Hint has the tags that the value of a key probably has.
 type Hint struct {
 	key  string
 	Raw  frame.Tags
 	Tags []string
 }
 
-// Untagged is the hint for a value that, as far as is known, has no tags.
+// Untagged is the hint for a value without known tags.
 var Untagged = &Hint{Tags: []string{}}
 
 // Of returns the hint for a key.
@@ -56,7 +56,7 @@ func (h *Hints) Note(key string, tags frame.Tags) {
 	}
 }
 
-// TagSet is a set of tags that the store is asked about in one trip.
+// TagSet is a set of tags whose generations are read in one trip.
 type TagSet struct {
 	All []string
 	At  map[string]int // index of each tag in All

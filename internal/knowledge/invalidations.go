@@ -7,8 +7,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Invalidations is what this process has been told of invalidations by tag. Several tags share a
-// bucket, so now and then the store is asked unnecessarily.
+// Invalidations has the invalidations by tag that this process has been told of. Several tags share
+// a bucket, so the process sometimes asks the store unnecessarily.
 type Invalidations struct {
 	since atomic.Int64  // invalidations with generations up to this one may have been missed
 	whole atomic.Int64  // generation of the cache
@@ -37,7 +37,7 @@ func (h *Invalidations) bucket(tag string) uint16 {
 	return uint16(maphash.String(seed, tag) % uint64(len(h.tags)))
 }
 
-// Missed says that generations up to this one may have been missed.
+// Missed records that invalidations up to this generation may have been missed.
 func (h *Invalidations) Missed(generation int64) { raise(&h.since, generation) }
 
 // Count returns the number of invalidations so far, for After.
@@ -61,8 +61,9 @@ func (h *Invalidations) After(count uint64, buckets []uint16) bool {
 	return false
 }
 
-// Passes reports whether a value with this stamp is certain to be valid: no invalidation after the
-// stamp was heard of, and each would have been heard of. False means that the store must be asked.
+// Passes reports whether a value with this stamp is certainly valid. It is valid if this process
+// would have been told of each invalidation after the stamp, and was told of none. If Passes
+// returns false, the caller must ask the store.
 func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
 		return false

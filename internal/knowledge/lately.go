@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Lately has the changes that the store was told recently. A server that takes over from another
-// may not have the latest of them. The zero Lately is ready to use, and safe for concurrent use.
+// Lately has the changes that the store was told recently. After a failover, the new server may not
+// have the latest of these changes. The zero Lately is ready to use, and safe for concurrent use.
 type Lately struct {
 	mu     sync.Mutex            // guards the fields below
 	byName map[of]*list.Element  // elements of order
 	order  list.List             // of *told, the oldest first
-	ousted [oustedTimes]struct { // for each second, how many changes that were told in it were dropped for lack of room
+	ousted [oustedTimes]struct { // for each second, how many changes that were told in this second were dropped for lack of room
 		at time.Time
 		n  int
 	}
 }
 
-// of identifies what was changed.
+// of identifies the changed key or tag.
 type of struct {
 	name string // name of a key or of a tag, "" for the whole cache
 	tag  bool
@@ -27,7 +27,7 @@ type of struct {
 // Told is a change that the store was told.
 type Told struct {
 	Name       string    // name of a key or of a tag, "" for the whole cache
-	Generation int64     // values that were loaded up to here are from before the change
+	Generation int64     // values with at most this stamp are from before the change
 	Mark       time.Time // when a value was marked stale; zero: it was invalidated
 }
 
@@ -37,7 +37,7 @@ type told struct {
 	at time.Time
 }
 
-// maxTold limits the memory. If there are more recent changes, the oldest are not repeated.
+// maxTold limits the memory. If there are more recent changes, the oldest of them are not repeated.
 const maxTold = 8 << 10
 
 // oustedTimes is more than the number of seconds whose changes are repeated.
@@ -89,9 +89,9 @@ func (l *Lately) oust() {
 	count.n++
 }
 
-// Again adds the changes since then to u, so that the store is told of them again. The changes stay
-// here, because a server that knows them may be followed by another one that doesn't. Again returns
-// about how many more changes there were, for which there was no room.
+// Again adds the changes after the time since to u, so that the store is told of them again. The
+// changes also stay in Lately, because a later failover may bring a server that doesn't know them.
+// Again returns the approximate number of changes that are lost because there was no room for them.
 func (l *Lately) Again(since time.Time, u *Unsent) (more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

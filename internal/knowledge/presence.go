@@ -8,48 +8,48 @@ import (
 )
 
 // Presence guesses whether the store has a value of a key. A process that expects no value can ask
-// for the lease at once and save a trip. If that guess is wrong, the value is returned by the
-// script, which costs more than a read. Times are those of this machine's wall clock: if the clock
+// for the lease at once and save a trip. If this guess is wrong, the script for the lease returns
+// the value, which costs more than a read. All times are on this machine's wall clock. If the clock
 // is set, guesses are wrong.
 //
-// There are several reasons why a key may have no value: its last value was changed or has ended,
-// or nothing is known of the key, as of all keys in a new process. For each reason Presence
-// measures how often the store had no value. It guesses that there is no value as long as that was
-// mostly so for the key's reason.
+// There are several reasons why a key may have no value. Its last value was changed, or its last
+// value has ended, or nothing is known of the key, as in a new process. For each reason Presence
+// measures how often the store had no value. If the store mostly had no value for the key's reason,
+// Presence guesses that there is no value.
 type Presence struct {
 	shares [there]share
-	keys   [1 << 12]atomic.Uint64 // by the key's hash: the first bits of the hash, and until when there is a value, in ms since 1970
+	keys   [1 << 12]atomic.Uint64 // by the key's hash; each word has the first bits of the hash, and the time until which there is a value, in ms since 1970
 }
 
-// reason is why a key may have no value.
+// reason is the reason why a key may have no value.
 type reason uint8
 
 const (
 	unknown reason = iota
 	changed
 	ended
-	there // no reason: there should be a value
+	there // no reason; there should be a value
 )
 
 const (
 	instantBits = 42 // until the year 2109
 	lastInstant = 1<<instantBits - 1
 
-	// rounding is by how much the end of a value may differ between two looks, because the process
-	// only estimates the store's clock.
+	// rounding is the largest difference between the ends of one value at two looks. The ends
+	// differ because the process only estimates the store's clock.
 	rounding = 100
 )
 
-// Expected is what is known of a key.
+// Expected is the knowledge about a key.
 type Expected struct {
 	place *atomic.Uint64
-	mark  uint64 // identifies the key in its place
+	mark  uint64 // identifies the key among the keys with the same place
 	until uint64
 	now   uint64
 	why   reason
 }
 
-// Of returns what is known of a key. It loads one word that other processors seldom write.
+// Of returns the knowledge about a key. It loads one word that other processors seldom write.
 func (p *Presence) Of(key string) Expected {
 	hash := maphash.String(seed, key)
 	e := Expected{place: &p.keys[hash%uint64(len(p.keys))], mark: hash | lastInstant, now: uint64(time.Now().UnixMilli())}
@@ -70,8 +70,8 @@ func (p *Presence) Of(key string) Expected {
 // Lacks reports whether the store likely has no value of the key.
 func (p *Presence) Lacks(e Expected) bool { return e.why != there && p.shares[e.why].most() }
 
-// Looked records whether the store had a value, and for how long the value can be used. A value
-// that can't be used counts as found.
+// Looked records whether the store had a value, and for how long the value can be used. If the
+// store had a value that can't be used, found is true.
 func (p *Presence) Looked(e Expected, found bool, left time.Duration) {
 	if e.why != there {
 		p.shares[e.why].count(!found)
@@ -87,7 +87,7 @@ func (p *Presence) Looked(e Expected, found bool, left time.Duration) {
 // Stands records that there is a value for this long.
 func (e Expected) Stands(left time.Duration) {
 	until := min(e.now+1+uint64(max(left, 0).Milliseconds()), lastInstant)
-	if e.why == there && until-e.until+rounding <= 2*rounding { // so a hit writes nothing
+	if e.why == there && until-e.until+rounding <= 2*rounding { // so that a hit writes nothing
 		return
 	}
 	e.place.Store(e.mark&^lastInstant | until)
@@ -99,11 +99,11 @@ func (p *Presence) Gone(key string) {
 	e.place.Store(e.mark &^ lastInstant)
 }
 
-// ForGood is longer than any value is stored.
+// ForGood is longer than the lifetime of any stored value.
 const ForGood = time.Duration(math.MaxInt64)
 
-// share is the share of the recent looks for one reason that found no value, as the difference from
-// one half. It is one half in the beginning, so that the first look decides.
+// share is the share of recent looks that found no value, for one reason. It is stored as the
+// difference from one half. The share begins at one half, so that the first look decides.
 type share struct{ v atomic.Int32 }
 
 const whole = 1 << 15
@@ -119,7 +119,7 @@ func (s *share) count(nothing bool) {
 	if nothing {
 		to = whole
 	}
-	if is := was + (to-was)/8; is != was { // otherwise the share is close enough to none or all, and nothing is written
+	if is := was + (to-was)/8; is != was { // otherwise the share is close enough to 0 or 1, and nothing is written
 		s.v.Store(is)
 	}
 }

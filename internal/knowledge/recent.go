@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// recent keeps something for each of some keys, for a limited time.
+// recent keeps one item for each of some keys, for a limited time.
 type recent[T any] struct {
 	mu    sync.Mutex // guards the fields below
 	byKey map[string]term[T]
@@ -14,11 +14,11 @@ type recent[T any] struct {
 
 type term[T any] struct {
 	of    T
-	until time.Time // when it is no longer of use
+	until time.Time // when the item is no longer used
 }
 
-// put stores something for a key. It does nothing if there are too many keys, or if still returns
-// false, which is called while nobody else can change anything here.
+// put stores an item for a key. It does nothing if there are too many keys, or if still returns
+// false. still is called while no other goroutine can change the items.
 func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func() bool) {
 	now := time.Now()
 	r.mu.Lock()
@@ -27,7 +27,7 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func(
 		return
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
-		if now.Sub(r.swept) > time.Second { // not for each of thousands of calls
+		if now.Sub(r.swept) > time.Second { // not for each call, because there may be thousands
 			r.swept = now
 			for k, t := range r.byKey {
 				if now.After(t.until) {
@@ -45,7 +45,7 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func(
 	r.byKey[key] = term[T]{of: of, until: now.Add(d)}
 }
 
-// get returns what is stored for a key. Its time may be over.
+// get returns the item of a key. The item's time may be over.
 func (r *recent[T]) get(key string) (t term[T], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,31 +53,31 @@ func (r *recent[T]) get(key string) (t term[T], ok bool) {
 	return t, ok
 }
 
-// Forget removes what is stored for a key.
+// Forget removes the item of a key.
 func (r *recent[T]) Forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byKey, key)
 }
 
-// Clear removes everything.
+// Clear removes all items.
 func (r *recent[T]) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.byKey)
 }
 
-// Failures has the error values of loads that failed in this process, so that callers in this
-// process can examine the error itself and not only its text.
+// Failures has the error values of loads that failed in this process. So callers in this process
+// can examine the error itself and not only its text.
 type Failures struct{ recent[failure] }
 
 type failure struct {
 	load     [16]byte
 	err      error
-	from, to time.Time // the back-off is over for other processes, but not yet for this one
+	from, to time.Time // between these times the back-off has ended for other processes, but not for this process
 }
 
-// maxFailures limits the memory. Of an error that isn't remembered only the text is known.
+// maxFailures limits the memory. If an error isn't remembered, only its text is known.
 const maxFailures = 1024
 
 // Remember keeps the error of a load that has just failed for the time keep. The back-off lasts
@@ -95,7 +95,8 @@ func (fs *Failures) Find(key string, load [16]byte) error {
 	return nil
 }
 
-// Recent returns the error of a load if its back-off has just ended: other processes go first.
+// Recent returns the error of a load if its back-off has just ended. Other processes may load the
+// key first during this time.
 func (fs *Failures) Recent(key string) error {
 	f, ok := fs.get(key)
 	if now := time.Now(); !ok || now.Before(f.of.from) || !now.Before(f.of.to) {
@@ -105,9 +106,9 @@ func (fs *Failures) Recent(key string) error {
 }
 
 // Pauses has the stale values for which this process need not ask for the lease for a while,
-// because another process has it or because the load failed recently. Without Pauses each read of a
-// stale value would cost two steps. A pause is used only together with the very value that it was
-// stored for, so it can't delay a load after the value was changed.
+// because another process has the lease or because the load failed recently. Without Pauses each
+// read of a stale value would cost two steps. A pause applies only to the value for which it was
+// stored, so it can't delay a load after the value was changed.
 type Pauses struct{ recent[pause] }
 
 type pause struct {
@@ -115,22 +116,23 @@ type pause struct {
 	err  error  // error of the load that failed; nil if another process loads
 }
 
-// maxPauses limits the memory. For a value that isn't remembered the lease is asked for.
+// maxPauses limits the memory. If a value isn't remembered, the process asks for its lease.
 const maxPauses = 4096
 
 // Remember stores a pause. count is the key's count from before the store was asked. If the key was
-// changed since, Remember does nothing, because the store's answer may be from before the change.
+// changed since then, Remember does nothing, because the store's answer may be from before the
+// change.
 func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
 	ps.put(key, pause{seen: string(seen), err: err}, d, maxPauses, func() bool {
-		return changed.Count(key) == count // a change that is counted from now on makes the key forgotten after this
+		return changed.Count(key) == count // a change that is counted from now on removes the key's pause afterwards
 	})
 }
 
-// Find reports whether the value is not to be refreshed now, and returns the error if the reason is
-// a failed load.
+// Find reports whether this process must not refresh the value now. If the reason is a failed load,
+// Find also returns the load's error.
 func (ps *Pauses) Find(key string, seen []byte) (paused bool, err error) {
 	p, ok := ps.get(key)
 	if !ok || p.of.seen != string(seen) || !time.Now().Before(p.until) {

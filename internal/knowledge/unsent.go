@@ -10,12 +10,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Unsent has the changes that the store is yet to be told, for the first time or again. Until then
-// the store may still have the values from before these changes, until their TTL is over; this
-// process doesn't use them. The zero Unsent is ready to use, and safe for concurrent use.
+// Unsent has the changes that must still be sent to the store, for the first time or again. Until
+// they are sent, the store may still have the values from before these changes, at most until their
+// TTL ends. This process doesn't use these values. The zero Unsent is ready to use, and safe for
+// concurrent use.
 type Unsent struct {
 	some atomic.Bool   // there may be something to look up
-	now  atomic.Uint64 // counts what was sent, for Has
+	now  atomic.Uint64 // counts the changes that were sent, for Has
 
 	mu     sync.RWMutex // guards the fields below
 	keys   map[string]change
@@ -24,17 +25,17 @@ type Unsent struct {
 	last   uint64 // number of the latest change
 }
 
-// change is a change that the store is yet to be told.
+// change is a change that must still be sent to the store.
 type change struct {
 	number     uint64
-	generation int64     // values that were loaded up to here are from before the change; in microseconds on the clock of the stamps
+	generation int64     // values with at most this stamp are from before the change; in microseconds on the clock of the stamps
 	mark       time.Time // when a value was marked stale; zero: it was invalidated
 	again      bool      // the store was told, but may have forgotten the change
-	sent       uint64    // not 0: the store was told then, and answers from before that may still be on their way
+	sent       uint64    // if not 0: the store was told at this moment, and answers from before it may still be on their way
 }
 
-// maxUnsent is how many changes are remembered. If there are more, they become one change of the
-// whole cache.
+// maxUnsent is the largest number of remembered changes. If there are more changes, they become one
+// change of the whole cache.
 const maxUnsent = 16 << 10
 
 // Last returns the number of the latest change.
@@ -44,7 +45,7 @@ func (u *Unsent) Last() uint64 {
 	return u.last
 }
 
-// Count returns how many changes the store has not been told.
+// Count returns the number of changes that the store has not been told.
 func (u *Unsent) Count() int {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -95,9 +96,9 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 	u.some.Store(true)
 }
 
-// after returns the change that replaces both c and the earlier change old. What old invalidated
-// stays invalidated even if the store was told of old: answers from before that may still be on
-// their way.
+// after returns the change that replaces both c and the earlier change old. A value that old
+// invalidated stays invalidated even if the store was told of old, because answers from before that
+// may still be on their way.
 func (c change) after(old change) change {
 	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
 		c.mark = old.mark
@@ -107,12 +108,13 @@ func (c change) after(old change) change {
 	return c
 }
 
-// Now returns the moment to pass to Has for what the store is asked next.
+// Now returns the present moment. Call Now before you ask the store, and pass the moment to Has
+// with the answer.
 func (u *Unsent) Now() uint64 { return u.now.Load() }
 
 // Has reports whether a value with this stamp is from before a change. If the value was only marked
-// stale since, Has returns when that was. Changes that the store was told before it was asked for
-// the value are ignored.
+// stale since then, Has returns the time of the mark. It ignores changes that the store was told of
+// before it was asked for the value.
 func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
 	if !u.some.Load() {
 		return false, mark
@@ -144,23 +146,23 @@ func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (go
 	return false, mark
 }
 
-// Letter is a set of changes that the store can be told together.
+// Letter is a set of changes that can be sent to the store together.
 type Letter struct {
-	Whole   bool     // the whole cache was invalidated; then the letter has nothing else
+	Whole   bool     // the whole cache was invalidated; then the letter has no other change
 	Tags    []string // invalidated tags
 	Gone    []string // invalidated keys
 	Stale   []string // keys that were marked stale
 	Mark    time.Time
 	Through uint64 // number of the latest change that can be in the letter
 
-	// Changes that the store was told before. If the store still has them, they need not be
+	// These changes were sent to the store before. If the store still has them, they need not be
 	// repeated.
 	AgainTags, AgainKeys []Told
 }
 
-// Letters returns all changes that the store has not been told, in the order in which they were
-// made, with at most this many in one letter. A change of the whole cache comes first, in a letter
-// of its own: if the store takes it, the changes made before it need not be sent.
+// Letters returns all changes that must still be sent, in the order in which they were made. Each
+// letter has at most this number of changes. A change of the whole cache comes first, in a letter
+// of its own: if the store takes it, the changes before it need not be sent.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of
@@ -218,8 +220,8 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
-// SentKeys records that the store knows the changes of these keys up to a number: all of these
-// changes, or only the marks.
+// SentKeys records that the store knows the changes of these keys up to the number through. If
+// marks is true, the store knows only the marks among them.
 func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) {
 	if !u.some.Load() {
 		return 0
@@ -234,8 +236,8 @@ func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) 
 	return sent
 }
 
-// SentTags records that the store knows the changes of these tags up to a number, or all changes if
-// there are no tags.
+// SentTags records that the store knows the changes of these tags up to the number through. Without
+// tags, it records that the store knows all changes.
 func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
 	if !u.some.Load() {
 		return 0
@@ -274,7 +276,7 @@ func (u *Unsent) send(of map[string]change, name string, through uint64) int {
 	return 1
 }
 
-// Forget removes the changes up to a number that the store was told.
+// Forget removes the changes up to the number through that the store was told.
 func (u *Unsent) Forget(through uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

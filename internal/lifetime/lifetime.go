@@ -1,5 +1,5 @@
-// Package lifetime counts the goroutines of something that can be closed, so that no goroutine
-// outlives it.
+// Package lifetime counts the goroutines of an object that can be closed, so that no goroutine
+// outlives the object.
 package lifetime
 
 import (
@@ -10,14 +10,15 @@ import (
 
 // Life counts goroutines until it is closed. It is made by New, and safe for concurrent use.
 type Life struct {
-	// Closing ends when Close is called. It limits no call; running work uses it to notice the end.
+	// Closing ends when Close is called. It is not for the contexts of calls; running work uses it
+	// to notice the end.
 	Closing context.Context
 	end     context.CancelFunc
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	count  int           // number of goroutines
-	idle   chan struct{} // closed when count becomes zero; nil while nobody waits
+	idle   chan struct{} // closed when count becomes zero; nil while no goroutine waits
 }
 
 // New returns an open Life.
@@ -27,8 +28,8 @@ func New() *Life {
 	return l
 }
 
-// Begin counts one more goroutine, which must call End when it is over. It returns false if the
-// Life is closed and the goroutine may not begin.
+// Begin counts one more goroutine, which must call End when it ends. It returns false if the Life
+// is closed and the goroutine may not begin.
 func (l *Life) Begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +40,7 @@ func (l *Life) Begin() bool {
 	return true
 }
 
-// End says that a goroutine is over.
+// End is called when a goroutine ends.
 func (l *Life) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +90,8 @@ func (l *Life) Sleep(d time.Duration) bool {
 	}
 }
 
-// Close allows no more goroutines, tells the running ones through Closing, and returns when none is
-// running any longer. If Close was called before, it returns false at once.
+// Close allows no more goroutines, tells the running goroutines through Closing, and returns when
+// all of them have ended. If Close was called before, it returns false at once.
 func (l *Life) Close() (first bool) {
 	l.mu.Lock()
 	first = !l.closed

@@ -1,23 +1,24 @@
 // Package local is the process-local tier in front of the store: a cache of decoded values with a
-// limited size that obeys invalidations. A hit is never older than an invalidation whose message
-// was processed in this process, or that returned in this process.
+// limited size that obeys invalidations. If this process has processed the message of an
+// invalidation, or if the invalidation has returned in this process, no hit is older than the
+// invalidation.
 //
 // Four rules ensure this. A model checks them, cacheguard/model/localtier.pml:
 //
 //   - A caller that wants to insert a value takes a Stamp before it asks the store. Put inserts the
-//     value only if the key was not dropped since, and it checks this and inserts in one step.
+//     value only if the key was not dropped since then. The check and the insertion are one step.
 //   - Drop, which reports an invalidation, first makes the stamps invalid and then removes the
-//     entry: in the other order an old value could be inserted between the two. An invalidation by
-//     this process is reported when the store has done it, or has failed to.
+//     entry. In the other order an old value could be inserted between the two steps. An
+//     invalidation by this process is reported when the store has carried it out or has failed.
 //   - While the subscription to invalidations is down, messages are lost, and any entry may be
 //     older than one of the lost invalidations. So after Distrust there are no hits and no
-//     insertions; the entries may be served as stale, see Distrusted.
-//   - Trust is called when the subscription is confirmed, and not before. It forgets everything and
-//     makes all stamps invalid. Only then there are hits again.
+//     insertions. The entries may be served as stale values, see Distrusted.
+//   - Trust is called only when the subscription is confirmed. It removes all entries and makes all
+//     stamps invalid. From then on there are hits again.
 //
-// The caller decides whether an entry is fresh, because it has read the clock already. otter, the
-// cache library used here, would read the clock again for its own expiry, which makes a hit slower
-// by a quarter to a half.
+// The caller decides whether an entry is fresh, because the caller has already read the clock.
+// otter, the cache library used here, would read the clock again for its own expiry, which makes a
+// hit slower by a quarter to a half.
 package local
 
 import (
@@ -30,26 +31,26 @@ import (
 )
 
 // epochs is the number of epochs. If keys share an epoch, an invalidation of one key cancels
-// insertions of the others that are under way. Nothing else is affected: with 1,000 invalidations a
+// insertions of the other keys that have begun. This is the only effect: with 1,000 invalidations a
 // second and loads of 50 ms, one insertion in 80 is lost.
 const epochs = 4096
 
-// Config says how much a tier can hold.
+// Config sets the size of a tier.
 type Config[V any] struct {
-	// Entries is the most that the tier holds, at least 1: the number of entries or, with Weigh,
-	// their total weight.
+	// Entries is the largest number of entries in the tier. With Weigh it is their largest total
+	// weight. At least 1.
 	Entries int
 
-	// Weigh returns the weight of an entry. Nil means that each entry weighs 1; 0 counts as 1. Put
-	// calls Weigh on its caller's goroutine and without holding a lock: Weigh may use the tier, and
-	// if it panics, only that Put is lost.
+	// Weigh returns the weight of an entry. Nil means that each entry weighs 1. A weight of 0 means
+	// 1. Put calls Weigh on its caller's goroutine without a lock. So Weigh may use the tier, and
+	// if Weigh panics, only this Put is lost.
 	Weigh func(key string, e *V) uint32
 }
 
 // Tier is a cache of decoded values in this process, with a limited size. A new tier is not trusted
 // yet. It is safe for concurrent use. A nil Tier has no entries and ignores all calls.
 type Tier[V any] struct {
-	// All hits read now, so it is kept away from fields that are written more often.
+	// All hits read now, so it is not next to fields that are written more often.
 	now   atomic.Pointer[state[V]]
 	bound uint64
 	weigh func(key string, e *V) uint32
@@ -63,25 +64,26 @@ type Tier[V any] struct {
 	epoch   [epochs]atomic.Uint64 // epoch of the keys with this hash
 }
 
-// state is the entries and whether to trust them. Both change in one step, so that no other
-// combination can be seen. Trust replaces the cache by an empty one: that is fast whatever the old
-// cache held, and a late insertion goes into the old cache, which nobody reads.
+// state has the entries, and whether they are trusted. Both change in one step, so that no reader
+// sees another combination. Trust replaces the cache by an empty cache. The replacement is fast
+// even if the old cache was large, and a late insertion goes into the old cache, which has no
+// readers any more.
 type state[V any] struct {
 	cache   *cache[V]
 	trusted bool
-	_       [112]byte // all hits read state, and memory allocated next to it may be written often
+	_       [112]byte // all hits read state, and memory that is allocated next to it may be written often
 }
 
 type cache[V any] = otter.Cache[string, entry[V]]
 
-// entry is stored in otter's own node, so it costs no allocation and a hit no indirection.
+// entry is stored in otter's own node. So it costs no allocation, and a hit costs no indirection.
 type entry[V any] struct {
 	value  *V
 	weight uint32
 }
 
-// Stamp says up to which invalidation a value is known to be valid. The zero Stamp is never
-// current.
+// Stamp identifies the last invalidation of a key before a value was requested. The zero Stamp is
+// never current.
 type Stamp struct{ epoch uint64 }
 
 // New returns an empty tier that is not trusted yet.
@@ -114,25 +116,27 @@ func (t *Tier[V]) Get(key string) *V {
 	return in.value
 }
 
-// Distrusted returns the key's entry whether the tier is trusted or not, or nil. While the tier is
-// not trusted, the entry may be older than an invalidation whose message was lost: it may be served
-// as stale, never as fresh.
+// Distrusted returns the key's entry even if the tier is not trusted, or nil if there is no entry.
+// While the tier is not trusted, the entry may be older than an invalidation whose message was
+// lost. So it may be served as a stale value, but never as a fresh value.
 func (t *Tier[V]) Distrusted(key string) *V {
 	in, _ := t.now.Load().cache.GetIfPresent(key)
 	return in.value
 }
 
-// Stamp returns the stamp for a value of this key that is requested after this call.
+// Stamp returns the key's current stamp. Call Stamp before you request a value for the key, and
+// pass the stamp to Put with the value.
 func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} }
 
 // Put makes e the key's entry if the tier is trusted and the key was not dropped since the stamp
-// was taken, and reports whether it did. An entry that weighs more than the whole tier is not
-// inserted; the entry that it would have replaced is removed. An inserted entry may be evicted at
-// once, because other entries are used more. Of two entries with current stamps the last one stays.
+// was taken. It reports whether it inserted the entry. If an entry weighs more than the whole tier,
+// Put doesn't insert it, but removes the entry that it would have replaced. An inserted entry may
+// be evicted at once, because other entries are used more. If two entries have current stamps, the
+// last one stays.
 func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, e, false) }
 
-// Replace is Put for a value that makes all older values invalid, also those that slower readers
-// are about to insert: it makes the key's stamps invalid.
+// Replace is Put for a value that makes all older values invalid. It also makes the key's stamps
+// invalid, so that slower readers can't insert older values.
 func (t *Tier[V]) Replace(key string, s Stamp, e *V) bool { return t.put(key, s, e, true) }
 
 func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
@@ -158,8 +162,8 @@ func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
 	return inserted
 }
 
-// Drop says that what is known of the key is no longer true: its entry is removed, and nothing with
-// an earlier stamp can be inserted after this.
+// Drop removes the key's entry, because the key has changed. After Drop, no value with an earlier
+// stamp can be inserted.
 func (t *Tier[V]) Drop(key string) {
 	if t == nil {
 		return
@@ -168,8 +172,9 @@ func (t *Tier[V]) Drop(key string) {
 	t.now.Load().cache.Invalidate(key)
 }
 
-// Distrust says that the subscription is lost: there are no hits and no insertions until Trust. An
-// insertion that has begun may still complete, but only Distrusted finds it.
+// Distrust is called when the subscription is lost. From then on there are no hits and no
+// insertions until Trust. An insertion that has already begun may still complete, but only
+// Distrusted finds its entry.
 func (t *Tier[V]) Distrust() {
 	if t == nil {
 		return
@@ -179,16 +184,16 @@ func (t *Tier[V]) Distrust() {
 	t.now.Store(&state[V]{cache: t.now.Load().cache})
 }
 
-// Trust says that the subscription is confirmed: all entries are forgotten, nothing with an earlier
-// stamp can be inserted after this, and from now on the tier is trusted. It does the same if the
-// tier was trusted already, because the subscription may have been lost and restored without
-// anybody noticing.
+// Trust is called when the subscription is confirmed. It removes all entries, and the tier is
+// trusted from now on. After Trust, no value with an earlier stamp can be inserted. Trust does the
+// same if the tier was already trusted, because the subscription may have been lost and restored
+// unnoticed.
 func (t *Tier[V]) Trust() { t.empty(func(bool) bool { return true }) }
 
 // Forget is Drop for all keys.
 func (t *Tier[V]) Forget() { t.empty(func(trusted bool) bool { return trusted }) }
 
-// empty forgets everything and makes all stamps invalid.
+// empty removes all entries and makes all stamps invalid.
 func (t *Tier[V]) empty(trusted func(before bool) bool) {
 	if t == nil {
 		return
@@ -205,9 +210,10 @@ func (t *Tier[V]) empty(trusted func(before bool) bool) {
 }
 
 // Len evicts excess entries and returns how many entries are left. Insertions are queued until
-// otter decides what to evict, so between two calls there can be more entries. The most are what
-// the queue holds, which is 128 for each CPU, rounded up to a power of two; as many again that have
-// left the queue and are not decided yet; and one for each running Put.
+// otter decides what to evict, so between two calls there can be more entries. The excess has a
+// limit: the length of the queue, which is 128 for each CPU, rounded up to a power of two; the same
+// number again for insertions that have left the queue and are not decided yet; and one for each
+// running Put.
 func (t *Tier[V]) Len() int {
 	if t == nil {
 		return 0
@@ -217,7 +223,7 @@ func (t *Tier[V]) Len() int {
 	return cache.EstimatedSize()
 }
 
-// Close forgets everything for good, and waits for the goroutines of the tier.
+// Close removes all entries for good, and waits for the goroutines of the tier.
 func (t *Tier[V]) Close() {
 	if t == nil {
 		return

@@ -3,21 +3,21 @@ package local
 import "sync"
 
 // workers runs the work that otter postpones: to record which entries were used, and to evict. This
-// work is done after every few hits. It runs on a goroutine of its own, because it costs as much as
+// work is done after every few hits. It runs on its own goroutine, because it costs as much as
 // these hits.
 type workers struct {
-	mu      sync.Mutex // guards closed, and that nothing is added to running after close
+	mu      sync.Mutex // guards closed, and ensures that nothing is added to running after close
 	closed  bool
 	running sync.WaitGroup
 }
 
-// run does not wait for the work. otter allows that only if the work doesn't wait for anybody
-// either.
+// run does not wait for the work. otter allows this only if the work doesn't wait for other
+// goroutines.
 func (w *workers) run(work func()) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		work() // after close: there is next to nothing to do
+		work() // after close there is hardly any work
 		return
 	}
 	w.running.Add(1)
@@ -28,7 +28,7 @@ func (w *workers) run(work func()) {
 	}()
 }
 
-// close waits for the work under way. After close no goroutine is left.
+// close waits for the running work. After close no goroutine is left.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -1,4 +1,4 @@
-// Package loss finds what a value loses when a codec encodes and decodes it.
+// Package loss finds the part of a value that is lost when a codec encodes and decodes the value.
 package loss
 
 import (
@@ -13,8 +13,8 @@ import (
 const mostDepth = 16
 
 // Field returns the path of the first part of a value that changed when the value was encoded and
-// decoded, or "". Field only reads both values. If a type has an Equal method, that method decides,
-// which a time.Time needs. A slice or map without elements equals nil.
+// decoded, or "". Field only reads both values. If a type has an Equal method, that method decides.
+// For instance, time.Time needs its Equal method. A slice or map without elements equals nil.
 func Field(before, after any) string {
 	path, lost := differs(reflect.ValueOf(before), reflect.ValueOf(after), mostDepth)
 	if lost && path == "" {
@@ -23,7 +23,8 @@ func Field(before, after any) string {
 	return strings.TrimPrefix(path, ".")
 }
 
-// differs builds the path only when it has found a difference, because mostly there is none.
+// differs builds the path only when it has found a difference, because usually there is no
+// difference.
 func differs(a, b reflect.Value, depth int) (path string, lost bool) {
 	switch {
 	case !a.IsValid() || !b.IsValid():

@@ -3,7 +3,7 @@ package mailbox
 
 import "sync"
 
-// Box has the functions that one goroutine is to run. Post is safe for concurrent use; only that
+// Box has functions that one goroutine must run. Post is safe for concurrent use; only that
 // goroutine may call the other methods.
 type Box struct {
 	ready chan struct{} // buffer of one
@@ -15,7 +15,7 @@ type Box struct {
 	closed  bool
 }
 
-// Init must be called before anything else.
+// Init prepares the box. Call it before any other method.
 func (b *Box) Init() { b.ready, b.letters = make(chan struct{}, 1), b.room[:0] }
 
 // Ready returns a channel that delivers one element when there may be something to Read.
@@ -36,8 +36,8 @@ func (b *Box) Post(do func()) bool {
 	return true
 }
 
-// Read calls the posted functions in order, also those that are posted meanwhile. If one of them
-// ends the goroutine, the remaining functions stay in the box.
+// Read calls the posted functions in order, including functions that are posted meanwhile. If one
+// of them ends the goroutine, the remaining functions stay in the box.
 func (b *Box) Read() {
 	for do := b.take(); do != nil; do = b.take() {
 		do()
@@ -57,8 +57,8 @@ func (b *Box) take() (do func()) {
 	return do
 }
 
-// Close makes Post return false from now on, and calls the functions that were posted before, so
-// that nothing that they carry is lost.
+// Close makes Post return false from now on. It also calls the functions that were posted before,
+// so that nothing that they carry is lost.
 func (b *Box) Close() {
 	b.mu.Lock()
 	b.closed = true

@@ -8,15 +8,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// Every connection is served by a process of its own, a child of the first one and in a group of
-// its own, so a signal to the first one, or to its group, doesn't reach it.
+// Every connection has its own server process. It is a child of the first process and has its own
+// process group, so a signal to the first process or to its group doesn't reach it.
 
 const (
 	stop = syscall.SIGSTOP
 	cont = syscall.SIGCONT
 )
 
-// children are the processes that pid has started. They start none themselves.
+// children returns the processes that pid has started. They start no further processes.
 func children(pid int) []int {
 	if pid == 0 {
 		return nil
@@ -33,7 +33,7 @@ func children(pid int) []int {
 	return family
 }
 
-// signal is sent to a process that may have ended.
+// signal sends a signal to a process that may have ended.
 func signal(pid int, s syscall.Signal) { _ = syscall.Kill(pid, s) }
 
 func still(pid int) bool {
@@ -46,6 +46,6 @@ func alive(pid int) bool {
 	return aliveIn(state)
 }
 
-// aliveIn tells the state of one that lives from that of one that is gone, or that waits for
-// somebody to see its end.
+// aliveIn reports whether a process with this state is alive. A process that has ended, or that is
+// a zombie, is not alive.
 func aliveIn(state byte) bool { return state != 0 && state != 'Z' && state != 'X' }

@@ -4,11 +4,11 @@ package pgtest
 
 import "syscall"
 
-// There is nobody to send them to.
+// These signals are never sent, because children returns no processes.
 const stop, cont = syscall.Signal(0), syscall.Signal(0)
 
-// children are not known here: the processes of a server end when they see that the first one is
-// gone.
+// children returns nil, because on these systems the child processes of a server are not known.
+// They end when they notice that the first process has ended.
 func children(int) []int { return nil }
 
 func signal(int, syscall.Signal) {}

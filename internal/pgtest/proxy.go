@@ -7,12 +7,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-// Proxy is a wire in front of a server: bytes pass as they are, until something is to go wrong. Its
+// Proxy is a proxy in front of a server. Bytes pass unchanged until a reply must be lost. Its
 // methods are safe for concurrent use.
 type Proxy struct {
 	*faultproxy.Proxy
 
-	mu   sync.Mutex // guards what follows, and each wire
+	mu   sync.Mutex // guards the fields below, and each wire
 	lose func(sent []byte) bool
 	lost chan struct{}
 }
@@ -20,12 +20,12 @@ type Proxy struct {
 // wire is one connection of a client.
 type wire struct {
 	*faultproxy.Link
-	mute   bool // the server is not heard any more
+	mute   bool // the server's data no longer reaches the client
 	struck chan struct{}
 }
 
-// StartProxy starts a proxy for one test, on a loopback port of its own, to the server at target,
-// which need not be there. It is closed when the test ends.
+// StartProxy starts a proxy for one test, on its own loopback port, to the server at target. The
+// server need not run. The proxy is closed when the test ends.
 func StartProxy(tb TB, target string) *Proxy {
 	tb.Helper()
 	p := &Proxy{}
@@ -33,10 +33,10 @@ func StartProxy(tb TB, target string) *Proxy {
 	return p
 }
 
-// LoseReply has the next thing that a client sends for which match is true reach the server, and
-// nothing that the server says on that connection from then on reach the client. lost is closed
-// when there is something that is lost. match gets what was read at once, which is one message of
-// the protocol or several.
+// LoseReply waits for the next data from a client for which match returns true. These data reach
+// the server, but from then on no data of the server reach the client on this connection. lost is
+// closed when the first data are lost. match gets the data of one read, which are one or several
+// messages of the protocol.
 func (p *Proxy) LoseReply(match func(sent []byte) bool) (lost <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,11 +44,11 @@ func (p *Proxy) LoseReply(match func(sent []byte) bool) (lost <-chan struct{}) {
 	return p.lost
 }
 
-// Executes is for LoseReply: a statement with parameters is carried out. Those without are told
-// from pings by nothing.
+// Executes is for LoseReply. It matches the execution of a statement with parameters. It can't
+// match statements without parameters, because they look like pings.
 func Executes(sent []byte) bool { return sent[0] == 'B' }
 
-// carry is the life of a connection.
+// carry serves a connection until it ends.
 func (p *Proxy) carry(l *faultproxy.Link) {
 	w := &wire{Link: l}
 	w.Carry(
@@ -57,7 +57,8 @@ func (p *Proxy) carry(l *faultproxy.Link) {
 	)
 }
 
-// copy passes on what tells allows, and ends the wire when one side is gone.
+// copy forwards the data that tells allows, and ends the wire when one side has closed its
+// connection.
 func (p *Proxy) copy(w *wire, to, from net.Conn, tells func(*wire, []byte) bool) {
 	defer w.End()
 	buffer := make([]byte, 64<<10)

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// ErrNoServer says that there is no PostgreSQL here.
+// ErrNoServer means that there is no PostgreSQL on this machine.
 var ErrNoServer = errors.New("pgtest: there is no PostgreSQL: neither postgres nor psql is on the PATH")
 
 // User is the superuser of every Server, and Database its database. There is no password.
@@ -23,14 +23,14 @@ const (
 	Database = "postgres"
 )
 
-// Server is one PostgreSQL on a loopback port of its own, with a cluster of its own, which a
-// restart finds again. It doesn't wait for the disk. Its methods are safe for concurrent use.
+// Server is one PostgreSQL with its own loopback port and its own cluster. After a restart it has
+// the same cluster. It doesn't wait for the disk. Its methods are safe for concurrent use.
 type Server struct{ *childproc.Server }
 
 // NewServer makes a cluster and starts a server with extra settings, such as "max_connections=10",
-// and returns once clients can connect. On Linux it dies with this process, however that ends. If
-// this process is root, the server runs as the user postgres, for it refuses root. NewServer
-// returns ErrNoServer if there is none to start.
+// and returns once clients can connect. On Linux the server dies with this process, even if this
+// process is killed. If this process is root, the server runs as the user postgres, because
+// PostgreSQL refuses to run as root. If there is no PostgreSQL, NewServer returns ErrNoServer.
 func NewServer(settings ...string) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -49,7 +49,7 @@ func NewServer(settings ...string) (*Server, error) {
 			for _, setting := range append([]string{
 				"listen_addresses=" + childproc.Loopback, "unix_socket_directories=",
 				"fsync=off", "max_connections=200", "logging_collector=off", "lc_messages=C",
-			}, settings...) { // the last one wins
+			}, settings...) { // the last setting wins
 				args = append(args, "-c", setting)
 			}
 			cmd := exec.Command(filepath.Join(bin, "postgres"), args...)
@@ -67,29 +67,30 @@ func NewServer(settings ...string) (*Server, error) {
 	return &Server{s}, nil
 }
 
-// URL is where the server's database is, for drivers.
+// URL returns the URL of the server's database, for drivers.
 func (s *Server) URL() string { return URL(s.Addr()) }
 
-// URL is where the database is at host:port, which may be that of a Proxy.
+// URL returns the URL of the database at host:port, which may be the address of a Proxy.
 func URL(addr string) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", User, addr, Database)
 }
 
-// Stop ends the server for good, paused or not, and removes its files. Stopping twice is fine.
+// Stop ends the server for good, even if it is paused, and removes its files. A second Stop does
+// nothing.
 func (s *Server) Stop() error {
-	_ = s.Resume() // it runs no more, or it can't be paused here
+	_ = s.Resume() // an error means that the server doesn't run, or can't be paused on this system
 	return s.Server.Stop()
 }
 
-// Kill ends the server at once with all its processes, as a crash does, and returns when they are
-// gone. What was committed is there when Restart brings it back.
+// Kill ends the server at once with all its processes, as a crash does, and returns when they have
+// ended. After Restart the server still has everything that was committed.
 func (s *Server) Kill() {
 	pid := s.Pid()
 	if pid == 0 {
 		return
 	}
-	// The first process stops, so that it starts no more, nor sees to it that others go on without
-	// the dead.
+	// First stop the first process, so that it starts no further processes and doesn't replace the
+	// dead ones.
 	_ = s.Server.Pause()
 	family := children(pid)
 	for _, child := range family {
@@ -106,14 +107,14 @@ func (s *Server) Restart() error {
 	return s.Server.Restart()
 }
 
-// Pause stops all processes of the server as SIGSTOP does, and returns when they stand still:
-// connections stay open and are accepted by the kernel, nothing answers. Where it can't be done it
-// returns errors.ErrUnsupported.
+// Pause stops all processes of the server as SIGSTOP does, and returns when they stand still.
+// Connections stay open, and the kernel accepts new connections, but the server doesn't answer. On
+// systems where this is not possible, Pause returns errors.ErrUnsupported.
 func (s *Server) Pause() error {
 	if runtime.GOOS != "linux" {
-		return errors.ErrUnsupported // who its children are is not known
+		return errors.ErrUnsupported // the server's child processes are not known
 	}
-	if err := s.Server.Pause(); err != nil { // the one that starts others first
+	if err := s.Server.Pause(); err != nil { // first the process that starts the others
 		return err
 	}
 	family := children(s.Pid())
@@ -130,7 +131,7 @@ func (s *Server) Pause() error {
 	})
 }
 
-// Resume lets a paused server go on; one that isn't paused is left as it is.
+// Resume lets a paused server go on. If the server isn't paused, Resume does nothing.
 func (s *Server) Resume() error {
 	for _, child := range children(s.Pid()) {
 		signal(child, cont)
@@ -175,8 +176,8 @@ func initdb(bin, dir, data string) error {
 	return nil
 }
 
-// binaries finds the folder with postgres and initdb. Debian has it outside the PATH, and psql and
-// its kind on it.
+// binaries finds the folder with postgres and initdb. On Debian this folder is not in the PATH, but
+// psql is.
 func binaries() (string, error) {
 	if postgres, err := exec.LookPath("postgres"); err == nil {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(postgres), "initdb")); err == nil {
@@ -187,7 +188,7 @@ func binaries() (string, error) {
 		return "", ErrNoServer
 	}
 	newest, bin := 0, ""
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is a good one
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern has no error
 	for _, initdb := range found {
 		dir := filepath.Dir(initdb)
 		if version, err := strconv.Atoi(filepath.Base(filepath.Dir(dir))); err == nil && version > newest {
@@ -200,7 +201,8 @@ func binaries() (string, error) {
 	return bin, nil
 }
 
-// answers reports whether a PostgreSQL is at addr: it says in one byte whether it would encrypt.
+// answers reports whether a PostgreSQL is at addr. PostgreSQL answers the question for encryption
+// with one byte.
 func answers(addr string) bool {
 	sslRequest := []byte{0, 0, 0, 8, 4, 210, 22, 47}
 	reply, _ := childproc.Ask(addr, time.Second, sslRequest, 1)

@@ -2,7 +2,7 @@ package pgtest
 
 import "github.com/cacheguard/cacheguard/internal/childproc"
 
-// TB is the part of testing.TB that is needed here.
+// TB is the part of testing.TB that this package needs.
 type TB = childproc.TB
 
 var kit = childproc.Kit[*Server]{
@@ -21,18 +21,18 @@ func Start(tb TB, settings ...string) *Server {
 	return kit.Start(tb, settings...)
 }
 
-// Shared returns a server that all tests of this process use, with what they have left there, so
-// that each makes tables of its own. One that kills or pauses a server, or changes its settings,
-// does so with Start.
+// Shared returns a server that all tests of this process use. The tables of earlier tests are still
+// there, so each test makes its own tables. If a test kills or pauses a server, or changes its
+// settings, it must use Start.
 //
-// The server ends with the test process on Linux; elsewhere, and where goroutines are counted,
-// TestMain has to call Wrap.
+// On Linux the server ends with the test process. On other systems, and if a package counts
+// goroutines, TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	return kit.Shared(tb)
 }
 
-// Runner is what *testing.M is to TestMain.
+// Runner is the interface of *testing.M that TestMain uses.
 type Runner = childproc.Runner
 
 // Wrap returns a Runner that runs m and stops the shared server before it returns:

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// unprivileged has a command run as another user if this process is root.
+// unprivileged makes a command run as another user if this process is root.
 func unprivileged(cmd *exec.Cmd) error {
 	if os.Getuid() != 0 {
 		return nil
@@ -35,7 +35,7 @@ func unprivileged(cmd *exec.Cmd) error {
 	return fmt.Errorf("pgtest: PostgreSQL refuses to run as root, and there is nobody else: %w", errs)
 }
 
-// own gives a folder to the user of a command.
+// own makes the user of a command the owner of a folder.
 func own(dir string, cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		return nil

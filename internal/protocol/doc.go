@@ -1,13 +1,14 @@
-// Package protocol decides what a process does about a key after a look-up that found nothing
-// fresh, until there is a result, and what the store answers. It does nothing itself: it has no
-// clock, no goroutine, no lock, no I/O, no randomness, no user's code and no value. So tests can
-// try every order of events. [Miss] is the state machine of one key in one process, [Slot] is what
-// the store has of one key. Both are comparable values, and their steps are defined for every
+// Package protocol decides what a process does for a key from a look-up that found nothing fresh
+// until there is a result. It also decides what the store answers. The package only decides: it has
+// no clock, no goroutine, no lock, no I/O, no randomness, no user's code and no value. So tests can
+// try every order of events. [Miss] is the state machine of one key in one process. [Slot] is the
+// state of one key in the store. Both are comparable values, and their steps are defined for every
 // state. Package cacheguard drives Misses, package memstore keeps Slots, and package redisstore has
-// a Slot's steps in Lua. A test there runs random steps on both and compares answers and messages.
+// a Slot's steps in Lua. A test of package redisstore runs random steps on both and compares
+// answers and messages.
 //
-// [Judge] says what a value may be used for at its age, and [Counts] whether it is still valid
-// after an invalidation. Caches use both, and so does the inspector of package redisstore.
+// [Judge] returns which uses a value is good for at its age. [Counts] reports whether a value is
+// still valid after an invalidation. Caches and the inspector of package redisstore use both.
 //
 // # States
 //
@@ -136,22 +137,23 @@
 // records and values run out while processes stand still; evictions, crashes, Close; a writer
 // changes the origin and invalidates, marks or sets; any process makes an Update.
 //
-// explore_driver_test.go models what the driver does about the machine's actions. The bounds are in
+// explore_driver_test.go models how the driver performs the machine's actions. The bounds are in
 // the scenes of scenes_test.go: two or three processes with one to five calls on one key, or two
 // processes that ask for two keys together; each disturbance happens a few times. Scenes of more
-// than fifty thousand worlds are left out with -short and with the race detector. A path that fails
-// is printed as a diagram, with a process in each column, and as a list; TestReplay shows how to
-// replay it.
+// than fifty thousand worlds are left out with -short and with the race detector. If a path fails,
+// the explorer prints it as a diagram, with a process in each column, and as a list. TestReplay
+// shows how to replay the path.
 //
 // drivetest/tells.txt lists what the explorer's driver tells misses, by their state and by what
-// they have in hand. Under CACHEGUARD_TEST=soak the tests of package cacheguard and those in
-// internal/systemtest fail if a real run tells a miss anything else, or if it tells a miss
-// something new before it does what was to be done. What is done to the store is not compared.
+// they have in hand. Under CACHEGUARD_TEST=soak the tests of package cacheguard and the tests in
+// internal/systemtest fail if a real run tells a miss an event that is not in the list, or if it
+// tells a miss a new event before it has done the earlier actions. The commands to the store are
+// not compared.
 //
-// Two worlds count as the same if they differ only in the order of processes, in the names of
-// loads, or in state that is never read again. A command on its way is dropped if its load has no
-// lease and can get none. A message that is not about a change goes only to processes in which a
-// miss asks or follows when the message is sent. A process has at most two flights at a time. The
-// explorer leaves out tags, the local tier, strong reads, and writes that reach the origin after
-// they were given up; for these the table has the machine's answers.
+// The explorer treats two worlds as the same if they differ only in the order of processes, in the
+// names of loads, or in state that is never read again. It drops a command on its way if the
+// command's load has no lease and can get none. A message that is not about a change goes only to
+// processes in which a miss asks or follows when the message is sent. A process has at most two
+// flights at a time. The explorer leaves out tags, the local tier, strong reads, and writes that
+// reach the origin after they were given up. The table has the machine's answers for them.
 package protocol

@@ -1,8 +1,8 @@
 package protocol
 
-// Watched has hooks for tests (drivetest). Step is called for each event of a miss, with the miss
-// before the event, what its driver has in hand, and what is to be done. Done is called for each
-// thing that is then done.
+// Watched has hooks for tests (drivetest). Step is called for each event of a miss. Its arguments
+// are the miss before the event, what the miss's driver has in hand, and the actions that the step
+// requests. Done is called for each of these actions when the driver performs it.
 var Watched struct {
 	Step func(miss any, had InHand, was Miss, e Event, do Do)
 	Done func(miss any, do Do)

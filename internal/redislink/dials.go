@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dials is what is known of how a client's connections are made. go-redis dials on another
-// goroutine, and repeats failed dials. A step that waits for a connection until its time is over
-// gets only the error that its time is over, so the errors of dials are recorded here.
+// dials records how a client's connections are made. go-redis dials on another goroutine, and
+// repeats failed dials. A step that waits for a connection until its time is over gets only the
+// error that its time is over, so the errors of dials are recorded here.
 type dials struct {
 	mu      sync.Mutex // guards the fields below
 	made    bool       // the last dial that ended made a connection
 	failed  failure    // the last failed dial, unless a later dial to the same address succeeded
 	pending int
-	since   time.Time // since when a dial has been under way
+	since   time.Time // since when a dial has been running
 
-	refused   error // what a server last answered to a connection that it refused
+	refused   error // the last answer of a server to a connection that it refused
 	refusedAt time.Time
 }
 
@@ -33,7 +33,8 @@ type failure struct {
 }
 
 const (
-	// failureCounts is for how long a failed dial is reported as the cause of a missing answer.
+	// failureCounts is the time for which a failed dial is reported as the cause of a missing
+	// answer.
 	failureCounts = 5 * time.Second
 
 	// longDial is how long a dial must take to be reported as the cause of a missing answer.
@@ -97,8 +98,8 @@ func (d *dials) ended(addr string, err error) {
 	}
 }
 
-// last returns the dial that failed last, if it failed recently; whether a dial takes long now; and
-// whether the last dial made a connection.
+// last returns the last failed dial, if it failed recently. takes is true if a dial takes long now,
+// and made is true if the last dial made a connection.
 func (d *dials) last() (failed failure, takes, made bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +109,7 @@ func (d *dials) last() (failed failure, takes, made bool) {
 	return failed, d.pending > 0 && time.Since(d.since) > longDial, d.made
 }
 
-// refusal returns what a server recently answered to a connection that it refused, or nil.
+// refusal returns the recent answer of a server to a connection that it refused, or nil.
 func (d *dials) refusal() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

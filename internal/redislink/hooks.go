@@ -12,8 +12,8 @@ import (
 
 // View returns a client on the same connections whose calls end at their context's deadline and
 // after the timeout. go-redis doesn't give it the client's hooks, which may be the user's traces
-// and metrics. But hooks that the client has by now see the view's commands all the same: the
-// commands go through the client, and the client's last hook, the tail, passes them back to the
+// and metrics. But hooks that the client has when the view is made still see the view's commands.
+// The commands go through the client, and the client's last hook, the tail, passes them back to the
 // view.
 func View(c *redis.Client, timeout time.Duration) *redis.Client {
 	view := c.WithTimeout(timeout)
@@ -49,7 +49,7 @@ func (h head) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// Handed is what a view does with a command that it passes to its client. It is a part of the
+// Handed has the function with which the tail hands a command back to the view. It is a part of the
 // command's context.
 type Handed struct {
 	one  redis.ProcessHook
@@ -70,7 +70,7 @@ type handedKey struct{}
 // Its Value method must use Handed.Value.
 type Carrier interface{ Carries() *Handed }
 
-// carrying is a context with this part for all other cases.
+// carrying is a context with this part, for commands without a Carrier.
 type carrying struct {
 	context.Context
 	handed Handed

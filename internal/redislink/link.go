@@ -1,6 +1,6 @@
-// Package redislink is how this module uses Redis through a client that belongs to the user. It has
-// steps that end in time even if the client ignores contexts, and a subscription that notices when
-// its connection is dead.
+// Package redislink uses Redis through a client that belongs to the user. It has steps that end in
+// time even if the client ignores contexts, and a subscription that notices when its connection is
+// dead.
 package redislink
 
 import (
@@ -23,15 +23,15 @@ type Link struct {
 	answers atomic.Bool // the last step got an answer
 	dials   *dials
 
-	limit atomic.Pointer[limit] // limit of the step that began last
+	limit atomic.Pointer[limit] // the limit of the step that began last
 }
 
-// New makes a link whose steps take at most timeout. If the link can't use the client, it returns
-// an error that says why. It never dials.
+// New makes a link whose steps take at most timeout. If the link can't use the client, New returns
+// an error with the reason. New never dials.
 //
 // Without ContextTimeoutEnabled the calls of a client ignore their context and last up to the
-// client's ReadTimeout. Then the link uses a [View] of a single server's client. It calls any other
-// client on another goroutine, which costs a goroutine for each step.
+// client's ReadTimeout. If the client is such a client of a single server, the link uses a [View]
+// of it. Other such clients are called on another goroutine, which costs a goroutine for each step.
 func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -72,8 +72,8 @@ var (
 )
 
 // view returns the client on which a subscription is made. None of the user's hooks see it. It
-// doesn't retry when a connection is refused, so that the refusal is seen: if there are too many
-// clients, a client with retries says only that the connection is closed.
+// doesn't retry when a connection is refused, so that the refusal is reported. If the server has
+// too many clients, a client with retries reports only that the connection is closed.
 func (l *Link) view(c *redis.Client) *redis.Client {
 	view := c.WithTimeout(l.timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -95,8 +95,8 @@ func (l *Link) IsCluster() bool {
 	return ok
 }
 
-// Node returns the node of a cluster that has a name, as far as the client knows. It returns nil if
-// the client is not a cluster client, or if it would have to ask a node first.
+// Node returns the cluster's node that has the slot of a name, as far as the client knows. It
+// returns nil if the client is not a cluster client, or if it would have to ask a node first.
 func (l *Link) Node(name string) *redis.Client {
 	c, ok := l.rdb.(*redis.ClusterClient)
 	if !ok || !l.routed.Load() {
@@ -110,7 +110,7 @@ func (l *Link) Node(name string) *redis.Client {
 }
 
 // reroute makes a cluster client find out, in the background, which node has which slots. By itself
-// the client does so when a node redirects it, and once a minute: a dead master redirects nobody,
+// the client does so when a node redirects it, and once a minute. A dead master sends no redirects,
 // so its replica would not be found for up to a minute. The client itself limits how often it asks.
 func (l *Link) reroute(ctx context.Context) {
 	if c, ok := l.rdb.(interface{ ReloadState(context.Context) }); ok {
@@ -119,7 +119,8 @@ func (l *Link) reroute(ctx context.Context) {
 }
 
 // Twice sends a step to the client that it passes to the step, and sends it once more if no answer
-// came within half of the timeout. The step must recognise what its first copy did.
+// came within half of the timeout. The second copy of the step must recognise that the first copy
+// was executed.
 func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	for range 2 {
 		v, err = Once(ctx, l, step)
@@ -135,8 +136,8 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 }
 
 // Once runs a step within half of the timeout. If the client's calls end with their context, the
-// step runs on this goroutine: another goroutine would have to wait for a processor just when
-// thousands of callers have woken up. Otherwise the step runs on another goroutine.
+// step runs on this goroutine, because another goroutine would have to wait for a processor when
+// thousands of callers have just woken up. Otherwise the step runs on another goroutine.
 func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
 	ctx, cancel := l.limited(ctx)
 	defer cancel()
@@ -151,15 +152,15 @@ func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.
 	return v, err
 }
 
-// limited returns a context that ends with ctx, and after half of the timeout or up to a sixteenth
-// of that sooner.
+// limited returns a context that ends with ctx, and at the latest after half of the timeout. It may
+// end up to a sixteenth of this time earlier.
 func (l *Link) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	half := l.timeout / 2
 	if ctx.Done() != nil {
 		return context.WithTimeout(ctx, half)
 	}
-	// Steps that begin at about the same time share one timer. With one timer for each step, the
-	// next timer to fire would wake a processor that looks after timers, only for the timer to be
+	// Steps that begin at about the same time share one timer. If each step had its own timer,
+	// every new timer could wake a processor that handles timers, although the timer is usually
 	// stopped when the answer arrives.
 	now := time.Now()
 	last := l.limit.Load()
@@ -189,12 +190,12 @@ func (c limited) Value(key any) any {
 	if v := c.values.Value(key); v != nil {
 		return v
 	}
-	return c.Context.Value(key) // by which package context recognises its own
+	return c.Context.Value(key) // package context recognises its own contexts by this key
 }
 
-// Prompt reports whether a step is likely to be answered soon on the caller's goroutine: the
-// previous step got an answer, and ctx has enough time left. Then a caller that can't be
-// interrupted during the step still notices the end of its context in time.
+// Prompt reports whether a step on the caller's goroutine is likely to be answered soon. That is so
+// if the previous step got an answer and ctx has enough time left. Such a caller can't be
+// interrupted during the step, but still notices the end of its context in time.
 func (l *Link) Prompt(ctx context.Context) bool {
 	if !l.answers.Load() || ctx.Err() != nil {
 		return false
@@ -229,13 +230,13 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 	}
 }
 
-// ErrExhausted says that all connections of the client were in use, so the step may not have been
+// ErrExhausted means that all connections of the client were in use. The step may not have been
 // sent at all.
 var ErrExhausted = errors.New("all connections of the Redis client are in use")
 
-// Exhausted wraps ErrExhausted around the error of a step that waited for a connection until its
-// time was over. A step that got a connection ends with an error of the network, unless the client
-// retries by itself.
+// If a step waited for a connection until its time was over, Exhausted wraps ErrExhausted around
+// the step's error. A step that got a connection ends with an error of the network, unless the
+// client retries by itself.
 func Exhausted(rdb *redis.Client, err error) error {
 	if err != context.DeadlineExceeded && !errors.Is(err, redis.ErrPoolTimeout) {
 		return err
@@ -247,8 +248,9 @@ func Exhausted(rdb *redis.Client, err error) error {
 	return fmt.Errorf("%w (PoolSize %d): %w", ErrExhausted, size, err)
 }
 
-// NoAnswer reports whether the server has not answered, so that it is not known what it did.
+// NoAnswer reports whether the server has not answered. Then it is not known whether the server has
+// executed the step.
 func NoAnswer(err error) bool {
-	var answer redis.Error // what the server itself answered
+	var answer redis.Error // an error that the server has answered
 	return !errors.As(err, &answer)
 }

@@ -27,8 +27,8 @@ var (
 	commandOfLine  = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
 )
 
-// Sources are the lines of scripts, by the script's hash. They are needed because Redis says only
-// in which line of a script an error occurred.
+// Sources are the lines of scripts, by the script's hash. They are needed because Redis reports
+// only the number of the line in which an error occurred.
 type Sources map[string][]string
 
 // NewSources returns the sources of scripts with these texts.
@@ -41,8 +41,8 @@ func NewSources(texts ...string) Sources {
 	return s
 }
 
-// failed returns the command that an error of a script is about, and the number of the script's key
-// that the command used, or 0 if that isn't known.
+// failed returns the command that has failed in a script, and the number of the script's key that
+// the command used. If the key isn't known, the number is 0.
 func (s Sources) failed(text string) (command string, key int) {
 	where := lineOfScript.FindStringSubmatch(text)
 	if where == nil {
@@ -77,8 +77,9 @@ func Refused(err error) bool {
 	return err != nil && (errors.Is(err, errRights) || refusal.MatchString(err.Error()))
 }
 
-// Explained adds to an error what Redis leaves out: to a refusal by access control the rule that
-// would allow the step, to an error about a wrong type which of the step's keys has it.
+// Explained adds information to an error that Redis leaves out. To a refusal by access control it
+// adds the rule that would allow the step. To an error about a wrong type it adds the step's key
+// that has the wrong type.
 func (r Rules) Explained(err error, keys ...any) error {
 	switch {
 	case errors.Is(err, errRights):
@@ -99,7 +100,7 @@ func (r Rules) Explained(err error, keys ...any) error {
 	return err
 }
 
-// missing returns the rule that would allow what was refused, or an empty string. command is the
+// missing returns the rule that would allow the refused step, or an empty string. command is the
 // refused command, if it is known.
 func (r Rules) missing(text, command string) string {
 	if named := refusedCommand.FindStringSubmatch(text); named != nil {
@@ -135,10 +136,10 @@ var tryScript = redis.NewScript(tryLua)
 
 // Try tries the commands of scripts, and the other rights that scripts and messages need. Its error
 // names all rights that the user lacks, in the form that ACL SETUSER takes. The error wraps
-// ErrReplica if the server is a replica. A command that fails for another reason is allowed, so the
-// commands can be ones that change nothing. key is in the slot of all their keys; in a cluster the
-// node that has it is asked. If ctx ends first, or a step fails for another reason, the error names
-// the step.
+// ErrReplica if the server is a replica. If a command fails for another reason, it is allowed, so
+// the commands can be ones that change nothing. key must be in the slot of all their keys, because
+// in a cluster the node of this slot is asked. If ctx ends first, or if a step fails for another
+// reason, the error names the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
 	var first, replica error // the first refusal; the error of a server that is a replica
@@ -184,7 +185,8 @@ type tried struct {
 	err  error
 }
 
-// tryAll tries the commands in scripts, all at the same time, because each script takes a trip.
+// tryAll tries each command in a script. It runs all scripts at the same time, because each script
+// takes a trip.
 func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, commands [][]any) []tried {
 	all := make([]tried, len(commands))
 	var trying sync.WaitGroup
@@ -203,7 +205,8 @@ func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, comma
 	return all
 }
 
-// steps are what scripts and messages need besides the commands of the scripts, each with its name.
+// steps returns the steps that scripts and messages need besides the commands of the scripts, each
+// with its name.
 func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, func(context.Context) error] {
 	return func(yield func(string, func(context.Context) error) bool) {
 		const unknown = "0000000000000000000000000000000000000000" // hash of no script
@@ -215,7 +218,7 @@ func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[s
 	}
 }
 
-// known returns the error, or nil if it says only that a script is not known.
+// known returns the error, or nil if the error only means that a script is not known.
 func known(err error) error {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// session is one connection of a subscription. What is sent follows the channels that are wanted;
-// what is confirmed follows the server's answers.
+// session is one connection of a subscription. Its subscribe commands follow the wanted channels.
+// Its confirmed channels follow the server's answers.
 type session struct {
 	sub    *Subscription
 	ps     *redis.PubSub
 	asked  map[string]struct{} // channels and the pattern that were subscribed to
-	stands map[string]struct{} // those that the server has confirmed
+	stands map[string]struct{} // channels and the pattern that the server has confirmed
 	left   map[string]struct{} // channels that the server was told to leave and has not yet confirmed
 
 	keepsUp bool           // a goroutine sends changes
-	keeping sync.WaitGroup // waits for the end of that goroutine
+	keeping sync.WaitGroup // waits for the end of this goroutine
 }
 
-// errAgain says that the client has subscribed again by itself. Messages may have been lost, so
-// this is treated as a break.
+// errAgain means that the client has subscribed again by itself. Messages may have been lost, so
+// the session treats this as a break.
 var errAgain = errors.New("the connection was made anew")
 
 var errSilent = errors.New("no answer to a PING")
@@ -74,7 +74,7 @@ func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, 
 	}
 }
 
-// begin subscribes to everything that is wanted, without waiting for the confirmations.
+// begin subscribes to all wanted channels and the pattern, without waiting for the confirmations.
 func (s *session) begin(ctx context.Context) error {
 	s.sub.mu.Lock()
 	s.asked = maps.Clone(s.sub.wanted)
@@ -92,9 +92,9 @@ func (s *session) begin(ctx context.Context) error {
 	return s.ps.PSubscribe(ctx, s.sub.pattern)
 }
 
-// confirmed handles a confirmation from the server. Only the last confirmation of the first
-// subscriptions makes it certain that no later message is missed. Messages that were published
-// before may have been missed.
+// confirmed handles a confirmation from the server. After the last confirmation of the first
+// subscriptions, no later message is missed. Messages that were published before may have been
+// missed.
 func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standing func()) error {
 	sub := s.sub
 	sub.mu.Lock()
@@ -140,8 +140,8 @@ func (s *session) end() {
 	s.keeping.Wait()
 }
 
-// Join adds a channel, and reports whether its messages arrive already. If not, Ear.Restored or
-// Ear.Joined is called when they do.
+// Join adds a channel, and reports whether its messages already arrive. If not, Ear.Restored or
+// Ear.Joined is called when they begin to arrive.
 func (sub *Subscription) Join(channel string) bool {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -175,8 +175,8 @@ func (sub *Subscription) Stands(channel string) bool {
 	return stands
 }
 
-// follow starts to tell the server which channels are wanted, unless that is under way. The caller
-// holds sub.mu.
+// follow starts a goroutine that tells the server which channels are wanted, unless one is running.
+// The caller holds sub.mu.
 func (s *session) follow() {
 	if !s.keepsUp {
 		s.keepsUp = true
@@ -203,7 +203,7 @@ func (s *session) keepUp() {
 	}
 }
 
-// difference returns what the server has to be told next, and records it as told.
+// difference returns the channels to join and to leave next, and records them as told.
 func (s *session) difference() (join, leave []string) {
 	s.sub.mu.Lock()
 	defer s.sub.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *session) difference() (join, leave []string) {
 		}
 		for channel := range s.sub.wanted {
 			_, asked := s.asked[channel]
-			if _, left := s.left[channel]; !asked && !left { // otherwise the confirmation of the old subscription could be taken for that of the new one
+			if _, left := s.left[channel]; !asked && !left { // otherwise the confirmation of the old subscription could be taken for the confirmation of the new one
 				join = append(join, channel)
 				s.asked[channel] = struct{}{}
 			}

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// silence is how long nothing may arrive before a PING is sent, and then how long the answer to
-	// the PING may take. go-redis itself waits for ever on a half-open connection, because it
-	// doesn't wait for the answer to a PING. Twice this time plus a dial is less than the two
-	// seconds in which a break must be noticed.
+	// If no data arrives for the time silence, a PING is sent. The answer to the PING may take the
+	// same time. go-redis itself waits for ever on a half-open connection, because it doesn't wait
+	// for the answer to a PING. Twice this time plus a dial is less than the two seconds in which a
+	// break must be noticed.
 	silence = 700 * time.Millisecond
 
 	firstPause = 20 * time.Millisecond // pause before subscribing again
@@ -27,9 +27,9 @@ const (
 
 // Ear has the functions that a subscription calls, on its own goroutine, one after another.
 type Ear struct {
-	// Restored is called when messages begin to arrive: for the first time, and after each break,
-	// in which some messages may have been lost. Then the messages of all channels arrive that the
-	// subscription had when it began to subscribe.
+	// Restored is called when messages begin to arrive: for the first time, and after each break.
+	// During a break some messages may have been lost. From this call on, messages arrive on all
+	// channels that the subscription had when it began to subscribe.
 	Restored func(ctx context.Context)
 
 	// Joined is called when messages of a channel that was added later begin to arrive. It may be
@@ -39,8 +39,8 @@ type Ear struct {
 	// Heard is called with each message.
 	Heard func(payload string)
 
-	// Lost is called with the reason when messages stop arriving, and again when an attempt to
-	// subscribe has failed.
+	// Lost is called with the reason when messages stop arriving. It is called again when an
+	// attempt to subscribe has failed.
 	Lost func(err error)
 
 	// NowAndThen is called after each message, and about every second without one. It may be nil.
@@ -56,11 +56,11 @@ type Subscription struct {
 	ended     chan struct{}
 	confirmed chan struct{} // closed when the subscription was confirmed for the first time
 
-	server  atomic.Pointer[string] // with a client of sentinels: the run id of the server that the subscription is at
-	checked time.Time              // when that was last compared with the server that commands go to
+	server  atomic.Pointer[string] // with a client of sentinels: the run id of the subscription's server
+	checked time.Time              // when this server was last compared with the server of commands
 
 	mu     sync.Mutex          // guards the fields below
-	last   error               // why messages don't arrive
+	last   error               // the reason why messages don't arrive
 	wanted map[string]struct{} // the subscription's channels
 	at     *session            // nil while messages don't arrive
 }
@@ -86,15 +86,15 @@ func (sub *Subscription) Confirmed() <-chan struct{} { return sub.confirmed }
 // Ended returns a channel that is closed when the subscription has ended.
 func (sub *Subscription) Ended() <-chan struct{} { return sub.ended }
 
-// Last returns why messages don't arrive or last didn't, or nil.
+// Last returns the reason why messages don't arrive, or the reason of the last break, or nil.
 func (sub *Subscription) Last() error {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return sub.last
 }
 
-// Stop ends the subscription and waits for its end, but not for a cluster client that dials without
-// obeying its context.
+// Stop ends the subscription and waits for its end. It doesn't wait for a cluster client that dials
+// without obeying its context.
 func (sub *Subscription) Stop() {
 	sub.cancel()
 	timer := time.NewTimer(2 * sub.link.timeout)
@@ -134,8 +134,8 @@ func (sub *Subscription) run(ctx context.Context) {
 	}
 }
 
-// client returns the client to subscribe with. Every node of a cluster has all messages, but
-// go-redis subscribes at the node that has the channel's slot, even if that node is dead: so after
+// client returns the client to subscribe with. Every node of a cluster has all messages. But
+// go-redis subscribes at the node that has the channel's slot, even if that node is dead. So after
 // a break, client chooses any node.
 func (sub *Subscription) client(ctx context.Context, again bool) redis.UniversalClient {
 	l := sub.link
@@ -170,10 +170,10 @@ func (sub *Subscription) client(ctx context.Context, again bool) redis.Universal
 
 var errElsewhere = errors.New("another server is the master now")
 
-// elsewhere reports whether commands go to another server than the one that messages come from. If
-// sentinels make another server the master, go-redis sends commands to the new master but leaves a
-// subscription where it is. The old master may be alive and not know for many seconds that it is no
-// longer the master; during this time it has no messages, but answers every PING.
+// elsewhere reports whether commands and messages use different servers. If sentinels make another
+// server the master, go-redis sends commands to the new master, but keeps a subscription at the old
+// one. The old master may be alive and not know for many seconds that it is no longer the master.
+// During this time it has no messages, but answers every PING.
 func (sub *Subscription) elsewhere(ctx context.Context) bool {
 	here := sub.server.Load()
 	if here == nil || *here == "" || time.Since(sub.checked) < silence {

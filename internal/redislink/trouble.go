@@ -16,8 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trouble is an error of a step, with the server that it is about and its cause in words that
-// people know.
+// Trouble is an error of a step, with its server and its cause in common words.
 type Trouble struct {
 	Server string // host:port, if it is known
 	Cause  string
@@ -36,8 +35,8 @@ func (t *Trouble) Error() string {
 	return fmt.Sprintf("%s: %s%s (%s)", t.Server, t.Cause, as, text)
 }
 
-// answerOf returns what the server has said, whole: [Trouble.Error] leaves out which line of a script
-// has failed.
+// answerOf returns the server's full answer. [Trouble.Error] leaves out which line of a script has
+// failed.
 func answerOf(err error) string {
 	if t := (*Trouble)(nil); errors.As(err, &t) {
 		return t.Err.Error()
@@ -51,12 +50,12 @@ func (t *Trouble) RedisUser() string { return t.User }
 // Unwrap returns the error of the step.
 func (t *Trouble) Unwrap() error { return t.Err }
 
-// Where returns what a log line says besides the error: the server and the cause.
+// Where returns the server and the cause, which a log line has besides the error.
 func (t *Trouble) Where() (server, cause string) { return t.Server, t.Cause }
 
 // Told turns a step's error into a Trouble, unless it is one already. If the server hasn't answered
-// and a dial has failed or takes long, the dial is the cause: the step's error says only that its
-// time is over.
+// and a dial has failed or takes long, the dial is the cause, because the step's error only reports
+// that its time is over.
 func (l *Link) Told(err error) error {
 	var already *Trouble
 	if err == nil || errors.As(err, &already) {
@@ -96,8 +95,9 @@ func (l *Link) told(err error) *Trouble {
 	return &Trouble{Server: l.Server(), Cause: "no answer in time", Err: err}
 }
 
-// joined wraps both errors and has the text of dial: err says only how the step noticed it. If the
-// dial got an answer from a Sentinel, only err is wrapped, because the step has got no answer.
+// joined wraps both errors and has the text of dial, because err only tells how the step noticed
+// the failure. If the dial got an answer from a Sentinel, only err is wrapped, because the step has
+// got no answer.
 func joined(dial, err error) error {
 	switch {
 	case errors.Is(err, dial):
@@ -108,7 +108,7 @@ func joined(dial, err error) error {
 	return because{dial.Error(), []error{dial, err}}
 }
 
-// because wraps several errors, of which one has the text.
+// because wraps several errors, and has the text of one of them.
 type because struct {
 	says string
 	all  []error
@@ -117,7 +117,7 @@ type because struct {
 func (b because) Error() string   { return b.says }
 func (b because) Unwrap() []error { return b.all }
 
-// failover is the address that go-redis gives a client of Sentinels.
+// failover is the address of a client of Sentinels in go-redis.
 const failover = "FailoverClient"
 
 // Server returns the server that steps go to: host:port, or the nodes that a cluster client knows
@@ -216,8 +216,8 @@ const (
 	tooManyClients = "it has too many clients (maxclients)"
 )
 
-// TurnsAway reports whether an error says that the server has answered and refuses the client or
-// its user. So the server is alive.
+// TurnsAway reports whether an error means that the server has answered and refuses the client or
+// its user. Then the server is alive.
 func TurnsAway(err error) bool {
 	switch cause(err) {
 	case noPassword, wrongPassword, lacksRight, protectedMode:
@@ -226,10 +226,10 @@ func TurnsAway(err error) bool {
 	return false
 }
 
-// NoPassword reports whether an error says that the server requires a password and got none.
+// NoPassword reports whether an error means that the server requires a password and got none.
 func NoPassword(err error) bool { return cause(err) == noPassword }
 
-// Crowded reports whether an error says that the server accepts no more connections. In this case
+// Crowded reports whether an error means that the server accepts no more connections. In this case
 // go-redis keeps trying until the step's time is over.
 func Crowded(err error) bool { return cause(err) == tooManyClients }
 
@@ -267,7 +267,7 @@ var answers = []struct {
 	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
 }
 
-// causeOfAnswer returns what is wrong according to a server's error.
+// causeOfAnswer returns the cause according to a server's error.
 func causeOfAnswer(err error) string {
 	text := err.Error()
 	for _, a := range answers {

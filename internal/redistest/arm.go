@@ -2,47 +2,44 @@ package redistest
 
 import "slices"
 
-// DropCommand loses a command on its way to the server. By default the server
-// hears no more of that connection, see Then.
+// DropCommand loses a command on its way to the server. By default the server receives no more data
+// on that connection, see Then.
 func (p *Proxy) DropCommand(match func(Command) bool, then ...Then) *Fault {
 	return p.arm(&Fault{match: match, action: dropCommand, then: orSilence(then)})
 }
 
-// DropReply forwards a command and loses its reply: when Struck is closed the
-// server has carried the command out. By default the client hears no more on
-// that connection, see Then. All confirmations of a SUBSCRIBE count as its
-// reply.
+// DropReply forwards a command and loses its reply. When Struck is closed, the server has carried
+// the command out. By default the client receives no more data on that connection, see Then. The
+// reply of a SUBSCRIBE is all its confirmations.
 func (p *Proxy) DropReply(match func(Command) bool, then ...Then) *Fault {
 	return p.arm(&Fault{match: match, action: dropReply, then: orSilence(then)})
 }
 
-// DelayCommand keeps a command, and with it all that follows on its
-// connection, from the server until gate is closed. Struck is closed when the
-// command is being kept. Should the client give up meanwhile, the command is
-// still carried out later.
+// DelayCommand delays a command, and all later commands on its connection, until gate is closed.
+// Struck is closed when the delay begins. If the client gives up meanwhile, the command is still
+// carried out later.
 func (p *Proxy) DelayCommand(match func(Command) bool, gate <-chan struct{}) *Fault {
 	return p.arm(&Fault{match: match, action: delayCommand, gate: gate})
 }
 
-// DelayReply keeps the reply to a command, and with it all that follows on
-// its connection, from the client until gate is closed. Struck is closed when
-// the reply is being kept, so the server has carried the command out.
+// DelayReply delays the reply to a command, and all later replies on its connection, until gate is
+// closed. Struck is closed when the delay begins. At that time the server has carried the command
+// out.
 func (p *Proxy) DelayReply(match func(Command) bool, gate <-chan struct{}) *Fault {
 	return p.arm(&Fault{match: match, action: delayReply, gate: gate})
 }
 
-// HoldBack loses a command as DropCommand does, but keeps it: Release sends
-// it to the server at any later moment. Struck is closed when the command is
-// kept.
+// HoldBack loses a command as DropCommand does, but keeps a copy. Release can send the copy to the
+// server at any later moment. Struck is closed when the command is kept.
 func (p *Proxy) HoldBack(match func(Command) bool, then ...Then) *Held {
 	h := &Held{Fault{match: match, action: holdBack, then: orSilence(then)}}
 	p.arm(&h.Fault)
 	return h
 }
 
-// Duplicate leaves a command and its reply alone, and keeps a copy that
-// Release sends to the server at any later moment. Struck is closed when the
-// original has been carried out.
+// Duplicate lets a command and its reply pass, and keeps a copy of the command. Release can send
+// the copy to the server at any later moment. Struck is closed when the original has been carried
+// out.
 func (p *Proxy) Duplicate(match func(Command) bool) *Held {
 	h := &Held{Fault{match: match, action: duplicate}}
 	p.arm(&h.Fault)
@@ -65,7 +62,7 @@ func (p *Proxy) arm(f *Fault) *Fault {
 	return f
 }
 
-// forget needs p.mu.
+// forget removes a fault. The caller holds p.mu.
 func (p *Proxy) forget(f *Fault) {
 	p.faults = slices.DeleteFunc(p.faults, func(other *Fault) bool { return other == f })
 }

@@ -2,23 +2,23 @@ package redistest
 
 import "sync"
 
-// maxAwaited bounds the commands a client may send without their replies
-// having come: a pipeline larger than any sane one.
+// maxAwaited is the largest number of commands that a client may send before their replies come. It
+// is larger than any reasonable pipeline.
 const maxAwaited = 1 << 20
 
-// awaited are the commands of one connection whose replies haven't come, in
-// order. It never makes the sender wait: a client may write a whole pipeline
-// before it reads, and without a proxy Redis would keep the replies.
+// awaited has the commands of one connection whose replies haven't come, in order. It never makes
+// the sender wait, because a client may write a whole pipeline before it reads, and without a proxy
+// Redis would keep the replies.
 type awaited struct {
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the fields below
 	queue      []sent
 	subscribed bool // there was a SUBSCRIBE, so messages may come
 }
 
 type sent struct {
-	fault         *Fault // that has taken the command, or nil
+	fault         *Fault // the fault that has taken the command, or nil
 	hello         bool
-	confirmations int // of a SUBSCRIBE and the like: one for each channel, instead of a reply
+	confirmations int // for SUBSCRIBE and similar commands: the number of confirmations, one for each channel, instead of a reply
 }
 
 func (a *awaited) push(c Command, f *Fault) error {
@@ -37,16 +37,16 @@ func (a *awaited) push(c Command, f *Fault) error {
 	return nil
 }
 
-// answer takes out the command that an ordinary reply belongs to. There is
-// none when the server speaks unasked, such as "max number of clients".
+// answer removes the command to which an ordinary reply belongs. If the server sends a reply
+// without a command, such as "max number of clients", there is none.
 func (a *awaited) answer() sent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pop()
 }
 
-// confirm counts one confirmation of a subscription and returns the command
-// it belongs to. There is none for those the server sends unasked.
+// confirm counts one confirmation of a subscription and returns its command. If the server sends a
+// confirmation without a command, there is none.
 func (a *awaited) confirm() sent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +59,7 @@ func (a *awaited) confirm() sent {
 	return a.pop()
 }
 
-// pop needs mu.
+// pop removes the first command. The caller holds mu.
 func (a *awaited) pop() sent {
 	if len(a.queue) == 0 {
 		return sent{}
@@ -76,7 +76,7 @@ func (a *awaited) hasSubscribed() bool {
 	return a.subscribed
 }
 
-// faults are those whose commands were never answered.
+// faults returns the faults whose commands were never answered.
 func (a *awaited) faults() []*Fault {
 	a.mu.Lock()
 	defer a.mu.Unlock()

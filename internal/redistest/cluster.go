@@ -15,18 +15,18 @@ import (
 const (
 	slots = 16384 // of any cluster
 
-	// nodeTimeout is how long a node of a Cluster is silent before the others
-	// take it for dead. A replica is master after two to three times as long.
+	// nodeTimeout is how long a node of a Cluster must be silent before the other nodes take it for
+	// dead. A replica becomes master after two to three times this time.
 	nodeTimeout = 800 * time.Millisecond
 )
 
-// Cluster is a Redis Cluster of processes on loopback: masters that share the
-// slots evenly, with the same number of replicas each. Every node is a Server
-// with arguments, so it can be killed, paused and restarted; one that is
-// restarted remembers who it was, and finds out whether it still is.
+// Cluster is a Redis Cluster of processes on loopback: masters that share the slots evenly, with
+// the same number of replicas each. Every node is a Server with arguments, so it can be killed,
+// paused and restarted. A restarted node remembers its role, and finds out whether it still has
+// this role.
 type Cluster struct {
 	masters int
-	nodes   []*Server // the masters of the beginning, then their replicas in turn
+	nodes   []*Server // first the masters at the start, then their replicas in turn
 }
 
 // StartCluster starts a cluster for one test, with extra arguments for each
@@ -39,14 +39,14 @@ func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
 	return childproc.ForOneTest(tb, kit.Needs, c, err)
 }
 
-// NewCluster starts a cluster of so many masters, each with so many replicas,
-// and returns once every node finds it in order. ctx bounds that.
+// NewCluster starts a cluster with this number of masters, each with this number of replicas. It
+// returns when every node reports that the cluster is in order. ctx bounds the wait.
 func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cluster, error) {
 	args = append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-		"--cluster-replica-validity-factor", "0", // a replica that hasn't heard of its master for long is good enough
-		"--cluster-allow-replica-migration", "no", // a master whose slots were moved away stays what it is
+		"--cluster-replica-validity-factor", "0", // a replica may become master even if it hasn't heard from its master for long
+		"--cluster-allow-replica-migration", "no", // a master whose slots were moved away stays a master
 		"--repl-diskless-sync-delay", "0",
 	}, args...)
 	start := func(int) (*Server, error) { return NewServer(args...) }
@@ -88,7 +88,7 @@ func (c *Cluster) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := until(ctx, func() error { // it has to hear of its master first
+		if err := until(ctx, func() error { // the replica has to hear of its master first
 			_, err := ask(ctx, node, "CLUSTER", "REPLICATE", id)
 			return err
 		}); err != nil {
@@ -101,11 +101,10 @@ func (c *Cluster) join(ctx context.Context) error {
 // Stop ends all nodes for good and removes their files.
 func (c *Cluster) Stop() error { return childproc.StopAll(c.nodes) }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return childproc.Addrs(c.nodes) }
 
-// Node is the node at an address, to be killed, paused, resumed or restarted,
-// or nil.
+// Node returns the node at an address, or nil. A test can kill, pause, resume or restart the node.
 func (c *Cluster) Node(addr string) *Server { return serverAt(c.nodes, addr) }
 
 func serverAt(servers []*Server, addr string) *Server {
@@ -117,8 +116,8 @@ func serverAt(servers []*Server, addr string) *Server {
 	return nil
 }
 
-// Master is the address of the master that has the slot of a key, in the
-// opinion of the first node that answers.
+// Master returns the address of the master that has the slot of a key, according to the first node
+// that answers.
 func (c *Cluster) Master(ctx context.Context, key string) (string, error) {
 	errs := []error{errors.New("no node answers")}
 	for _, node := range c.answering(ctx) {
@@ -131,7 +130,7 @@ func (c *Cluster) Master(ctx context.Context, key string) (string, error) {
 	return "", fmt.Errorf("redistest: master of %q: %w", key, errors.Join(errs...))
 }
 
-// Replica is the address of a replica of a master, in the master's opinion.
+// Replica returns the address of a replica of a master, according to the master.
 func (c *Cluster) Replica(ctx context.Context, master string) (string, error) {
 	id, err := nodeID(ctx, c.Node(master))
 	if err != nil {
@@ -149,9 +148,9 @@ func (c *Cluster) Replica(ctx context.Context, master string) (string, error) {
 	return "", fmt.Errorf("redistest: %s has no replica", master)
 }
 
-// AwaitFailover returns the new master of a key when there is another one
-// than old: when every node that answers, and it itself, says so and finds
-// the cluster in order. ctx bounds the wait.
+// AwaitFailover waits until a key has another master than old, and returns the new master. It
+// returns when every node that answers, including the new master, names this master and reports
+// that the cluster is in order. ctx bounds the wait.
 func (c *Cluster) AwaitFailover(ctx context.Context, key, old string) (master string, err error) {
 	err = until(ctx, func() error {
 		master = ""
@@ -185,8 +184,8 @@ func (c *Cluster) AwaitFailover(ctx context.Context, key, old string) (master st
 	return master, err
 }
 
-// AwaitWhole returns when every node answers, knows all others, finds the
-// cluster in order, and every replica follows its master. ctx bounds the wait.
+// AwaitWhole returns when every node answers, knows all other nodes and reports that the cluster is
+// in order, and when every replica follows its master. ctx bounds the wait.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	return until(ctx, func() error {
 		for _, node := range c.nodes {
@@ -204,7 +203,7 @@ func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	})
 }
 
-// answering are the nodes that answer soon.
+// answering returns the nodes that answer soon.
 func (c *Cluster) answering(ctx context.Context) []*Server {
 	var nodes []*Server
 	for _, node := range c.nodes {
@@ -221,7 +220,7 @@ func (c *Cluster) answering(ctx context.Context) []*Server {
 	return nodes
 }
 
-// masterOf is the address of the master of a key, in the opinion of a node.
+// masterOf returns the address of the master of a key, according to a node.
 func masterOf(ctx context.Context, node *Server, key string) (string, error) {
 	slot, err := keySlot(ctx, node, key)
 	if err != nil {
@@ -244,7 +243,7 @@ func masterOf(ctx context.Context, node *Server, key string) (string, error) {
 	return "", fmt.Errorf("nobody has slot %d", slot)
 }
 
-// keySlot is the slot of a key, in the opinion of the server.
+// keySlot returns the slot of a key, according to the server.
 func keySlot(ctx context.Context, node *Server, key string) (int64, error) {
 	reply, err := ask(ctx, node, "CLUSTER", "KEYSLOT", key)
 	return number(reply), err
@@ -256,7 +255,7 @@ func nodeID(ctx context.Context, node *Server) (string, error) {
 	return id, err
 }
 
-// inOrder is nil if the node finds the cluster in order.
+// inOrder returns nil if the node reports that the cluster is in order.
 func inOrder(ctx context.Context, node *Server) error {
 	info, err := text(ctx, node, "CLUSTER", "INFO")
 	if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")) {
@@ -265,8 +264,8 @@ func inOrder(ctx context.Context, node *Server) error {
 	return err
 }
 
-// known is nil if the node has a connection to all nodes, doesn't doubt any, and knows which are
-// replicas.
+// known returns nil if the node has a connection to all nodes, takes none for failed, and knows
+// which are replicas.
 func (c *Cluster) known(ctx context.Context, node *Server) error {
 	list, err := text(ctx, node, "CLUSTER", "NODES")
 	if err != nil {
@@ -290,7 +289,7 @@ func (c *Cluster) known(ctx context.Context, node *Server) error {
 	return nil
 }
 
-// follows is nil for a master and for a replica that has all its master has.
+// follows returns nil for a master, and for a replica that has all the data of its master.
 func follows(ctx context.Context, server *Server) error {
 	info, err := text(ctx, server, "INFO", "replication")
 	if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
@@ -301,7 +300,7 @@ func follows(ctx context.Context, server *Server) error {
 
 // ask sends a command to a server that may be paused.
 func ask(ctx context.Context, server *Server, name string, args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a busy machine is no reason to give up
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // long, because the machine may be busy
 	defer cancel()
 	raw := make([][]byte, len(args))
 	for i, arg := range args {
@@ -332,7 +331,7 @@ func first(reply any) any {
 	return nil
 }
 
-// until asks outside processes until there is no error.
+// until calls look, which asks outside processes, until it returns no error.
 func until(ctx context.Context, look func() error) error {
 	tick := time.NewTicker(4 * childproc.PollInterval)
 	defer tick.Stop()
@@ -342,7 +341,7 @@ func until(ctx context.Context, look func() error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // the end of ctx is an error of every look
+		if last == nil || ctx.Err() == nil { // after the end of ctx every look returns an error
 			last = err
 		}
 		select {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Command is one command on its way from a client to the server. A predicate
-// must not keep Args: their memory is used again.
+// Command is one command on its way from a client to the server. A predicate must not keep Args,
+// because their memory is used again.
 type Command struct {
 	Name string   // in upper case
 	Args [][]byte // without the name
 }
 
-// Script is what EVAL or EVALSHA runs: the text or the SHA-1 in hex, as the
-// client sent it. It is "" for any other command.
+// Script returns the script of EVAL or EVALSHA, as the client sent it: the text or the SHA-1 in
+// hex. For any other command it returns "".
 func (c Command) Script() string {
 	if !c.isEval() || len(c.Args) == 0 {
 		return ""
@@ -25,7 +25,7 @@ func (c Command) Script() string {
 	return string(c.Args[0])
 }
 
-// String is the command as one would type it, shortened.
+// String returns the command as one would type it, shortened.
 func (c Command) String() string {
 	words := []string{c.Name}
 	for _, arg := range c.Args[:min(len(c.Args), 8)] {
@@ -55,8 +55,8 @@ func (c Command) clone() Command {
 	return Command{Name: c.Name, Args: args}
 }
 
-// keys are the keys the command names: those of script calls and of commands
-// that take many, else the first argument.
+// keys returns the keys of the command. For script calls and commands that take many keys, it
+// returns all keys. For other commands it returns the first argument.
 func (c Command) keys() [][]byte {
 	switch c.Name {
 	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO":
@@ -73,7 +73,7 @@ func (c Command) keys() [][]byte {
 	return c.Args[:min(len(c.Args), 1)]
 }
 
-// countedKeys are the keys after a script and their number.
+// countedKeys returns the keys of a script call. They follow the script and the number of keys.
 func (c Command) countedKeys() [][]byte {
 	if len(c.Args) < 2 {
 		return nil
@@ -92,8 +92,8 @@ func IsCommand(names ...string) func(Command) bool {
 	}
 }
 
-// IsEval matches calls of one script, which may be given by text or by
-// SHA-1, whether the client sends its text or its SHA-1.
+// IsEval matches calls of one script, given by its text or its SHA-1. It also matches if the client
+// sends the other form.
 func IsEval(script string) func(Command) bool {
 	hash := scriptHash(script)
 	return func(c Command) bool {
@@ -106,15 +106,15 @@ func IsEval(script string) func(Command) bool {
 	}
 }
 
-// HasKey matches the commands that name the key: among those of a script call
-// or of a command that takes many keys, else as the first argument.
+// HasKey matches the commands that have the key. For a script call or a command that takes many
+// keys, it looks at all keys. For other commands it looks at the first argument.
 func HasKey(key string) func(Command) bool {
 	return func(c Command) bool {
 		return slices.ContainsFunc(c.keys(), func(k []byte) bool { return string(k) == key })
 	}
 }
 
-// All matches what every one of the predicates matches.
+// All matches the commands that all predicates match.
 func All(predicates ...func(Command) bool) func(Command) bool {
 	return func(c Command) bool {
 		for _, match := range predicates {
@@ -126,7 +126,7 @@ func All(predicates ...func(Command) bool) func(Command) bool {
 	}
 }
 
-// scriptHash names a script as Redis does, which is no matter of security.
+// scriptHash returns the hash by which Redis names a script. The hash has no security purpose.
 func scriptHash(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])

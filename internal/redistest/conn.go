@@ -10,19 +10,19 @@ import (
 	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-const bufferSize = 32 << 10 // each way of each connection
+const bufferSize = 32 << 10 // the size for each direction of each connection
 
-// conn is one client's connection and the one to the server that belongs to
-// it, each direction with a goroutine of its own.
+// conn is one client's connection, together with its connection to the server. Each direction has
+// its own goroutine.
 type conn struct {
 	*faultproxy.Link
 	proxy   *Proxy
 	awaited awaited
 
-	resp3 bool // of forwardReplies: HELLO 3 was answered
+	resp3 bool // HELLO 3 was answered; only forwardReplies uses it
 }
 
-// carry is the life of a connection.
+// carry serves a connection until it ends.
 func (p *Proxy) carry(l *faultproxy.Link) {
 	c := &conn{Link: l, proxy: p}
 	c.Carry(c.forwardCommands, c.forwardReplies)
@@ -31,7 +31,7 @@ func (p *Proxy) carry(l *faultproxy.Link) {
 	}
 }
 
-// forwardCommands is the way from the client to the server.
+// forwardCommands forwards commands from the client to the server.
 func (c *conn) forwardCommands() {
 	out := bufio.NewWriterSize(c.Server, bufferSize)
 	in := &requests{in: bufio.NewReaderSize(flushFirst{c.Client, out}, bufferSize)}
@@ -41,8 +41,8 @@ func (c *conn) forwardCommands() {
 		c.End()
 		return
 	}
-	// The client has nothing more to say, and the server may still be busy
-	// with what it said: forwardReplies sees the end of that.
+	// The client sends no more commands, but the server may still be busy with earlier ones.
+	// forwardReplies notices when the server has finished.
 	if half, ok := c.Server.(interface{ CloseWrite() error }); !ok || out.Flush() != nil || half.CloseWrite() != nil {
 		c.End()
 	}
@@ -64,7 +64,7 @@ func (c *conn) commands(in *requests, out *bufio.Writer) error {
 			}
 			fault = nil
 		}
-		// From here on the end of the connection rearms the fault.
+		// From now on the end of the connection rearms the fault.
 		if err := c.awaited.push(command, fault); err != nil {
 			return err
 		}
@@ -78,10 +78,10 @@ func (c *conn) commands(in *requests, out *bufio.Writer) error {
 	}
 }
 
-// strikeCommand lets the fault strike the command just read, and reports
-// whether the command is forwarded all the same.
+// strikeCommand lets the fault strike the command that was just read. It reports whether the
+// command is nevertheless forwarded.
 func (c *conn) strikeCommand(f *Fault, in *requests, out *bufio.Writer) (forward bool, err error) {
-	// What came before is not struck.
+	// Earlier commands are not struck.
 	if err := out.Flush(); err != nil {
 		f.rearm()
 		return false, err
@@ -108,14 +108,14 @@ func (c *conn) strikeCommand(f *Fault, in *requests, out *bufio.Writer) (forward
 	return false, nil
 }
 
-// forwardReplies is the way from the server to the client.
+// forwardReplies forwards replies from the server to the client.
 func (c *conn) forwardReplies() {
 	defer c.End()
 	out := bufio.NewWriterSize(c.Client, bufferSize)
 	in := bufio.NewReaderSize(flushFirst{c.Server, out}, bufferSize)
 	err := c.replies(in, out)
 	c.proxy.note(err)
-	_ = out.Flush() // the connection ends with or without it
+	_ = out.Flush() // the connection ends even if this fails
 }
 
 func (c *conn) replies(in *bufio.Reader, client *bufio.Writer) error {
@@ -160,7 +160,7 @@ func (c *conn) matchReply(in *bufio.Reader) (*Fault, error) {
 		return nil, err
 	}
 	first := head[0]
-	// In RESP3 messages are pushes, in RESP2 they are arrays like any other.
+	// In RESP3 messages are pushes. In RESP2 they are ordinary arrays.
 	if first == '>' || first == '*' && !c.resp3 && c.awaited.hasSubscribed() {
 		kind, err := peekKind(in)
 		switch {
@@ -197,8 +197,7 @@ func isConfirmation(kind string) bool {
 	return false
 }
 
-// slow makes a command later if the proxy is slow, and returns false if the
-// connection ends first.
+// slow delays a command if the proxy is slow. If the connection ends first, it returns false.
 func (c *conn) slow(out *bufio.Writer) bool {
 	by := time.Duration(c.proxy.slow.Load())
 	if by == 0 {
@@ -212,8 +211,7 @@ func (c *conn) slow(out *bufio.Writer) bool {
 	return faultproxy.Await(c.Link, timer.C)
 }
 
-// flushFirst is a reader that, before it may have to wait for more, sends what
-// it has let through so far.
+// flushFirst is a reader that flushes the forwarded data before it may have to wait for more.
 type flushFirst struct {
 	in  io.Reader
 	out *bufio.Writer

@@ -1,12 +1,11 @@
-// Package redistest gives tests and benchmarks a real Redis to break: Server
-// is a redis-server of one's own that can be killed, stopped, continued and
-// restarted empty, and Proxy is a wire in front of it that loses, delays,
-// repeats or holds back exactly the command or reply a test names. Cluster and
-// Sentinel are several of them that elect a new master when one is lost.
+// Package redistest gives tests and benchmarks a real Redis to break. Server is a separate
+// redis-server that can be killed, stopped, continued and restarted empty. Proxy is a proxy in
+// front of a server that loses, delays, repeats or holds back exactly the command or reply that a
+// test names. Cluster and Sentinel are groups of servers that elect a new master when a master is
+// lost.
 //
-// The package knows package testing only through the interface TB, so that a
-// program may use it as well: NewServer and NewProxy for programs, Start and
-// Shared for tests.
+// The package knows package testing only through the interface TB, so that a program may also use
+// it. NewServer and NewProxy are for programs, Start and Shared are for tests.
 //
 //	server := redistest.Start(t)
 //	proxy, err := redistest.NewProxy(server.Addr())

@@ -5,28 +5,27 @@ import (
 	"errors"
 )
 
-// Then says what becomes of the connection on which a command or a reply was
-// lost.
+// Then is the state of a connection after a command or a reply was lost on it.
 type Then int
 
 const (
-	// Silence is the default and what a network does: a stream has no holes,
-	// so nothing more passes in that direction, and the connection stays
-	// open. A client that pipelines can't take another reply for the lost one.
+	// Silence is the default, and the behaviour of a network. A stream has no holes, so no more
+	// data passes in this direction, and the connection stays open. A client that pipelines can't
+	// take another reply for the lost one.
 	Silence Then = iota
 
-	// GoOn loses the one command or reply only; what follows passes. The
-	// client then takes the next reply for the lost one unless it gives the
-	// connection up first: no network does that.
+	// GoOn loses only the one command or reply, and the data after it passes. The client then takes
+	// the next reply for the lost one, unless it gives the connection up first. No network behaves
+	// like this.
 	GoOn
 
 	// Hangup closes the connection, to the client and to the server.
 	Hangup
 )
 
-// Fault is something armed in a Proxy that strikes one command, once. A fault
-// waits on for another command if the connection ends between its taking a
-// command and striking. Its methods are safe for concurrent use.
+// Fault is a fault of a Proxy that strikes one command, once. If the connection ends after the
+// fault has taken a command and before it strikes, the fault waits for another command. Its methods
+// are safe for concurrent use.
 type Fault struct {
 	proxy  *Proxy
 	match  func(Command) bool
@@ -36,7 +35,7 @@ type Fault struct {
 	struck chan struct{}
 
 	state   state   // guarded by proxy.mu
-	command Command // guarded by proxy.mu; the one taken
+	command Command // the command that the fault has taken; guarded by proxy.mu
 }
 
 type action int
@@ -59,8 +58,8 @@ const (
 	disarmed
 )
 
-// strikesCommand reports whether the fault strikes the command itself; the
-// others strike when its reply comes.
+// strikesCommand reports whether the fault strikes the command itself. Other faults strike when the
+// command's reply comes.
 func (f *Fault) strikesCommand() bool {
 	switch f.action {
 	case dropCommand, delayCommand, holdBack:
@@ -69,10 +68,10 @@ func (f *Fault) strikesCommand() bool {
 	return false
 }
 
-// Struck is closed when the fault has struck.
+// Struck returns a channel that is closed when the fault has struck.
 func (f *Fault) Struck() <-chan struct{} { return f.struck }
 
-// Command is the command the fault struck, or none before that.
+// Command returns the command that the fault has struck, or the zero Command before that.
 func (f *Fault) Command() Command {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
@@ -82,8 +81,7 @@ func (f *Fault) Command() Command {
 	return f.command
 }
 
-// Disarm makes sure that the fault will not strike, and reports false if it
-// already has.
+// Disarm makes sure that the fault will not strike. If it has already struck, Disarm returns false.
 func (f *Fault) Disarm() bool {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
@@ -95,7 +93,7 @@ func (f *Fault) Disarm() bool {
 	return true
 }
 
-// take claims the command for the fault, if it is still to be had.
+// take claims the command for the fault. It returns false if the fault is no longer armed.
 func (f *Fault) take(c Command) bool {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
@@ -107,9 +105,9 @@ func (f *Fault) take(c Command) bool {
 	return true
 }
 
-// strike reports whether the fault does strike: not if it was disarmed since
-// it took its command. For a reply that comes in parts it is called, and
-// true, for each.
+// strike reports whether the fault strikes. If the fault was disarmed after it took its command, it
+// doesn't strike. If a reply comes in parts, strike is called for each part, and returns true for
+// each.
 func (f *Fault) strike() bool {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
@@ -125,7 +123,7 @@ func (f *Fault) strike() bool {
 	return false
 }
 
-// rearm gives up the command the fault has taken but not struck.
+// rearm gives up the command that the fault has taken but not struck.
 func (f *Fault) rearm() {
 	f.proxy.mu.Lock()
 	defer f.proxy.mu.Unlock()
@@ -135,16 +133,15 @@ func (f *Fault) rearm() {
 	}
 }
 
-// Held is a Fault that keeps a command to be sent later.
+// Held is a Fault that keeps a command, which can be sent later.
 type Held struct{ Fault }
 
-// ErrNotStruck is returned by Release as long as there is nothing to send.
+// ErrNotStruck is the error of Release as long as there is no command to send.
 var ErrNotStruck = errors.New("redistest: the fault hasn't struck")
 
-// Release sends the kept command to the server, on a new connection of the
-// proxy's own that no fault touches (database 0, no password), and returns
-// the reply in RESP2: nil, string, int64 or []any; an error reply is a
-// ReplyError. Each call sends it once more. It ends with ctx.
+// Release sends the kept command to the server, on a new connection of the proxy on which no fault
+// strikes (database 0, no password). It returns the reply in RESP2: nil, string, int64 or []any. An
+// error reply is a ReplyError. Each call sends it once more. It ends with ctx.
 func (h *Held) Release(ctx context.Context) (any, error) {
 	select {
 	case <-h.struck:

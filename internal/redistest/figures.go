@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Figures is what a fault cost, as a test saw it: the same few numbers for
-// every fault, so that they make one table.
+// Figures has the cost of a fault that a test has measured. Every fault has the same numbers, so
+// that they make one table.
 type Figures struct {
 	Fault   string
-	Callers int           // calls that were under way or made while it lasted
-	Errors  int           // of them that returned an error
-	Loads   int           // of the origin
+	Callers int           // calls that were running, or were made, during the fault
+	Errors  int           // calls among them that returned an error
+	Loads   int           // loads of the origin
 	Longest time.Duration // the longest that a caller waited; 0: not measured
 	Normal  time.Duration // from the end of the fault to normal service; 0: at once, or there was no end
 }
 
-// String is one line, "figures:" and the numbers in order, between bars.
+// String returns one line: "figures:" and the numbers in order, between bars.
 func (f Figures) String() string {
 	ms := func(d time.Duration) string {
 		if d == 0 {

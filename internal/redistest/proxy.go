@@ -10,34 +10,33 @@ import (
 	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-// Proxy is a TCP proxy in front of a Redis server that understands what
-// passes: which reply belongs to which command, in RESP2 and RESP3, with
-// pub/sub and push messages in between. Faults are armed in it by predicate,
-// see DropReply and the other methods that return a Fault.
+// Proxy is a TCP proxy in front of a Redis server that understands the protocol. It knows which
+// reply belongs to which command, in RESP2 and RESP3, also with pub/sub and push messages in
+// between. A predicate chooses the command of a fault, see DropReply and the other methods that
+// return a Fault.
 //
-// The predicates are asked for each command of every client, in the order in
-// which the faults were armed; the first fault that matches takes the
-// command. They are called one at a time, so one that counts needs no lock.
-// They must not wait for traffic through the proxy, nor cut or close it.
+// The predicates are called for each command of every client, in the order in which the faults were
+// armed. The first fault that matches takes the command. Only one predicate runs at a time, so a
+// predicate that counts needs no lock. Predicates must not wait for traffic through the proxy, and
+// must not cut or close the proxy.
 //
-// It takes commands as arrays only, as all clients send them, and of at most
-// 256 MiB; replies have no limit but Redis' own. CLIENT REPLY OFF and
-// MONITOR are beyond it. Its methods are safe for concurrent use.
+// Commands must be arrays, as all clients send them, of at most 256 MiB. For replies only Redis'
+// own limit applies. CLIENT REPLY OFF and MONITOR are not supported. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	*faultproxy.Proxy
-	slow atomic.Int64 // nanoseconds that each command takes longer
+	slow atomic.Int64 // delay of each command in nanoseconds
 
-	deciding sync.Mutex // makes predicates run one at a time
+	deciding sync.Mutex // lets only one predicate run at a time
 
-	mu     sync.Mutex // guards all below, and the state of each Fault
+	mu     sync.Mutex // guards the fields below, and the state of each Fault
 	faults []*Fault   // armed or taken, in the order of arming
 	counts map[string]int64
 	breach error // the first breach of protocol
 }
 
-// NewProxy starts a proxy on a loopback port of its own to the server at
-// target. The server need not be there: while it isn't, connections to the
-// proxy are accepted and closed.
+// NewProxy starts a proxy on its own loopback port to the server at target. The server need not
+// run. While it doesn't run, connections to the proxy are accepted and closed.
 func NewProxy(target string) (*Proxy, error) {
 	p := &Proxy{counts: make(map[string]int64)}
 	var err error
@@ -55,15 +54,13 @@ func (p *Proxy) Close() error {
 	return p.breach
 }
 
-// Slow has each command arrive at the server that much later, one after
-// another on each connection, so that a client that gives up has its commands
-// carried out all the same. Zero ends that for the commands that
-// come then.
+// Slow delays each command on its way to the server. The commands of one connection are delayed one
+// after another. If a client gives up, its commands are still carried out. Zero ends the delay for
+// later commands.
 func (p *Proxy) Slow(by time.Duration) { p.slow.Store(int64(by)) }
 
-// Counts returns how many commands were forwarded from clients to the server
-// since the start or ResetCounts, by name in upper case. Released commands
-// are not among them.
+// Counts returns how many commands were forwarded from clients to the server since the start or
+// since ResetCounts, by name in upper case. It doesn't count released commands.
 func (p *Proxy) Counts() map[string]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +80,8 @@ func (p *Proxy) count(c Command) {
 	p.counts[c.Name]++
 }
 
-// note keeps the first breach of protocol; other errors are connections that
-// end.
+// note keeps the first breach of protocol. It ignores other errors, which mean that a connection
+// has ended.
 func (p *Proxy) note(err error) {
 	var breach protocolError
 	if !errors.As(err, &breach) {

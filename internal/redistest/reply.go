@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// protocolError is a breach of RESP, or a part of it the proxy doesn't know.
+// protocolError is a breach of RESP, or a part of RESP that the proxy doesn't know.
 type protocolError string
 
 func (e protocolError) Error() string { return "redistest: protocol: " + string(e) }
@@ -20,13 +20,14 @@ func errProtocol(format string, args ...any) error {
 
 const (
 	maxBulk     = 512 << 20 // Redis' own limit, proto-max-bulk-len
-	maxElements = 1 << 30   // of one aggregate; it has to arrive, so it costs nothing here
+	maxElements = 1 << 30   // of one aggregate; the elements have to arrive first, so a high limit costs no memory
 )
 
-// copyReply copies exactly one reply of RESP2 or RESP3 from in to out as it
-// comes: the length of a value makes no difference to the memory it takes.
+// copyReply copies exactly one reply of RESP2 or RESP3 from in to out as it comes. It needs the
+// same memory for a value of any length.
 func copyReply(out io.Writer, in *bufio.Reader) error {
-	// Aggregates need no recursion: each only adds to what is still to come.
+	// Aggregates need no recursion, because each of them only adds to the number of remaining
+	// elements.
 	for remaining := int64(1); remaining > 0; {
 		more, err := copyElement(out, in)
 		if err != nil {
@@ -37,7 +38,7 @@ func copyReply(out io.Writer, in *bufio.Reader) error {
 	return nil
 }
 
-// copyElement copies one element and returns how many belong to it.
+// copyElement copies one element and returns the number of elements that belong to it.
 func copyElement(out io.Writer, in *bufio.Reader) (more int64, err error) {
 	line, err := in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) && isLine(line[0]) {
@@ -66,20 +67,19 @@ func copyElement(out io.Writer, in *bufio.Reader) (more int64, err error) {
 		return max(0, n), nil
 	case '%':
 		return 2 * max(0, n), nil
-	case '|': // an attribute is followed by what it is about
+	case '|': // an attribute is followed by the element that it describes
 		return 2*max(0, n) + 1, nil
 	}
 	return 0, nil
 }
 
-// isLine reports whether an element of this kind is a line and no more: the
-// simple string, error, integer, null, boolean, double and big number.
+// isLine reports whether an element of this kind is only a line: a simple string, error, integer,
+// null, boolean, double or big number.
 func isLine(kind byte) bool {
 	return bytes.IndexByte([]byte("+-:_#,("), kind) >= 0
 }
 
-// parseHeader reads the line an element starts with: its kind and, where the
-// kind has one, its length.
+// parseHeader parses the first line of an element: its kind and, if the kind has one, its length.
 func parseHeader(line []byte) (kind byte, n int64, err error) {
 	text, ended := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ended || len(text) == 0 {
@@ -125,13 +125,13 @@ func copyBulk(out io.Writer, in *bufio.Reader, n int64) error {
 	if n > maxBulk {
 		return errProtocol("bulk of %d bytes", n)
 	}
-	// Not by io.Copy: it lets out read from in, and reading flushes out, see
-	// flushFirst. Here every byte goes from buffer to buffer once.
+	// This doesn't use io.Copy, because io.Copy lets out read from in, and reading flushes out (see
+	// flushFirst). In this loop every byte goes from buffer to buffer once.
 	for missing := n + 2; missing > 0; {
 		if _, err := in.Peek(1); err != nil {
 			return cutShort(err)
 		}
-		piece, _ := in.Peek(int(min(missing, int64(in.Buffered())))) // they are there
+		piece, _ := in.Peek(int(min(missing, int64(in.Buffered())))) // no error, because these bytes are buffered
 		if _, err := out.Write(piece); err != nil {
 			return err
 		}
@@ -141,9 +141,9 @@ func copyBulk(out io.Writer, in *bufio.Reader, n int64) error {
 	return nil
 }
 
-// peekKind returns the first element of the aggregate that comes next if it
-// is a short bulk string, as in pub/sub messages; otherwise "". It takes
-// nothing from in, and waits for no byte that isn't sure to come.
+// peekKind returns the first element of the next aggregate if this element is a short bulk string,
+// as in pub/sub messages. Otherwise it returns "". It removes nothing from in, and waits only for
+// bytes that are sure to come.
 func peekKind(in *bufio.Reader) (string, error) {
 	for need := 1; ; {
 		head, err := in.Peek(max(need, min(in.Buffered(), maxKind+32)))
@@ -159,10 +159,10 @@ func peekKind(in *bufio.Reader) (string, error) {
 
 const maxKind = 32 // longer than "punsubscribe" and "invalidate"
 
-// announcedKind finds the kind in the first bytes of an aggregate. If they
-// are too few it returns how many it needs at least.
+// announcedKind finds the kind in the first bytes of an aggregate. If there are too few bytes, it
+// returns the number of bytes that it needs at least.
 func announcedKind(head []byte) (kind string, need int) {
-	const maxLine = 16 // of a length, the most that is worth waiting for
+	const maxLine = 16 // the longest line with a length for which peekKind waits
 	first := bytes.IndexByte(head, '\n') + 1
 	if first == 0 {
 		return "", wanting(len(head)+1, maxLine)
@@ -191,7 +191,7 @@ func announcedKind(head []byte) (kind string, need int) {
 	return string(rest[second : second+int(n)]), 0
 }
 
-// wanting is need, or 0 for "enough" when that is beyond the limit.
+// wanting returns need. If need is above the limit, it returns 0, which means "enough".
 func wanting(need, limit int) int {
 	if need > limit {
 		return 0

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	maxCommand     = 256 << 20 // bytes of one command, which is held in memory
+	maxCommand     = 256 << 20 // bytes of one command; a command is kept in memory
 	maxArgs        = 1 << 20   // Redis' own limit
-	keptBuffer     = 1 << 20   // a buffer that grew beyond is not kept for the next command
-	requestReadMax = 1 << 20   // taken at once, whatever length is announced
+	keptBuffer     = 1 << 20   // a larger buffer is not kept for the next command
+	requestReadMax = 1 << 20   // largest piece that is read at once, for any announced length
 )
 
 // requests reads the commands of one client connection.
@@ -26,8 +26,8 @@ type requests struct {
 
 type span struct{ from, to int }
 
-// next reads a command: what it says, and the bytes to forward, both valid
-// until the next call. At the end between two commands the error is io.EOF.
+// next reads a command, and returns it together with the bytes to forward. Both are valid until the
+// next call. If the stream ends between two commands, the error is io.EOF.
 func (r *requests) next() (Command, []byte, error) {
 	if cap(r.raw) > keptBuffer {
 		r.raw = nil
@@ -38,7 +38,7 @@ func (r *requests) next() (Command, []byte, error) {
 		if err != nil {
 			return Command{}, nil, err
 		}
-		if n <= 0 { // Redis takes it and answers nothing
+		if n <= 0 { // Redis accepts it and doesn't answer
 			continue
 		}
 		for range n {
@@ -88,8 +88,8 @@ func (r *requests) argument() error {
 		return errProtocol("argument of %d bytes", n)
 	}
 	from := len(r.raw)
-	// In pieces: the length is a promise only, and not a byte is moved twice
-	// except when the buffer grows, by a factor.
+	// Read in pieces, because the announced length may be wrong. No byte is moved twice, except
+	// when the buffer grows, by a factor.
 	for missing := n + len("\r\n"); missing > 0; {
 		piece := min(missing, requestReadMax)
 		end := len(r.raw)
@@ -106,7 +106,7 @@ func (r *requests) argument() error {
 	return nil
 }
 
-// cutShort makes the end of the stream inside a command an unexpected one.
+// cutShort turns io.EOF inside a command into io.ErrUnexpectedEOF.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -12,17 +12,15 @@ import (
 	"time"
 )
 
-// ReplyError is an error the server replied with, such as
-// "WRONGTYPE Operation against ...".
+// ReplyError is an error reply of the server, such as "WRONGTYPE Operation against ...".
 type ReplyError string
 
 func (e ReplyError) Error() string { return string(e) }
 
 func (e ReplyError) loading() bool { return strings.HasPrefix(string(e), "LOADING") }
 
-// do sends one command on a connection of its own and returns the reply, in
-// RESP2: nil, string, int64 or []any. An error reply is a ReplyError. It ends
-// with ctx.
+// do sends one command on a new connection and returns the reply in RESP2: nil, string, int64 or
+// []any. An error reply is a ReplyError. It ends with ctx.
 func do(ctx context.Context, addr, name string, args ...[]byte) (any, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -59,7 +57,7 @@ func isReply(err error) bool {
 	return err == nil || errors.As(err, &e)
 }
 
-// answers reports whether a server speaks at addr and isn't loading.
+// answers reports whether a server answers at addr and isn't loading data.
 func answers(addr string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -18,16 +18,15 @@ const (
 	// SentinelMaster is the name under which the sentinels know the master.
 	SentinelMaster = "master"
 
-	downAfter       = 500 * time.Millisecond // until a sentinel takes a silent server for dead
+	downAfter       = 500 * time.Millisecond // the time after which a sentinel takes a silent server for dead
 	failoverTimeout = 5 * time.Second
 )
 
-// Sentinel is a master with replicas and the sentinels that watch them. The
-// servers are a Server each, and so are the sentinels, which differ in how
-// they are started: by a file that they write to, and without the options of
-// a server.
+// Sentinel is a master with replicas and the sentinels that watch them. Each server and each
+// sentinel is a Server. Sentinels are started in another way: with a file to which they write, and
+// without the options of a server.
 type Sentinel struct {
-	servers   []*Server // the master of the beginning, then its replicas
+	servers   []*Server // first the master at the start, then its replicas
 	sentinels []*Server
 }
 
@@ -41,9 +40,9 @@ func StartSentinel(tb TB, replicas, sentinels int) *Sentinel {
 	return childproc.ForOneTest(tb, kit.Needs, s, err)
 }
 
-// NewSentinel starts a master with so many replicas and so many sentinels,
-// most of which must agree on a failover, and returns once every sentinel
-// knows all others. ctx bounds that.
+// NewSentinel starts a master with this number of replicas and this number of sentinels. A majority
+// of the sentinels must agree on a failover. NewSentinel returns when every sentinel knows all
+// others. ctx bounds the wait.
 func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error) {
 	master, err := NewServer("--repl-diskless-sync-delay", "0")
 	if err != nil {
@@ -58,7 +57,8 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 		return nil, errors.Join(err, s.Stop())
 	}
 	s.servers = append(s.servers, followers...)
-	// A sentinel asks the master for its replicas at once, and then only every ten seconds.
+	// All replicas must follow first, because a sentinel asks the master for its replicas at once,
+	// and then only every ten seconds.
 	if err := until(ctx, func() error { return s.allFollow(ctx, master, replicas) }); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -93,7 +93,7 @@ func newSentinel(masterPort string, quorum int) (*Server, error) {
 			fmt.Sprintf("sentinel parallel-syncs %s 8", SentinelMaster),
 			fmt.Sprintf("port %d", port), "bind " + childproc.Loopback, "",
 		}
-		if _, err := os.Stat(config); err == nil { // a restart: what it has written there is its memory
+		if _, err := os.Stat(config); err == nil { // after a restart, the sentinel reads the file that it has written
 			return []string{config, "--sentinel"}, nil
 		}
 		err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600)
@@ -101,24 +101,24 @@ func newSentinel(masterPort string, quorum int) (*Server, error) {
 	})
 }
 
-// Stop ends all for good and removes their files.
+// Stop ends all servers and sentinels for good and removes their files.
 func (s *Sentinel) Stop() error {
 	return errors.Join(childproc.StopAll(s.sentinels), childproc.StopAll(s.servers))
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinel) Addrs() []string { return childproc.Addrs(s.sentinels) }
 
-// Servers are the addresses of the master and its replicas.
+// Servers returns the addresses of the master and its replicas.
 func (s *Sentinel) Servers() []string { return childproc.Addrs(s.servers) }
 
-// Node is the server or the sentinel at an address, to be killed, paused,
-// resumed or restarted, or nil.
+// Node returns the server or the sentinel at an address, or nil. A test can kill, pause, resume or
+// restart it.
 func (s *Sentinel) Node(addr string) *Server {
 	return serverAt(append(append([]*Server{}, s.servers...), s.sentinels...), addr)
 }
 
-// Master is the address of the master if all sentinels that answer agree.
+// Master returns the address of the master if all sentinels that answer agree.
 func (s *Sentinel) Master(ctx context.Context) (master string, err error) {
 	for _, sentinel := range s.sentinels {
 		if sentinel.Pid() == 0 {
@@ -144,18 +144,18 @@ func (s *Sentinel) Master(ctx context.Context) (master string, err error) {
 	return master, nil
 }
 
-// Failover has the sentinels make a replica master although nothing is wrong
-// with the present one, and doesn't wait for it.
+// Failover tells the sentinels to make a replica the master although the present master works. It
+// doesn't wait for the failover.
 func (s *Sentinel) Failover(ctx context.Context) error {
-	return until(ctx, func() error { // it refuses for a while after another failover
+	return until(ctx, func() error { // a sentinel refuses for a while after another failover
 		_, err := ask(ctx, s.sentinels[0], "SENTINEL", "FAILOVER", SentinelMaster)
 		return err
 	})
 }
 
-// AwaitFailover returns the new master when there is another one than old:
-// when the sentinels agree on it, it says so itself, and every server that
-// answers, but for old, follows it. ctx bounds the wait.
+// AwaitFailover waits until there is another master than old, and returns the new master. It
+// returns when the sentinels agree on the new master, the new master itself reports this role, and
+// every other server that answers, except old, follows it. ctx bounds the wait.
 func (s *Sentinel) AwaitFailover(ctx context.Context, old string) (master string, err error) {
 	err = until(ctx, func() error {
 		if master, err = s.Master(ctx); err != nil {
@@ -175,7 +175,7 @@ func (s *Sentinel) AwaitFailover(ctx context.Context, old string) (master string
 	return master, err
 }
 
-// allFollow is nil if the server is a master with at least n replicas that have all it has.
+// allFollow returns nil if the server is a master with at least n replicas that have all its data.
 func (s *Sentinel) allFollow(ctx context.Context, master *Server, n int) error {
 	info, err := text(ctx, master, "INFO", "replication")
 	if err == nil && (!strings.Contains(info, "role:master") || strings.Count(info, "state=online") < n) {
@@ -184,7 +184,7 @@ func (s *Sentinel) allFollow(ctx context.Context, master *Server, n int) error {
 	return err
 }
 
-// sees is nil if a sentinel knows the replicas and all other sentinels.
+// sees returns nil if a sentinel knows the replicas and all other sentinels.
 func (s *Sentinel) sees(ctx context.Context, sentinel *Server, replicas int) error {
 	reply, err := ask(ctx, sentinel, "SENTINEL", "MASTER", SentinelMaster)
 	if err != nil {

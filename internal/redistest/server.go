@@ -9,22 +9,21 @@ import (
 )
 
 var (
-	// ErrNoServer says that there is no redis-server on the PATH.
+	// ErrNoServer means that there is no redis-server on the PATH.
 	ErrNoServer = errors.New("redistest: no redis-server on the PATH")
 
-	// ErrStopped is returned for a Server or a Proxy that was stopped for good.
+	// ErrStopped is the error of calls to a Server or a Proxy that was stopped for good.
 	ErrStopped = childproc.ErrStopped
 )
 
-// Server is one redis-server process on a loopback port of its own, without
-// persistence and without a password unless the arguments say otherwise: a
-// Restart brings it back empty. Its methods are safe for concurrent use.
+// Server is one redis-server process on its own loopback port. Unless the arguments say otherwise,
+// it has no persistence and no password, so after a Restart it is empty. Its methods are safe for
+// concurrent use.
 type Server struct{ *childproc.Server }
 
-// NewServer starts a redis-server with the extra arguments, such as
-// "--maxmemory", "4mb", and returns once it answers. On Linux it dies with
-// this process, however that ends. NewServer returns ErrNoServer if there is
-// none to start.
+// NewServer starts a redis-server with the extra arguments, such as "--maxmemory", "4mb", and
+// returns once it answers. On Linux the server dies with this process, even if this process is
+// killed. If there is no redis-server, NewServer returns ErrNoServer.
 func NewServer(args ...string) (*Server, error) {
 	// "Ready to ..." or, in old versions, "... is now ready to ...".
 	return newServer("eady to accept connections", func(_ string, port int) ([]string, error) {
@@ -35,8 +34,8 @@ func NewServer(args ...string) (*Server, error) {
 	})
 }
 
-// newServer starts a redis-server with what arguments says, given the server's
-// folder and port. The words ready in the log tell that it is.
+// newServer starts a redis-server. The function arguments returns the server's arguments for a
+// folder and a port. The server is ready when its log has the words ready.
 func newServer(ready string, arguments func(dir string, port int) ([]string, error)) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -46,7 +45,8 @@ func newServer(ready string, arguments func(dir string, port int) ([]string, err
 		Name: "redis-server",
 		Command: func(dir string, port int) (*exec.Cmd, error) {
 			args, err := arguments(dir, port)
-			// Last wins: that it runs is read from its log, and it must stay our child.
+			// These arguments come last, because the last value wins. The log must show that the
+			// server is ready, and the server must stay a child of this process.
 			args = append(args, "--daemonize", "no", "--loglevel", "notice", "--logfile", "")
 			return exec.Command(binary, args...), err
 		},

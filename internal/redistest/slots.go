@@ -8,10 +8,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// Move is a slot on its way from one master of a Cluster to another. Between
-// its beginning and its end the old master sends clients on with ASK for keys
-// it no longer has, both answer TRYAGAIN to commands of which only some keys
-// are there, and the others know nothing of it.
+// Move is a slot on its way from one master of a Cluster to another. During the move the old master
+// answers with ASK for keys that it no longer has. Both masters answer TRYAGAIN to commands if they
+// have only some of the command's keys. The other nodes don't know of the move.
 type Move struct {
 	c        *Cluster
 	key      string
@@ -46,7 +45,7 @@ func (c *Cluster) BeginMove(ctx context.Context, key, to string) (*Move, error) 
 	return m, err
 }
 
-// Keys moves up to most of the slot's keys and returns how many there were.
+// Keys moves at most this number of the slot's keys, and returns how many it has moved.
 func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 	reply, err := ask(ctx, m.from, "CLUSTER", "GETKEYSINSLOT", m.slot, strconv.Itoa(most))
 	if err != nil {
@@ -64,11 +63,11 @@ func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 	return len(keys), err
 }
 
-// End moves what is left, gives the slot to its new master and returns when
-// all nodes know: a replica that is promoted before it does would take the
-// slot back.
+// End moves the remaining keys, gives the slot to its new master, and returns when all nodes know
+// the new master. Otherwise a replica that doesn't know it and is promoted would take the slot
+// back.
 func (m *Move) End(ctx context.Context) error {
-	for left := true; left; { // and none is added: the old master sends all that is new on
+	for left := true; left; { // no key is added meanwhile, because the old master answers with ASK for new keys
 		n, err := m.Keys(ctx, 100)
 		if err != nil {
 			return err
@@ -79,14 +78,14 @@ func (m *Move) End(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The new master first, then the old one: in the other order there would be a moment in which
-	// nobody has the slot.
+	// First tell the new master, then the old one. In the other order there would be a moment in
+	// which no node has the slot.
 	for _, node := range append([]*Server{m.to, m.from}, m.c.answering(ctx)...) {
 		role, err := ask(ctx, node, "ROLE")
 		if err != nil {
 			return err
 		}
-		if first(role) != "master" { // a replica isn't asked
+		if first(role) != "master" { // replicas are not told
 			continue
 		}
 		if _, err := ask(ctx, node, "CLUSTER", "SETSLOT", m.slot, "NODE", id); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CommandStats returns how often each command was called since the server
-// started or ResetStats: by name in upper case ("GET", "CONFIG|GET"), calls
-// from scripts counted too, refused ones not. The server counts everything,
-// so a client's greeting (HELLO, CLIENT|SETINFO) and the calls of ResetStats
-// and CommandStats themselves are among them. Of a cluster it asks one node.
+// CommandStats returns how often each command was called since the server started or since
+// ResetStats, by name in upper case ("GET", "CONFIG|GET"). It counts calls from scripts, but not
+// refused calls. The server counts all commands, including a client's greeting (HELLO,
+// CLIENT|SETINFO) and the commands of ResetStats and CommandStats themselves. In a cluster it asks
+// one node.
 func CommandStats(ctx context.Context, rdb interface {
 	Info(ctx context.Context, sections ...string) *redis.StringCmd
 }) (map[string]int64, error) {
@@ -43,7 +43,7 @@ func parseCommandStats(info string) (map[string]int64, error) {
 		if !found {
 			continue
 		}
-		// A command's name may hold a colon, a module's for instance.
+		// A command's name may have a colon, for instance the name of a module's command.
 		name, rest, found := strings.Cut(entry, ":calls=")
 		if !found {
 			return nil, fmt.Errorf("redistest: command stats: no calls in %q", line)

@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// TB is the part of testing.TB that is needed here.
+// TB is the part of testing.TB that this package needs.
 type TB = childproc.TB
 
 var kit = childproc.Kit[*Server]{
@@ -20,7 +20,8 @@ var kit = childproc.Kit[*Server]{
 		if s.Pid() == 0 {
 			return s.Restart()
 		}
-		// One that isn't paused takes no harm, and elsewhere it can't be paused.
+		// Resume does nothing to a server that isn't paused. On systems other than Unix it can't be
+		// paused.
 		_ = s.Resume()
 		ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
 		defer cancel()
@@ -39,20 +40,19 @@ func Start(tb TB, args ...string) *Server {
 	return kit.Start(tb, args...)
 }
 
-// Shared returns a redis-server that all tests of this process use, without
-// data; scripts that were loaded stay. A test that uses it doesn't run
-// in parallel with another one that does, and leaves the configuration as it
-// was. One that kills or pauses the server does better with Start; the next
-// caller gets it running again in any case.
+// Shared returns a redis-server that all tests of this process use. It has no data, but scripts
+// that were loaded stay. Tests that use it must not run in parallel, and must restore the
+// configuration. If a test kills or pauses the server, Start is better, but the next caller of
+// Shared gets a running server in any case.
 //
-// The server ends with the test process on Linux; elsewhere, and where
-// goroutines are counted, TestMain has to call Main or Wrap.
+// On Linux the server ends with the test process. On other systems, and if a package counts
+// goroutines, TestMain has to call Main or Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	return kit.Shared(tb)
 }
 
-// Runner is what *testing.M is to TestMain.
+// Runner is the interface of *testing.M that TestMain uses.
 type Runner = childproc.Runner
 
 // Main runs the tests of a package and stops the shared server. It returns
@@ -61,15 +61,15 @@ type Runner = childproc.Runner
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m Runner) int { return Wrap(m).Run() }
 
-// Wrap returns a Runner that runs m and stops the shared server before it
-// returns, for those who look at what is left afterwards:
+// Wrap returns a Runner that runs m and stops the shared server before it returns. Use it if
+// goroutines are checked after the tests:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(redistest.Wrap(m)) }
 func Wrap(m Runner) Runner { return kit.Wrap(m) }
 
-// Full reports whether CACHEGUARD_TEST asks for every test: those that need an
-// outside program then fail without it.
+// Full reports whether CACHEGUARD_TEST asks for every test. If it does, tests that need an outside
+// program fail without this program.
 func Full() bool { return childproc.Full() }
 
-// Soak reports whether CACHEGUARD_TEST asks for the long runs as well.
+// Soak reports whether CACHEGUARD_TEST also asks for the long runs.
 func Soak() bool { return childproc.Soak() }

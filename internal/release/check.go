@@ -15,18 +15,19 @@ import (
 
 const apidiff = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4"
 
-// checks are the checks that a release must pass, the cheap ones first. Each returns what is wrong,
-// or an error if it can't find out.
+// checks are the checks that a release must pass, the cheap ones first. Each returns a list of
+// problems, or an error if the check itself fails.
 var checks = []func(*release) (wrong []string, err error){clean, untagged, told, plain, prepared, compatible, built}
 
-// release is a version that is to be tagged.
+// release is a version for which tags are planned.
 type release struct {
 	*repo
 	version string
 	last    string // the latest release, or ""
 }
 
-// check prints everything that is wrong with a release, or the commands that tag it.
+// check prints all problems of a release. If there are none, it prints the commands that tag the
+// release.
 func check(r *repo, version string, out io.Writer) error {
 	tags, err := command(r.dir, nil, "git", "tag", "--list", "v*")
 	if err != nil {
@@ -125,7 +126,7 @@ func prepared(r *release) (wrong []string, err error) {
 		names = append(names, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
 	}
 	for _, name := range names {
-		was, _ := os.ReadFile(filepath.Join(r.dir, name)) // a missing file counts as empty
+		was, _ := os.ReadFile(filepath.Join(r.dir, name)) // a missing file is treated as empty
 		is, _ := os.ReadFile(filepath.Join(c.dir, name))
 		if !bytes.Equal(was, is) {
 			wrong = append(wrong, name+" is not as prepare writes it")

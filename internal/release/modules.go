@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// unreleased are modules whose packages nobody imports or runs by version.
+// unreleased are modules whose packages are not imported or run by version.
 var unreleased = []string{"bench/peers", "internal/alltest", "internal/release"}
 
 // repo is a working copy of the repository.
@@ -26,7 +26,7 @@ type mod struct {
 	path     string
 	dir      string // relative to the repository, with slashes, "." for the root
 	released bool
-	needs    []string // paths of the modules of this repository that it requires
+	needs    []string // paths of the modules of this repository that the module requires
 	replaced []string // paths that have a replace directive
 }
 
@@ -72,7 +72,7 @@ func readModule(dir, file string) (*mod, error) {
 	m := &mod{path: f.Module.Mod.Path, dir: filepath.ToSlash(rel)}
 	m.released = !slices.Contains(unreleased, m.dir)
 	for _, require := range f.Require {
-		m.needs = append(m.needs, require.Mod.Path) // also modules of others; sort removes them
+		m.needs = append(m.needs, require.Mod.Path) // also modules outside of this repository; sort removes them
 	}
 	for _, replace := range f.Replace {
 		m.replaced = append(m.replaced, replace.Old.Path)
@@ -92,7 +92,7 @@ func parse(file string) (*modfile.File, error) {
 	return f, err
 }
 
-// sort orders the modules so that each comes after those that it requires.
+// sort orders the modules so that each module comes after the modules that it requires.
 func (r *repo) sort() error {
 	byPath := map[string]*mod{}
 	for _, m := range r.modules {

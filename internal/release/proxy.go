@@ -54,9 +54,9 @@ func (p proxy) env(r *repo) []string {
 		"GOPROXY=file://"+filepath.ToSlash(string(p))+","+goEnv("GOPROXY"), "GONOSUMDB="+root+","+root+"/*")
 }
 
-// apart returns an environment in which the go command stores downloaded modules in a folder of
-// their own, but takes as many as it can from those that are on the machine. A version that is
-// packed again must not be found there in its old form.
+// apart returns an environment in which the go command stores downloaded modules in a separate
+// folder, but copies as many as it can from the modules on the machine. If a version is packed
+// again, the separate folder must not have its old form.
 func apart(env []string, cache string) []string {
 	before := "file://" + filepath.ToSlash(filepath.Join(goEnv("GOMODCACHE"), "cache", "download"))
 	for i, e := range env {

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// mostModules is the most modules that a user of the root module gets, including the user's own.
+// mostModules is the largest number of modules that a user of the root module may get, including
+// the user's own module.
 const mostModules = 25
 
-// try packs the modules, in a copy, as a version that nobody else has, and builds each of them
-// outside of the workspace. Then it counts the modules that come with each.
+// try packs copies of the modules as a unique version, and builds each module outside of the
+// workspace. Then it counts the modules that come with each of them.
 func try(r *repo, out io.Writer) error {
 	work, err := os.MkdirTemp("", "try")
 	if err != nil {
@@ -28,8 +29,8 @@ func try(r *repo, out io.Writer) error {
 		return err
 	}
 	p := proxy(filepath.Join(work, "proxy"))
-	// The version is a new one each time. So the go command uses the modules of others that it has
-	// built already, but finds no older copy of the repository's modules.
+	// The version is a new one each time. So the go command finds no older copy of the repository's
+	// modules, but uses other modules that it has already built.
 	version := fmt.Sprintf("v0.0.0-try.%d", time.Now().UnixNano())
 	if err := prepare(c, version, p); err != nil {
 		return err
@@ -66,7 +67,7 @@ func tidy(r, copied *repo) error {
 	own := regexp.MustCompile(`(` + strings.Join(versions, "|") + `)( h1:\S+\n)?`)
 	for _, m := range r.modules {
 		for _, name := range []string{"go.mod", "go.sum"} {
-			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // a missing file counts as empty
+			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // a missing file is treated as empty
 			is, _ := os.ReadFile(filepath.Join(copied.where(m), name))
 			if !bytes.Equal(own.ReplaceAll(was, nil), own.ReplaceAll(is, nil)) {
 				return fmt.Errorf("%s is not tidy; go mod tidy makes it\n%s", path.Join(m.dir, name), is)

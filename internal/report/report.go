@@ -1,6 +1,6 @@
-// Package report writes the log lines of this module. Each line says what happened, its cause in
-// words, what it means for callers, and which part of docs/operations.md has more. No line has a
-// key: an error names the server and the cause.
+// Package report writes the log lines of this module. Each line names the event, its cause in
+// words, its consequence for callers, and the part of docs/operations.md with more details. No line
+// has a key. Instead, an error names the server and the cause.
 package report
 
 import (
@@ -17,17 +17,17 @@ import (
 // Page is the page whose headings [Line.See] names.
 const Page = "docs/operations.md"
 
-// Line is a line of the log. All of it is constant: only the arguments of Log differ. A test of
-// package cacheguard checks that every Line in the source is on the page.
+// Line is a line of the log. Its fields are constant, and only the arguments of Log differ. A test
+// of package cacheguard checks that every Line in the source is on the page.
 type Line struct {
 	Level slog.Level
-	Text  string // what happened, after the name of the package
-	Means string // what it means for callers; empty if that is clear
+	Text  string // the event, after the name of the package
+	Means string // the consequence for callers; empty if it is clear
 	See   string // heading on the page
 }
 
-// Log writes the line. For an argument that is an error it writes the error's [Text], and before it
-// the server and the cause if the error knows them.
+// Log writes the line. If an argument is an error, Log writes the error's [Text]. If the error
+// knows the server and the cause, Log writes them before the text.
 func (l Line) Log(ctx context.Context, to *slog.Logger, args ...any) { l.log(ctx, to, args) }
 
 func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
@@ -58,19 +58,19 @@ func (l Line) log(ctx context.Context, to *slog.Logger, args []any) {
 	_ = to.Handler().Handle(ctx, r)
 }
 
-// located is an error that knows its server and its cause.
+// located is an error that names its server and its cause.
 type located interface {
 	error
 	Where() (server, cause string)
 }
 
-// asUser is an error that knows which Redis user it is about.
+// asUser is an error that names the Redis user to which it applies.
 type asUser interface {
 	error
 	RedisUser() string
 }
 
-// Where returns the server that an error is about, and the cause, if the error knows them.
+// Where returns the server and the cause of an error, if the error names them.
 func Where(err error) (server, cause string) {
 	if known := located(nil); errors.As(err, &known) {
 		return known.Where()
@@ -78,9 +78,9 @@ func Where(err error) (server, cause string) {
 	return "", ""
 }
 
-// Text returns an error's text without what the callers in this module have wrapped around it, such
-// as the name of a key: the text of the error that knows its server and its cause, or otherwise the
-// texts at the bottom of the chain.
+// Text returns an error's text without the wrappers of the callers in this module, which may
+// contain the name of a key. If an error in the chain names its server and its cause, Text returns
+// the text of that error. Otherwise it returns the texts at the bottom of the chain.
 func Text(err error) string {
 	if known := located(nil); errors.As(err, &known) {
 		return known.Error()
@@ -89,8 +89,8 @@ func Text(err error) string {
 }
 
 // bottom appends the texts of the errors that wrap no other error, each once. It removes only
-// wrappers of packages fmt and errors: a type of its own, such as that of a failed dial, says
-// something that the wrapped error doesn't.
+// wrappers of packages fmt and errors. An error of another type, such as a failed dial, has
+// information that the wrapped error doesn't have.
 func bottom(found []string, err error) []string {
 	switch wraps := err.(type) {
 	case interface{ Unwrap() []error }:
@@ -109,7 +109,7 @@ func bottom(found []string, err error) []string {
 	return found
 }
 
-// isPlain reports whether an error is one that package fmt has wrapped.
+// isPlain reports whether package fmt has wrapped an error.
 func isPlain(err error) bool {
 	return strings.HasPrefix(reflect.TypeOf(err).String(), "*fmt.")
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Spell decides which lines about a problem are logged. One line says that the problem has begun,
-// and one that it is over. A problem that lasts is logged again every few minutes, so that a new
-// log file has it. If a problem comes and goes, only the first few times in a minute are logged. A
-// Spell is safe for concurrent use. The zero value is ready to use.
+// Spell decides which lines about a problem are logged. One line reports the beginning of the
+// problem, and one line reports its end. A problem that lasts is logged again every few minutes, so
+// that a new log file also has it. If a problem comes and goes, only the first few times in a
+// minute are logged. A Spell is safe for concurrent use. The zero value is ready to use.
 type Spell struct {
-	next atomic.Int64 // when it is to be logged again, in Unix nanoseconds; 0: it isn't logged now
+	next atomic.Int64 // when the problem must be logged again, in Unix nanoseconds; 0: there is no logged problem
 
 	mu    sync.Mutex // guards the fields below
-	since time.Time  // when it was first logged
+	since time.Time  // when the problem was first logged
 	from  time.Time
-	n     int // beginnings since then
+	n     int // the number of beginnings since then
 }
 
 const (
@@ -27,9 +27,9 @@ const (
 	again      = 5 * time.Minute
 )
 
-// Begin logs that there is a problem, unless that was logged already or too often lately. It is
-// called again and again as long as the problem lasts. A repeated line says since when the problem
-// has lasted.
+// Begin logs that there is a problem, unless the problem was already logged or was logged too often
+// lately. Call Begin repeatedly as long as the problem lasts. A repeated line has the time when the
+// problem began.
 func (s *Spell) Begin(ctx context.Context, line Line, to *slog.Logger, args ...any) {
 	if !s.Due() {
 		return
@@ -48,8 +48,8 @@ func (s *Spell) Due() bool {
 	return next == 0 || time.Now().UnixNano() >= next
 }
 
-// begins reports whether to log the problem. If it was logged before, begins returns since when the
-// problem has lasted.
+// begins reports whether to log the problem. If the problem was logged before, begins also returns
+// the time when it began.
 func (s *Spell) begins(now time.Time) (tell bool, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Spell) Anew() {
 	}
 }
 
-// Told reports whether the problem was logged and its end was not.
+// Told reports whether the problem was logged and its end was not logged yet.
 func (s *Spell) Told() bool { return s.next.Load() != 0 }
 
 // End logs that the problem is over, if the problem was logged.

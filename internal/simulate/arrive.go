@@ -2,7 +2,7 @@ package simulate
 
 import "math"
 
-// request is the first one for a key that finds no fresh value.
+// request is the first request for a key that finds no fresh value.
 func (s *simulation) request(k *key) {
 	switch {
 	case k.arriving:
@@ -10,7 +10,7 @@ func (s *simulation) request(k *key) {
 		s.expect(k, s.outage.to)
 	case k.stale(s.now):
 		if k.staleSince > 0 && k.held(s.now) {
-			return // it is one of those that are counted when the value is there
+			return // it is counted later, when the new value is stored
 		}
 		s.expect(k, k.staleUntil)
 		s.countStale(k)
@@ -23,8 +23,8 @@ func (s *simulation) request(k *key) {
 	}
 }
 
-// arrive is a request for a key without a value, and plans the next one that isn't in a flight
-// already.
+// arrive is a request for a key without a value. It also plans the next request that begins a
+// flight.
 func (s *simulation) arrive(k *key) {
 	if r, ok := s.idle(k); ok {
 		s.ask(s.begin(k, r, 1))
@@ -32,8 +32,8 @@ func (s *simulation) arrive(k *key) {
 	s.follow(k)
 }
 
-// follow plans the next one. What was planned before is void: the rate depends on how many
-// processes have a flight.
+// follow plans the next request. It cancels the earlier plan, because the rate depends on the
+// number of processes that have a flight.
 func (s *simulation) follow(k *key) {
 	k.chain++
 	up := s.replicas.up
@@ -42,7 +42,7 @@ func (s *simulation) follow(k *key) {
 		free -= len(k.flights)
 	}
 	if free <= 0 {
-		return // until a flight ends
+		return // no request is planned until a flight ends
 	}
 	rate := k.share * s.demand.at(s.now) * float64(free) / float64(up)
 	at := s.now + 1 + int64(min(s.exponential(1/rate), never))
@@ -57,7 +57,8 @@ func (s *simulation) follow(k *key) {
 	})
 }
 
-// idle picks a process that has no flight for the key, if a process does have at most one.
+// idle picks a process at random. If processes share flights, it picks a process that has no flight
+// for the key.
 func (s *simulation) idle(k *key) (int32, bool) {
 	for {
 		r := s.replicas.any(s.random)
@@ -70,7 +71,7 @@ func (s *simulation) idle(k *key) (int32, bool) {
 	}
 }
 
-// begin has callers of a process ask for a key.
+// begin begins a flight for callers of a process that request a key.
 func (s *simulation) begin(k *key, replica int32, callers int) *flight {
 	f := &flight{key: k, replica: replica, began: s.now, fresh: k.freshTime(s.now), callers: callers}
 	s.arrived += int64(callers)
@@ -84,7 +85,7 @@ func (s *simulation) begin(k *key, replica int32, callers int) *flight {
 	return f
 }
 
-// endFlight takes a flight out of its process.
+// endFlight removes a flight from its process.
 func (s *simulation) endFlight(f *flight) {
 	f.ended = true
 	s.replicas.remove(f)
@@ -97,17 +98,18 @@ func (s *simulation) endFlight(f *flight) {
 	}
 }
 
-// outcome is how a request is answered.
+// outcome is the kind of answer to a request.
 type outcome byte
 
 const (
 	good outcome = iota
 	old          // a stale value
 	bad          // an error
-	lost         // with its process
+	lost         // lost together with its process
 )
 
-// answer ends a flight: its callers, and who joined them meanwhile, have what they asked for.
+// answer ends a flight. The callers that began the flight, and the callers that have joined it, get
+// their answers.
 func (s *simulation) answer(f *flight, how outcome) {
 	if f.behind {
 		s.endFlight(f)
@@ -119,22 +121,23 @@ func (s *simulation) answer(f *flight, how outcome) {
 	s.tell(f, how, joined)
 }
 
-// joined draws how many came to a flight after those who began it.
+// joined draws the number of callers that have joined a flight after it began.
 func (s *simulation) joined(f *flight) int64 {
 	if !s.policy.Share || s.bulk == nil || f.began >= s.end || f.key.flights[f.replica] != f {
 		return 0
 	}
 	part := f.key.share / float64(s.replicas.up)
 	if fresh := f.key.freshTime(s.now) - f.fresh; fresh > 0 {
-		s.bulk.fresh(s.now, s.now+fresh, -part) // they are no hits
+		s.bulk.fresh(s.now, s.now+fresh, -part) // these callers are not hits
 	}
 	return s.poisson(part * s.demand.during(f.began, min(s.now, s.end)))
 }
 
-// shown is how many of those who joined are looked at; each stands for as many others.
+// shown is the number of joined callers whose latency is drawn. Each of them stands for an equal
+// number of callers.
 const shown = 32
 
-// tell counts the answers of a flight.
+// tell counts the answers of a flight and records their latency.
 func (s *simulation) tell(f *flight, how outcome, joined int64) {
 	callers := int64(f.callers)
 	s.count(f, how, callers+joined)

@@ -1,12 +1,12 @@
 package simulate
 
-// command is one to Redis, on behalf of a flight.
+// command is a command to Redis for a flight.
 type command struct {
 	service int64
-	apply   func() (more int64) // when the server does it; returns what it takes besides
-	done    func(at int64)      // when the server has done it
-	then    func()              // when the flight has the answer
-	failed  func()              // when it has given up
+	apply   func() (more int64) // called when the server executes the command; returns its additional time
+	done    func(at int64)      // called when the server has executed the command
+	then    func()              // called when the flight has the answer
+	failed  func()              // called when the flight has given up
 }
 
 // send sends a command.
@@ -100,7 +100,7 @@ func (s *simulation) refresh(f *flight) {
 	s.lease(f)
 }
 
-// miss does what the policy says about a key without a value.
+// miss does the policy's next step for a key without a value.
 func (s *simulation) miss(f *flight) {
 	switch {
 	case s.policy.Lease:
@@ -112,7 +112,7 @@ func (s *simulation) miss(f *flight) {
 	}
 }
 
-// alone is what a flight does when Redis doesn't answer.
+// alone continues a flight when Redis doesn't answer.
 func (s *simulation) alone(f *flight) {
 	f.alone = true
 	switch {

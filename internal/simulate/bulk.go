@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// bulk is what is counted slot by slot instead of being simulated one by one: hits, and the keys
-// that are asked for so seldom that hardly ever a request comes during a load of theirs.
+// bulk has the requests that are counted slot by slot and not simulated one by one: hits, and
+// requests for seldom keys. A seldom key is requested so seldom that hardly ever a second request
+// comes during its load.
 type bulk struct {
 	s    *simulation
-	slot int64 // length
-	now  int   // number of the slot
+	slot int64 // the length of a slot
+	now  int   // the number of the present slot
 
-	// Of the keys that are simulated one by one, the share of requests that find a fresh value: all
-	// of a slot have that of steady, and each slot its part besides.
+	// These fields have the share of requests that find a fresh value, for the keys that are
+	// simulated one by one. The share in a slot is steady plus the slot's part.
 	steady float64
 	change []float64
 	part   []float64
 
-	classes []class // all, the first ones of the keys that are simulated one by one
-	first   int     // of those that aren't
+	classes []class // all classes; the first ones have the keys that are simulated one by one
+	first   int     // index of the first class with seldom keys
 	tails   []tail
 
-	stale, scripts int64 // since the slot began: answers, and scripts
-	tailFresh      int64 // hits of the keys that aren't simulated one by one
+	stale, scripts int64 // since the slot began: stale answers, and scripts
+	tailFresh      int64 // hits of the seldom keys
 	kills          int
-	line, permits  line    // at the origin, and for the fleet's budget
+	line, permits  line    // the queues at the origin and for the fleet's budget
 	looks          []int64 // how long a command would have waited, at some moments of the slot
 	unserved       float64 // share of the last slot's hits that Redis didn't answer in time
 
-	busy, busiest float64 // of the server, in the slot and the most so far
+	busy, busiest float64 // busy share of the server: in the slot, and the largest so far
 	busySum       float64
 	slots         int
 }
 
-// looksPerSlot is how often in a slot the server's queue is looked at on behalf of hits.
+// looksPerSlot is how often per slot the server's queue is sampled for the latency of hits.
 const looksPerSlot = 4
 
 func newBulk(s *simulation) *bulk {
@@ -58,8 +59,9 @@ func newBulk(s *simulation) *bulk {
 	return b
 }
 
-// head is how many keys are simulated one by one: those that expect more than a request in a
-// thousand loads during the load itself, but not so many that more than OneByOne values expire.
+// head returns the number of keys that are simulated one by one. These are the keys that expect
+// more than one further request per thousand loads during the load itself. But head stops before
+// more than OneByOne values expire.
 func (b *bulk) head(z zipf) (n int) {
 	s := b.s
 	mean := s.demand.during(0, s.end) / float64(s.end)
@@ -76,7 +78,7 @@ func (b *bulk) head(z zipf) (n int) {
 	return n
 }
 
-// fresh says that so much more of all requests finds a fresh value, from one moment to another.
+// fresh adds a share to the requests that find a fresh value, for the time between two moments.
 func (b *bulk) fresh(from, to int64, share float64) {
 	if b == nil {
 		return
@@ -98,14 +100,14 @@ func (b *bulk) fresh(from, to int64, share float64) {
 	b.change[last] -= share
 }
 
-// forget has Redis lose all values.
+// forget removes all values from Redis.
 func (b *bulk) forget() {
 	for i := range b.tails {
 		b.tails[i].forget()
 	}
 }
 
-// planSlots plans the beginning of each slot, and the looks in it.
+// planSlots plans the beginning of each slot, and the slot's samples of the server's queue.
 func (s *simulation) planSlots() {
 	b := s.bulk
 	var tick func()
@@ -126,7 +128,7 @@ func (s *simulation) planSlots() {
 	s.plan(0, tick)
 }
 
-// open draws what the seldom keys do in the slot that begins.
+// open draws the requests of the seldom keys for the slot that begins.
 func (b *bulk) open() {
 	s := b.s
 	b.steady += b.change[b.now]
@@ -149,17 +151,17 @@ func (b *bulk) open() {
 	b.carry(requests, n)
 }
 
-// counts is what happens in bulk in one slot.
+// counts has the numbers of one slot in bulk.
 type counts struct {
 	loads          int64 // at the origin
-	missed, joined int64 // requests that load, and that wait for them
-	behind         int64 // loads for which nobody waits
+	missed, joined int64 // requests that load, and requests that wait for these loads
+	behind         int64 // loads for which no request waits
 	fresh, stale   int64 // requests
 	errors, lost   int64
-	commands       int64 // plain ones, beside the look-up of each request
+	commands       int64 // plain commands, without the look-up of each request
 	scripts, fills int64
 	published      int64
-	patience       int64 // loads began only after so long
+	patience       int64 // how long a command was waited for before the loads began
 	alone          bool
 }
 
@@ -171,14 +173,14 @@ func (n *counts) add(m counts) {
 	n.patience, n.alone = m.patience, m.alone
 }
 
-// tail draws for the keys that are asked for seldom.
+// tail draws the requests for the seldom keys.
 func (b *bulk) tail(requests float64) (n counts) {
 	s := b.s
 	for i := range b.tails {
 		b.tails[i].pass(s)
 		b.tails[i].draw(s, requests, &n)
 	}
-	if b.kills > 0 { // a process takes the loads with it that it had begun
+	if b.kills > 0 { // when a process ends, the loads that it had begun are lost
 		share := min(1, float64(b.kills)*float64(s.Load)/float64(b.slot)/float64(s.Replicas))
 		n.lost = s.binomial(n.missed, share)
 		b.kills = 0
@@ -186,8 +188,8 @@ func (b *bulk) tail(requests float64) (n counts) {
 	return n
 }
 
-// without is what so many requests do when Redis doesn't answer them: each process loads for
-// itself, without storing.
+// without returns the counts for this number of requests while Redis doesn't answer: each process
+// loads for itself and stores nothing.
 func (b *bulk) without(requests float64) (n counts) {
 	s := b.s
 	n.alone = true
@@ -196,7 +198,7 @@ func (b *bulk) without(requests float64) (n counts) {
 		return n
 	}
 	took := float64(s.Load + s.Timeout)
-	if s.policy.Lease { // its breaker is open
+	if s.policy.Lease { // the policy's breaker is open
 		took = float64(s.Load)
 	} else {
 		n.patience = int64(s.Timeout)
@@ -205,7 +207,7 @@ func (b *bulk) without(requests float64) (n counts) {
 		asked := s.poisson(requests * c.share * float64(c.keys))
 		loads := asked
 		if s.policy.Share {
-			each := requests * c.share / float64(b.slot) / float64(s.replicas.up) // of one process for one key
+			each := requests * c.share / float64(b.slot) / float64(s.replicas.up) // requests of one process for one key
 			loads = s.binomial(asked, 1/(1+each*took))
 		}
 		n.loads += loads
@@ -257,11 +259,11 @@ func (b *bulk) originWait(n *counts) int64 {
 	return min(int64(wait), int64(s.LoadTimeout))
 }
 
-// line is the loads that wait at the origin, as a fluid.
+// line is a queue of waiting loads, modelled as a fluid.
 type line struct{ waiting, debt float64 }
 
-// pass has n loads come in a slot in which so many can begin. It returns how long they wait on
-// average, how many begin, and how many are given up because more than most would wait.
+// pass adds n loads in a slot in which room loads can begin. It returns how long they wait on
+// average, how many begin, and how many are dropped because more than most would wait.
 func (l *line) pass(n, room, slot, most float64) (wait, begun, dropped float64) {
 	before := l.waiting
 	begun = min(before+n, room)
@@ -273,12 +275,13 @@ func (l *line) pass(n, room, slot, most float64) (wait, begun, dropped float64) 
 	if l.waiting > 0 || before > 0 {
 		wait = (before + l.waiting) / 2 * slot / room
 	}
-	whole := math.Floor(begun + l.debt) // loads are counted in whole ones
+	whole := math.Floor(begun + l.debt) // loads are counted as whole numbers
 	l.debt += begun - whole
 	return wait, whole, dropped
 }
 
-// samples is how many requests of a slot are looked at; each stands for as many others.
+// samples is the number of requests per slot whose latency is drawn. Each sample stands for an
+// equal number of requests.
 const samples = 16
 
 // record counts the requests of the keys in bulk, and their latency.
@@ -320,7 +323,7 @@ func (b *bulk) record(n counts, wait int64) {
 	})
 	full := s.origin.queue > 0 && float64(s.origin.queue)*float64(s.Load) < float64(s.origin.cap)*float64(s.LoadTimeout)
 	b.each(n.errors, true, func() int64 {
-		if s.FailClosed || full { // nobody waits
+		if s.FailClosed || full { // no request waits
 			return n.patience + trip(int64(s.Costs.Get))
 		}
 		return int64(s.LoadTimeout)
@@ -336,7 +339,7 @@ func (b *bulk) each(n int64, missed bool, latency func() int64) {
 	}
 }
 
-// carry has the server carry what the slot's requests ask of it.
+// carry gives the server the commands of the slot's requests.
 func (b *bulk) carry(requests float64, n counts) {
 	s := b.s
 	b.scripts += n.scripts
@@ -380,7 +383,7 @@ func (b *bulk) close(began int64) {
 	stale := b.stale
 	b.stale = 0
 	s.arrived += n
-	// Stale answers were counted as arrivals where they came from.
+	// Stale answers were already counted as arrivals when they were drawn.
 	all := n + stale
 	var late int64
 	for i, wait := range b.looks {
@@ -403,7 +406,7 @@ func (b *bulk) close(began int64) {
 		lateFresh := n * late / total
 		lateStale := min(stale, late-lateFresh)
 		n, stale = n-lateFresh, stale-lateStale
-		s.arrived -= late // they count where they load for themselves
+		s.arrived -= late // they are counted as arrivals when they load for themselves
 		b.unserved = float64(late) / max(1, s.demand.during(began, began+b.slot))
 	}
 	s.result.Fresh += n
@@ -415,7 +418,7 @@ func (b *bulk) close(began int64) {
 	b.busySum += busy
 }
 
-// finish counts the stale answers of refreshes that were under way at the end.
+// finish counts the stale answers of refreshes that were running at the end.
 func (b *bulk) finish() {
 	s := b.s
 	for i := range s.keys {

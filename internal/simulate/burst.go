@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Burst is a stampede on one machine: the callers of all processes ask for one cold key at the same
+// Burst is a stampede on one machine: the callers of all processes request one cold key at the same
 // moment.
 type Burst struct {
 	Seed      uint64
 	Processes int
-	Callers   int // in each
+	Callers   int // callers in each process
 	Cores     int
 	Load      time.Duration
 	PollLeast time.Duration
 	PollMost  time.Duration
 
-	RoundTrip time.Duration // beside the processor time of both ends
+	RoundTrip time.Duration // without the processor time of both ends
 	Noise     time.Duration
-	Delivery  time.Duration // of a message
+	Delivery  time.Duration // time of a message
 	Start     time.Duration // processor time for each caller to begin
-	Wake      time.Duration // and to be woken with the result
-	Client    time.Duration // for a command and its answer
-	Command   time.Duration // of Redis for a plain command
-	Script    time.Duration // for a script
-	Message   time.Duration // for each process that a message goes to
+	Wake      time.Duration // processor time for each caller to be woken with the result
+	Client    time.Duration // processor time for a command and its answer
+	Command   time.Duration // processor time of Redis for a plain command
+	Script    time.Duration // processor time of Redis for a script
+	Message   time.Duration // processor time of Redis for each process that a message goes to
 }
 
-// BurstResult is what a burst shows.
+// BurstResult has the results of a burst.
 type BurstResult struct {
-	Latency  []int64 // nanoseconds, of each caller
+	Latency  []int64 // latency of each caller, in nanoseconds
 	Loads    int64
 	Commands int64
 }
@@ -66,6 +66,6 @@ func (b Burst) Run(p Policy) BurstResult {
 			s.ask(f)
 		}
 	}
-	_ = s.run(context.Background()) // it has a handful of steps for each caller
+	_ = s.run(context.Background()) // there is no error, because each caller has only a few steps
 	return BurstResult{Latency: s.host.took, Loads: s.loads.total, Commands: s.commands.total}
 }

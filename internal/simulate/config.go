@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Config is a fleet, what is asked of it, and what happens to it.
+// Config describes a fleet, its requests and its disturbances.
 type Config struct {
 	Seed uint64 `json:"seed"`
 
 	Replicas int           `json:"replicas"`
 	Keys     int           `json:"keys"`
-	Zipf     float64       `json:"zipf"` // exponent: the key of rank i is asked for i^-Zipf as often as the first one
-	Low      float64       `json:"low"`  // requests a second of the whole fleet, at the beginning of a day
-	High     float64       `json:"high"` // and half a day later
+	Zipf     float64       `json:"zipf"` // exponent: the key of rank i is requested i^-Zipf times as often as the first key
+	Low      float64       `json:"low"`  // requests per second of the whole fleet at the beginning of a day
+	High     float64       `json:"high"` // requests per second half a day later
 	Day      time.Duration `json:"dayNanos"`
 	Time     time.Duration `json:"timeNanos"`
 
 	TTL    time.Duration `json:"ttlNanos"`
 	Jitter float64       `json:"jitter"` // each TTL is shortened by up to this share
 	Stale  time.Duration `json:"staleNanos"`
-	Beta   float64       `json:"beta"` // of early refresh
+	Beta   float64       `json:"beta"` // beta of early refresh
 
 	Load        time.Duration `json:"loadNanos"` // mean
 	Sigma       float64       `json:"sigma"`     // standard deviation of the logarithm of a load's time
 	LoadTimeout time.Duration `json:"loadTimeoutNanos"`
-	Capacity    int           `json:"capacity"` // loads the origin runs at a time, the others wait there; 0: no limit
-	Queue       int           `json:"queue"`    // loads that wait at the origin at most, beyond them it refuses
-	Budget      int           `json:"budget"`   // loads the fleet begins at a time, in policies that have one
+	Capacity    int           `json:"capacity"` // loads that the origin runs at a time; the others wait there; 0: no limit
+	Queue       int           `json:"queue"`    // largest number of loads that wait at the origin; it refuses further loads
+	Budget      int           `json:"budget"`   // loads that the fleet begins at a time, in policies with a budget
 
-	Lease     time.Duration `json:"leaseNanos"` // renewed at a third while the process lives
+	Lease     time.Duration `json:"leaseNanos"` // renewed after each third while the process lives
 	Lock      time.Duration `json:"lockNanos"`  // never renewed
 	PollLeast time.Duration `json:"pollLeastNanos"`
 	PollMost  time.Duration `json:"pollMostNanos"`
@@ -41,36 +41,36 @@ type Config struct {
 
 	FailoverAt  time.Duration `json:"failoverAtNanos"`
 	FailoverFor time.Duration `json:"failoverForNanos"` // 0: no failover
-	Loses       bool          `json:"loses"`            // what was written before it
-	Timeout     time.Duration `json:"timeoutNanos"`     // after which a command is given up
+	Loses       bool          `json:"loses"`            // the failover loses what was written before it
+	Timeout     time.Duration `json:"timeoutNanos"`     // the time after which a command is given up
 	FailClosed  bool          `json:"failClosed"`       // without Redis requests fail instead of loading
 
-	OneByOne int `json:"oneByOne"` // most expiries to simulate one by one, of the keys that are asked for most
+	OneByOne int `json:"oneByOne"` // largest number of expiries that are simulated one by one, of the most popular keys
 
-	Steps int `json:"steps"` // most steps of a policy: one that needs more is cut short
+	Steps int `json:"steps"` // largest number of steps of a policy; a simulation that needs more is cut short
 
-	Slices int `json:"slices,omitempty"` // how many parts of Time Result.Series has
+	Slices int `json:"slices,omitempty"` // the number of parts of Time in Result.Series
 
 	Costs Costs `json:"costs"`
 }
 
-// Costs are what each step takes.
+// Costs are the times of the steps.
 type Costs struct {
-	RoundTrip time.Duration `json:"roundTripNanos"` // of an idle network and client, without the server's own time
+	RoundTrip time.Duration `json:"roundTripNanos"` // round trip with an idle network and client, without the server's own time
 	Get       time.Duration `json:"getNanos"`       // the server's time for GET, and any plain command
 	Script    time.Duration `json:"scriptNanos"`    // for the lease's script
 	Fill      time.Duration `json:"fillNanos"`      // for the script that stores
 	Message   time.Duration `json:"messageNanos"`   // for each process that a message goes to
-	Delivery  time.Duration `json:"deliveryNanos"`  // from the server to who waits
-	Noise     time.Duration `json:"noiseNanos"`     // mean of what scheduling adds whenever a process is woken
+	Delivery  time.Duration `json:"deliveryNanos"`  // from the server to the waiting process
+	Noise     time.Duration `json:"noiseNanos"`     // mean delay that scheduling adds whenever a process is woken
 	Wake      time.Duration `json:"wakeNanos"`      // processor time for each caller that is woken
 }
 
-// Default is what the command simulates unless told otherwise. Its costs are those of one machine
+// Default returns the default configuration of the command. Its costs were measured on one machine
 // with two cores and Redis 7.0.15 on the loopback device: a round trip between idle processes, and
-// the processor time of the server for a command among many. A message's are those of a write to
-// each subscriber's connection: PUBLISH took 4.7 µs for each of 100 subscribers, 6.4 of 500 and 7.1
-// of 1000. Noise, Wake and Sigma are assumed.
+// the processor time of the server for a command among many. The cost of a message is the cost of a
+// write to each subscriber's connection: PUBLISH took 4.7 µs for each of 100 subscribers, 6.4 µs
+// for each of 500, and 7.1 µs for each of 1000. Noise, Wake and Sigma are assumed.
 func Default() Config {
 	return Config{
 		Seed: 1, Replicas: 500, Keys: 1_000_000, Zipf: 1, Low: 5_000, High: 30_000, Day: 24 * time.Hour, Time: 24 * time.Hour,
@@ -87,10 +87,10 @@ func Default() Config {
 	}
 }
 
-// mostTTLs is how many TTLs a run may take.
+// mostTTLs is the largest number of TTLs in a run.
 const mostTTLs = 20_000
 
-// Validate returns everything that is wrong with a configuration, joined. Each names the field.
+// Validate returns the errors in a configuration, joined. Each error names its field.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -1,53 +1,58 @@
-// Package simulate is a discrete-event simulation of a fleet of processes with a cache in Redis,
-// for what one machine can't show: thousands of replicas, millions of keys, days. It does no I/O,
-// and draws the same from the same seed.
+// Package simulate is a discrete-event simulation of a fleet of processes with a cache in Redis. It
+// shows cases that one machine can't run: thousands of replicas, millions of keys, days. It does no
+// I/O, and gives the same result for the same seed.
 //
 // # What is simulated
 //
 // Requests of the whole fleet come as a Poisson process whose rate is a sine between Low and High.
-// Each is for a key by Zipf's law and comes to a process at random. The keys that are asked for
-// most are simulated one by one. Between a value and its expiry there is nothing to simulate: hits
-// are counted second by second as a Poisson draw. When it has expired, the next request is drawn,
-// by thinning where the rate changes, and from then until there is a value again each request that
-// does something of its own is an event: with a flight for each process the first of each process,
-// without one every request. Who joins a flight is counted and timed when it ends.
+// Each request is for a key by Zipf's law, and comes to a process at random. The most popular keys
+// are simulated one by one. Until a value expires there are no events: hits are counted second by
+// second as a Poisson draw. When the value has expired, the next request is drawn, by thinning
+// because the rate changes. From then until there is a value again, each request that sends its own
+// commands is an event. If processes have flights, this is the first request of each process.
+// Without flights it is every request. Requests that join a flight are counted, and their latency
+// is drawn, when the flight ends.
 //
-// The other keys, so many that each is asked for seldom, are counted in bulk: classes of about
-// equal popularity, of which each slot (a second, or a twentieth of a short TTL) draws how many of
-// those without a value are asked for, how many requests more come during such a load, and when the
-// values expire. That is exact but for three things: values expire at the ends of slots, the ranks
-// of a class count as equally popular though the first is asked for up to a fifth more often than
-// the last, and what comes during a load is as often as during a load of average length that
-// doesn't wait. Result.Overlap says how many requests come during a load of the most popular of
-// these keys: what is said about their stampedes is good as long as it is well below 1.
+// The other keys are so many that each of them is requested seldom. They are counted in bulk, in
+// classes of about equal popularity. Each slot (a second, or a twentieth of a short TTL) draws how
+// many keys without a value are requested, how many further requests come during these loads, and
+// when the values expire. This is exact with three exceptions. Values expire at the ends of slots.
+// The ranks of a class are treated as equally popular, although the first is requested up to a
+// fifth more often than the last. The number of requests during a load is drawn as for a load of
+// average length that doesn't wait. Result.Overlap is the number of requests that come during a
+// load of the most popular seldom key. The results about stampedes on seldom keys are reliable as
+// long as Overlap is well below 1.
 //
-// Redis is one server with a queue. Commands of what is simulated one by one have their place in
-// it; the rest is a stream of which a command finds as much waiting as the formula of Pollaczek and
-// Khinchin says. A message costs the server time for each process that listens, and all listen to
-// one channel, as in a cluster; on a single server redisstore tells those alone who wait. A command
-// that isn't answered within Timeout is given up, and its process loads without Redis. The origin
-// runs Capacity loads at a time, and Queue wait.
+// Redis is one server with a queue. Commands of keys that are simulated one by one have their place
+// in the queue. The other commands are a stream. How much of the stream waits in front of a command
+// is drawn by the formula of Pollaczek and Khinchin. A message costs the server time for each
+// process that listens, and all processes listen to one channel, as in a cluster. On a single
+// server, redisstore tells only the waiting processes. If a command isn't answered within Timeout,
+// it is given up, and its process loads without Redis. The origin runs Capacity loads at a time,
+// and Queue further loads wait.
 //
-// A replica that restarts takes its flights with it, their callers get an error, its leases run
-// out; deploys restart one after another. In a failover Redis can't be reached for whole slots:
-// each process loads for itself, one load for each key at a time if it has flights, and stores
-// nothing. All that is counted in bulk.
+// When a replica restarts, its flights are lost, their callers get an error, and its leases expire.
+// Deploys restart one replica after another. During a failover Redis can't be reached for whole
+// slots. Each process then loads for itself, with one load for each key at a time if it has
+// flights, and stores nothing. These requests are counted in bulk.
 //
 // # What is left out
 //
-//   - The network: round trips are all alike, bandwidth and the size of values cost nothing.
-//   - What a process does besides. Its processor is free when a caller is woken, up to Noise; only
-//     a Burst has cores that are contended for. What it costs a process to hear messages that are
-//     for others is not counted.
-//   - Reads of one key in one process at the same moment, which share a command: each hit is one.
+//   - The network: all round trips take the same time, and bandwidth and the size of values cost
+//     nothing.
+//   - Other work of a process. Its processor is free when a caller is woken, except for Noise. Only
+//     a Burst has a limited number of cores. The cost of receiving messages for other processes is
+//     not counted.
+//   - Shared commands for reads of one key in one process at the same moment: each hit is one
+//     command.
 //   - Process-local tiers, errors of the origin, invalidations, tags, MaxLoads of a process,
-//     evictions, hot slots of a cluster, clients that leave.
-//   - In the seldom keys: early refresh, and what loads that wait at the origin delay but
-//     themselves. They share the places of the origin and of the budget as a fluid, and always
-//     leave one to the others.
-//   - Leases are not renewed by commands: they live while their process does. Locks are never
+//     evictions, hot slots of a cluster, and clients that leave.
+//   - For the seldom keys: early refresh, and the delay that their waiting loads cause to other
+//     loads. Loads of seldom keys share the places of the origin and of the budget as a fluid, and
+//     always leave one place to the other keys.
+//   - Commands for the renewal of leases: a lease lives as long as its process. Locks are never
 //     renewed.
-//   - A process that was restarted is cold in no way but that its flights are gone.
-//   - Stale values are not served for want of Redis: they are in it.
-//   - Maxima of hits and of seldom keys are those of a sample of each second.
+//   - Cold processes: a restarted process has lost its flights, but nothing else.
+//   - Stale values while Redis is unavailable: they are in Redis, so they can't be served.
+//   - Exact maxima: the maxima of hits and of seldom keys are maxima of a sample of each second.
 package simulate

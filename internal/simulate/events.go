@@ -1,7 +1,7 @@
 package simulate
 
-// events is what is to happen, the earliest first, and of those at the same moment what was planned
-// first.
+// events is a queue of planned events, the earliest first. Events at the same moment are in the
+// order in which they were planned.
 type events struct {
 	heap    []event
 	planned uint64
@@ -34,7 +34,7 @@ func (q *events) plan(at int64, do func()) {
 	h[i] = one
 }
 
-// next takes the earliest out. There must be one.
+// next removes and returns the earliest event. The queue must not be empty.
 func (q *events) next() event {
 	h := q.heap
 	first, last := h[0], h[len(h)-1]

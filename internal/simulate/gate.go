@@ -2,20 +2,20 @@ package simulate
 
 import "math"
 
-// gate lets so many in at a time; the others wait in line. It is the origin's capacity, and the
+// gate has a number of places; further loads wait in line. It models the origin's capacity and the
 // fleet's budget.
 type gate struct {
 	cap   int // 0: no limit
-	bulk  int // of these, taken by what is not simulated one by one
+	bulk  int // places taken by loads that are not simulated one by one
 	in    int
-	most  int // at once, with what is not simulated one by one
-	queue int // that may wait; 0: any number
+	most  int // the largest number of taken places at once, including loads that are not simulated one by one
+	queue int // the number of loads that may wait; 0: any number
 	line  []func()
-	first int // of the line
+	first int // index of the first load in line
 }
 
-// enter calls begin when there is room: at once, or later. It returns false if too many are
-// waiting.
+// enter calls begin when there is room, at once or later. If too many loads are waiting, it returns
+// false.
 func (g *gate) enter(begin func()) bool {
 	if g.cap > 0 && g.in+g.bulk >= g.cap {
 		if g.queue > 0 && g.waiting() >= g.queue {
@@ -30,13 +30,13 @@ func (g *gate) enter(begin func()) bool {
 	return true
 }
 
-// leave makes room for the next one in line.
+// leave makes room for the next load in line.
 func (g *gate) leave() {
 	g.in--
 	g.admit()
 }
 
-// admit lets in who is in line as long as there is room.
+// admit lets waiting loads begin as long as there is room.
 func (g *gate) admit() {
 	for g.first < len(g.line) && g.in+g.bulk < g.cap {
 		begin := g.line[g.first]
@@ -51,11 +51,11 @@ func (g *gate) admit() {
 	}
 }
 
-// waiting is how many are in line.
+// waiting returns the number of loads in line.
 func (g *gate) waiting() int { return len(g.line) - g.first }
 
-// carry has so many places be taken by what is not simulated one by one, as far as there is room,
-// and leaves at least one to the others.
+// carry sets the number of places for loads that are not simulated one by one, as far as there is
+// room. It leaves at least one place to the other loads.
 func (g *gate) carry(places float64) {
 	n := int(math.Ceil(places))
 	if g.cap > 0 {

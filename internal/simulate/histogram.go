@@ -2,8 +2,8 @@ package simulate
 
 import "math/bits"
 
-// Histogram counts durations in buckets that are at most 1/64 of their value wide, so that a
-// quantile is off by at most 1/128. The zero value is empty.
+// Histogram counts durations in buckets. The width of a bucket is at most 1/64 of its value, so the
+// error of a quantile is at most 1/128. The zero value is empty.
 type Histogram struct {
 	counts []int64
 	total  int64
@@ -11,8 +11,8 @@ type Histogram struct {
 	max    int64
 }
 
-// below is up to where each value has a bucket of its own, and half as many buckets follow for each
-// power of two.
+// below is the number of values that have a bucket of their own. After them, half as many buckets
+// follow for each power of two.
 const (
 	belowBits = 7
 	below     = 1 << belowBits
@@ -27,7 +27,7 @@ func bucketOf(v int64) int {
 	return below + (shift-1)*half + int(v>>shift) - half
 }
 
-// middleOf is the value that stands for a bucket.
+// middleOf returns the value that represents a bucket.
 func middleOf(bucket int) int64 {
 	if bucket < below {
 		return int64(bucket)
@@ -37,7 +37,7 @@ func middleOf(bucket int) int64 {
 	return from + (int64(1)<<shift-1)/2
 }
 
-// Add counts n times v, which counts as 0 if it is less.
+// Add counts v n times. A negative v is counted as 0.
 func (h *Histogram) Add(v, n int64) {
 	if n <= 0 {
 		return
@@ -53,10 +53,10 @@ func (h *Histogram) Add(v, n int64) {
 	h.max = max(h.max, v)
 }
 
-// Total is how many were counted.
+// Total returns the number of counted durations.
 func (h *Histogram) Total() int64 { return h.total }
 
-// Mean is exact, but for rounding.
+// Mean returns the mean. It is exact except for rounding.
 func (h *Histogram) Mean() float64 {
 	if h.total == 0 {
 		return 0
@@ -64,10 +64,11 @@ func (h *Histogram) Mean() float64 {
 	return h.sum / float64(h.total)
 }
 
-// Max is exact.
+// Max returns the largest duration. It is exact.
 func (h *Histogram) Max() int64 { return h.max }
 
-// Quantile is the value below which a share of q lies, 0 of none.
+// Quantile returns the value below which a share q of the durations lies. An empty Histogram
+// returns 0.
 func (h *Histogram) Quantile(q float64) int64 {
 	left := int64(q * float64(h.total))
 	for b, n := range h.counts {

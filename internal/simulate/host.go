@@ -1,16 +1,16 @@
 package simulate
 
-// host is one machine on which all processes run, and Redis too: its cores take up work in the
-// order in which it comes.
+// host is one machine on which all processes and Redis run. Its cores begin work in the order in
+// which the work comes.
 type host struct {
-	cores  []int64 // when each has done what it has
+	cores  []int64 // when each core has finished its work
 	client int64   // processor time for sending a command, and for its answer, half each
-	wake   int64   // for each caller that is woken
-	ready  []int64 // when each process has begun its callers: before, it doesn't look at answers
+	wake   int64   // processor time for each caller that is woken
+	ready  []int64 // when each process has started all its callers; before, it doesn't handle answers
 	took   []int64 // latencies
 }
 
-// run has a core do work that comes now, and returns when it is done.
+// run gives a core work that comes now, and returns the time when the work is done.
 func (h *host) run(now, work int64) (done int64) {
 	best := 0
 	for i, free := range h.cores {
@@ -33,16 +33,17 @@ func (h *host) receive(now int64, f *flight) (done int64) {
 	return h.run(max(now, h.ready[f.replica]), h.client/2)
 }
 
-// serve has Redis, one process of many, do a command after those before it.
+// serve lets Redis execute a command after the commands before it. Redis is one of the processes on
+// the host.
 func (h *host) serve(q *redis, now, service int64) (done int64) {
 	q.free = h.run(max(now, q.free), service)
 	return q.free
 }
 
-// wokenAtOnce is how many callers a core wakes before other work has its turn.
+// wokenAtOnce is the number of callers that a core wakes before it does other work.
 const wokenAtOnce = 8
 
-// wakeAll has the callers of a flight run.
+// wakeAll wakes the callers of a flight.
 func (h *host) wakeAll(now int64, f *flight) {
 	for left := f.callers; left > 0; left -= wokenAtOnce {
 		n := min(left, wokenAtOnce)

@@ -38,7 +38,7 @@ func (s *simulation) lease(f *flight) {
 	})
 }
 
-// permit takes a part of the fleet's budget, if there is one, before the load.
+// permit takes a part of the fleet's budget before the load, if the fleet has a budget.
 func (s *simulation) permit(f *flight) {
 	if s.budget.cap == 0 {
 		s.load(f)
@@ -65,7 +65,7 @@ func (s *simulation) permit(f *flight) {
 	})
 }
 
-// fill stores a result if the lease is still the flight's, and tells those who wait.
+// fill stores a result if the flight still has the lease, and tells the waiting flights.
 func (s *simulation) fill(f *flight) {
 	k := f.key
 	var told []*flight
@@ -100,9 +100,9 @@ func (s *simulation) fill(f *flight) {
 	})
 }
 
-// early plans the first lot that says a value should be refreshed before it expires. A reader who
-// comes when it is fresh for another t does so with probability e^(-t/(beta took)): at a rate of
-// readers, the moment of the first is a draw.
+// early plans the first early refresh of a value. A reader that comes when the value stays fresh
+// for a time t refreshes it with probability e^(-t/(beta took)). So for a given rate of readers,
+// the moment of the first early refresh is one random draw.
 func (s *simulation) early(k *key, took int64) {
 	if !s.policy.Early {
 		return
@@ -122,8 +122,8 @@ func (s *simulation) early(k *key, took int64) {
 		if k.turn != turn || s.outage.has(s.now) || k.held(s.now) {
 			return
 		}
-		// The reader itself is one of the hits. Those whose lots say so while it loads ask for the
-		// lease in vain.
+		// The reader itself is one of the hits. Readers that decide to refresh the value during
+		// this load ask for the lease in vain.
 		f := s.begin(k, s.replicas.any(s.random), 0)
 		if k.flights[f.replica] == f {
 			delete(k.flights, f.replica)
@@ -136,8 +136,8 @@ func (s *simulation) early(k *key, took int64) {
 	})
 }
 
-// expire has the lease of a flight end by itself, for nobody renews it any more, and those who wait
-// ask again then.
+// expire plans the end of a flight's lease, because the lease is no longer renewed. When the lease
+// has ended, the waiting flights ask again.
 func (s *simulation) expire(f *flight) {
 	k := f.key
 	if k.holder != f || !s.policy.Lease {
@@ -153,7 +153,7 @@ func (s *simulation) expire(f *flight) {
 	})
 }
 
-// retry has those who wait ask again.
+// retry lets the waiting flights ask again.
 func (s *simulation) retry(k *key) {
 	waiters := k.waiters
 	k.waiters = nil

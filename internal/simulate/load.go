@@ -1,6 +1,6 @@
 package simulate
 
-// load has the origin load, and then stores the result.
+// load lets the origin load, and then stores the result.
 func (s *simulation) load(f *flight) {
 	came, begun := s.now, false
 	entered := s.origin.enter(func() {
@@ -41,7 +41,7 @@ func (s *simulation) load(f *flight) {
 	}
 }
 
-// giveBack ends what a flight holds of the origin and of the fleet's budget.
+// giveBack returns a flight's place at the origin and its part of the fleet's budget.
 func (s *simulation) giveBack(f *flight) {
 	if f.permit {
 		f.permit = false
@@ -69,7 +69,7 @@ func (s *simulation) store(f *flight) {
 	}
 }
 
-// set stores a result, whatever stands there.
+// set stores a result, even if there is already a value.
 func (s *simulation) set(f *flight) func() int64 {
 	return func() int64 {
 		s.value(f.key, s.ttl())
@@ -77,7 +77,7 @@ func (s *simulation) set(f *flight) func() int64 {
 	}
 }
 
-// ttl is that of a value, with its jitter.
+// ttl returns the TTL of a value, with jitter.
 func (s *simulation) ttl() int64 {
 	return int64(float64(s.TTL) * (1 - s.Jitter*s.Float64()))
 }

@@ -1,6 +1,6 @@
 package simulate
 
-// lock tries to get the lock of a key, and polls if it doesn't.
+// lock tries to get the lock of a key. If it doesn't get the lock, it polls.
 func (s *simulation) lock(f *flight) {
 	k, got := f.key, false
 	s.send(f, command{
@@ -26,12 +26,12 @@ func (s *simulation) lock(f *flight) {
 	})
 }
 
-// poll looks whether there is a value meanwhile.
+// poll checks whether there is a value now.
 func (s *simulation) poll(f *flight) {
 	s.look(f, func() { s.answer(f, good) }, func() { s.lock(f) })
 }
 
-// checkAgain looks whether somebody else has stored a value before the lock was got.
+// checkAgain checks whether another flight stored a value before this flight got the lock.
 func (s *simulation) checkAgain(f *flight) {
 	s.look(f, func() { s.unlock(f) }, func() { s.load(f) })
 }
@@ -52,7 +52,7 @@ func (s *simulation) look(f *flight, found, missed func()) {
 	})
 }
 
-// unlock gives the lock back, if it is still this flight's, and answers.
+// unlock gives the lock back, if this flight still has it, and answers.
 func (s *simulation) unlock(f *flight) {
 	end := func() { s.answer(f, good) }
 	s.send(f, command{

@@ -1,11 +1,11 @@
 package simulate
 
-// outage is when Redis can't be reached.
+// outage is the time during which Redis can't be reached.
 type outage struct{ from, to int64 }
 
 func (o outage) has(now int64) bool { return now >= o.from && now < o.to }
 
-// planOutage plans the failover, from the slot in which it begins, and for whole slots.
+// planOutage plans the failover. It begins with a slot and lasts for whole slots.
 func (s *simulation) planOutage() {
 	slot := slotOf(s.TTL)
 	from := int64(s.FailoverAt) / slot * slot
@@ -16,8 +16,8 @@ func (s *simulation) planOutage() {
 	s.plan(from, s.cut)
 }
 
-// cut begins the failover. Who waits for a message hears that none will come, and asks again, in
-// vain.
+// cut begins the failover. Flights that wait for a message learn that no message will come, and ask
+// again in vain.
 func (s *simulation) cut() {
 	for i := range s.replicas.trouble {
 		s.replicas.trouble[i] = 0
@@ -47,10 +47,10 @@ func (s *simulation) cut() {
 	}
 }
 
-// opensAfter is how many failures have a process stop asking, if it has a breaker.
+// opensAfter is the number of failures after which a process with a breaker stops asking.
 const opensAfter = 3
 
-// patience is how long a command is waited for that Redis doesn't answer.
+// patience returns how long a flight waits for a command that Redis doesn't answer.
 func (s *simulation) patience(f *flight) int64 {
 	if s.policy.Lease {
 		trouble := &s.replicas.trouble[f.replica]

@@ -4,14 +4,15 @@ package simulate
 type Policy struct {
 	Name  string
 	Share bool // the callers of one process share a flight
-	Lock  bool // processes take a lock in Redis, and who doesn't get it polls
-	Lease bool // processes take a lease in Redis, and who doesn't get it is woken by a message
-	Stale bool // within the stale window nobody waits for a refresh
-	Early bool // readers draw lots for a refresh before a value expires
+	Lock  bool // processes take a lock in Redis; a process that doesn't get it polls
+	Lease bool // processes take a lease in Redis; a process that doesn't get it is woken by a message
+	Stale bool // within the stale window no request waits for a refresh
+	Early bool // readers decide at random to refresh a value before it expires
 	Limit bool // the fleet has a budget for loads
 }
 
-// Policies are those that are compared. Each from lease on has what the one before has, and more.
+// Policies are the policies that are compared. From lease on, each policy has the features of the
+// policy before it, and more.
 var Policies = []Policy{
 	{Name: "none"},
 	{Name: "local", Share: true},

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// random draws what the model needs, always the same from one seed.
+// random draws the random numbers of the model. One seed always gives the same numbers.
 type random struct{ *rand.Rand }
 
 func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))} }
@@ -13,8 +13,8 @@ func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 0x
 // exponential draws a time with this mean in nanoseconds.
 func (r random) exponential(mean float64) float64 { return r.ExpFloat64() * mean }
 
-// walked is up to which mean a count is drawn exactly. Beyond it a rounded normal takes its place,
-// whose mean and variance are the same.
+// walked is the largest mean for which a count is drawn exactly. For a larger mean, a rounded
+// normal distribution with the same mean and variance is used.
 const walked = 30
 
 // poisson draws a count with this mean.
@@ -36,7 +36,7 @@ func (r random) poisson(mean float64) int64 {
 	return n
 }
 
-// binomial draws how many of n happen, each with probability p.
+// binomial draws how many of n events happen, each with probability p.
 func (r random) binomial(n int64, p float64) int64 {
 	switch {
 	case n <= 0 || p <= 0:
@@ -50,7 +50,7 @@ func (r random) binomial(n int64, p float64) int64 {
 	if mean > walked {
 		return min(r.normal(mean, mean*(1-p)), n)
 	}
-	one := math.Exp(float64(n) * math.Log1p(-p)) // that none happens
+	one := math.Exp(float64(n) * math.Log1p(-p)) // the probability that no event happens
 	odds := p / (1 - p)
 	draw := r.Float64()
 	var k int64
@@ -66,7 +66,7 @@ func (r random) normal(mean, variance float64) int64 {
 	return max(0, int64(math.Round(mean+math.Sqrt(variance)*r.NormFloat64())))
 }
 
-// lognormal draws a time with this mean, whose logarithm has this standard deviation.
+// lognormal draws a time with this mean. The time's logarithm has this standard deviation.
 func (r random) lognormal(mean, sigma float64) float64 {
 	if sigma == 0 {
 		return mean

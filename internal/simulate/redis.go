@@ -1,26 +1,28 @@
 package simulate
 
-// redis is one server with a queue: commands wait for those before them. What is asked of it one
-// command at a time has its place in the queue. The rest is a stream that takes a share of the
-// server; whoever comes finds as much of it waiting as a queue with Poisson arrivals has on average
-// over time, a draw each.
+// redis is one server with a queue, in which commands wait for earlier commands. Commands that are
+// simulated one by one have their place in the queue. The other commands are a stream that takes a
+// share of the server. A command that comes finds a random amount of the stream waiting, drawn from
+// the average over time of a queue with Poisson arrivals.
 type redis struct {
-	free  int64 // when the work that came one by one is done
+	free  int64 // when the commands that are simulated one by one are done
 	busy  float64
 	kinds []stream
 }
 
 // stream is commands of one kind that are not simulated one by one.
 type stream struct {
-	share   float64 // of the server's time
-	service float64 // nanoseconds of one
+	share   float64 // share of the server's time
+	service float64 // nanoseconds of one command
 }
 
-// most share that a stream may take: beyond it what waits grows, which is counted as work.
+// mostStream is the largest share that streams may take. Above it the queue grows, and the excess
+// is added to the waiting work.
 const mostStream = 0.98
 
-// carry has the server carry these streams from now on. What is more than it can do in a time of
-// this length is work that waits, and at most so much of it: whoever gives up asks no more.
+// carry sets the server's streams from now on. The work that the server can't do in a time of this
+// length is added to the waiting work, but at most atMost, because a process that gives up sends no
+// more commands.
 func (q *redis) carry(now int64, length, atMost int64, kinds ...stream) {
 	q.kinds, q.busy = append(q.kinds[:0], kinds...), 0
 	for _, k := range kinds {
@@ -37,18 +39,20 @@ func (q *redis) carry(now int64, length, atMost int64, kinds ...stream) {
 	q.free = min(q.free, now+atMost)
 }
 
-// wait is how long a command that comes now waits for its turn.
+// wait returns how long a command that comes now waits for its turn.
 func (q *redis) wait(r random, now int64) int64 { return max(q.free-now, 0) + q.stream(r) }
 
-// serve puts a command into the queue and returns when it is done. Calls come in the order of time.
+// serve puts a command into the queue and returns the time when it is done. Call serve in the order
+// of time.
 func (q *redis) serve(r random, now, service int64) (done int64) {
 	wait := q.wait(r, now)
 	q.free = max(q.free, now) + int64(float64(service)/(1-q.busy))
 	return now + wait + service
 }
 
-// stream draws what of the streams is waiting. In a queue with Poisson arrivals that is the rest of
-// as many services as a geometric draw says, by Pollaczek and Khinchin.
+// stream draws how much work of the streams is waiting. By Pollaczek and Khinchin, in a queue with
+// Poisson arrivals this is the sum of the remaining times of several services, and the number of
+// services has a geometric distribution.
 func (q *redis) stream(r random) (wait int64) {
 	for q.busy > 0 && r.Float64() < q.busy {
 		draw := r.Float64() * q.busy

@@ -5,7 +5,7 @@ type replicas struct {
 	up      int
 	serving []bool
 	flights [][]*flight
-	trouble []int8 // commands in a row that Redis didn't answer
+	trouble []int8 // how many commands in a row Redis didn't answer
 }
 
 func newReplicas(n int) replicas {
@@ -16,7 +16,7 @@ func newReplicas(n int) replicas {
 	return r
 }
 
-// any picks one that serves. There is always one.
+// any picks a replica that serves. There is always at least one.
 func (r *replicas) any(draw random) int32 {
 	for {
 		if i := draw.IntN(len(r.serving)); r.serving[i] {
@@ -39,10 +39,10 @@ func (r *replicas) remove(f *flight) {
 	r.flights[f.replica] = list[:len(list)-1]
 }
 
-// planDeploys has the replicas restart one after another, some times in the whole run.
+// planDeploys plans restarts of all replicas, one after another, several times in the whole run.
 func (s *simulation) planDeploys() {
 	if s.Replicas == 1 {
-		return // somebody has to serve
+		return // at least one replica must serve
 	}
 	for n := range s.Deploys {
 		begin := s.end / int64(s.Deploys) * int64(n)
@@ -65,7 +65,7 @@ func (s *simulation) planDeploys() {
 	}
 }
 
-// kill ends a process with all its flights. Its leases run out, and its locks.
+// kill ends a process with all its flights. Its leases and locks expire.
 func (s *simulation) kill(replica int32) {
 	s.replicas.trouble[replica] = 0
 	s.bulk.kills++

@@ -2,27 +2,27 @@ package simulate
 
 import "time"
 
-// Result is what one policy showed. Each request is answered once: fresh, loaded, stale, or with an
-// error.
+// Result has the results of one policy. Each request is answered once: fresh, loaded, stale, or
+// with an error.
 type Result struct {
 	Policy string        `json:"policy"`
-	Until  time.Duration `json:"untilNanos"` // what was simulated: less than was to be if it took too many steps
+	Until  time.Duration `json:"untilNanos"` // the simulated time; shorter than planned if the simulation took too many steps
 
 	Requests int64 `json:"requests"`
 	Fresh    int64 `json:"fresh"`  // found a fresh value
-	Loaded   int64 `json:"loaded"` // found none, and got the result of a load
+	Loaded   int64 `json:"loaded"` // found no fresh value, and got the result of a load
 	Stale    int64 `json:"stale"`
 	Errors   int64 `json:"errors"`
-	Lost     int64 `json:"lost"`     // of the errors: with a process that was restarted
-	Failover int64 `json:"failover"` // of the errors: of loads without Redis
+	Lost     int64 `json:"lost"`     // errors of requests that were lost when their process restarted
+	Failover int64 `json:"failover"` // errors of loads without Redis
 	Open     int64 `json:"open"`     // not answered yet when the simulation was cut short
 
 	Loads          int64   `json:"loads"`
 	LoadsPerSecond float64 `json:"loadsPerSecond"`
-	PeakLoads      int64   `json:"peakLoads"`     // most that began in a second
-	CalmPeakLoads  int64   `json:"calmPeakLoads"` // outside the failover and the minute after it
-	MostOfOne      int     `json:"mostOfOne"`     // loads that began of one key between two values, outside the failover
-	LoadsAtOnce    int     `json:"loadsAtOnce"`   // most at the origin, without those that wait there
+	PeakLoads      int64   `json:"peakLoads"`     // the largest number of loads that began in a second
+	CalmPeakLoads  int64   `json:"calmPeakLoads"` // the same outside the failover and the minute after it
+	MostOfOne      int     `json:"mostOfOne"`     // the largest number of loads of one key between two values, outside the failover
+	LoadsAtOnce    int     `json:"loadsAtOnce"`   // the largest number of loads at the origin at once, without loads that wait there
 	LoadWait       int64   `json:"loadWaitNanos"` // longest time in the origin's queue
 	Commands       int64   `json:"commands"`
 	PeakCommands   int64   `json:"peakCommands"` // in a second
@@ -34,14 +34,14 @@ type Result struct {
 	Series []Slice `json:"series,omitempty"`
 
 	All    Latency `json:"all"`
-	Missed Latency `json:"missed"` // of requests that found no value
+	Missed Latency `json:"missed"` // latency of requests that found no value
 
-	OneByOne     int     `json:"oneByOneKeys"`     // keys
+	OneByOne     int     `json:"oneByOneKeys"`     // number of keys that are simulated one by one
 	OneByOnePart float64 `json:"oneByOneRequests"` // their share of requests
-	Overlap      float64 `json:"bulkOverlap"`      // most requests expected during a load of any other key
+	Overlap      float64 `json:"bulkOverlap"`      // the largest expected number of requests during a load of any other key
 }
 
-// Latency is from when a request arrives to its answer, in nanoseconds.
+// Latency is the time from the arrival of a request to its answer, in nanoseconds.
 type Latency struct {
 	P50  int64 `json:"p50Nanos"`
 	P99  int64 `json:"p99Nanos"`

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Slice is what one part of the time showed. Its JSON has times in nanoseconds.
+// Slice has the results of one part of the time. Its JSON has times in nanoseconds.
 type Slice struct {
 	At    time.Duration `json:"atNanos"`        // when it began
-	Loads float64       `json:"loadsPerSecond"` // that began at the origin
-	P99   int64         `json:"p99Nanos"`       // of all requests that were answered
+	Loads float64       `json:"loadsPerSecond"` // loads that began at the origin
+	P99   int64         `json:"p99Nanos"`       // latency of all requests that were answered
 }
 
-// sliceOf is in which slice a moment is.
+// sliceOf returns the index of a moment's slice.
 func (s *simulation) sliceOf(at int64) int {
 	return max(0, min(int(float64(at)/float64(s.Config.Time)*float64(s.Slices)), s.Slices-1))
 }
 
-// series is what each slice showed, up to where the simulation was cut short.
+// series returns the results of each slice. If the simulation was cut short, it returns only the
+// slices before the cut.
 func (s *simulation) series() []Slice {
 	if s.Slices == 0 {
 		return nil

@@ -19,16 +19,16 @@ type simulation struct {
 	budget   gate
 	replicas replicas
 	keys     []key
-	host     *host // nil: each process has a machine of its own
+	host     *host // nil: each process has its own machine
 	outage   outage
-	bulk     *bulk // nil: there is nothing but the keys
+	bulk     *bulk // nil: all keys are simulated one by one
 
 	loads, commands, messages meter
-	served                    int64 // nanoseconds of the server's time in this slot, for what is simulated one by one
+	served                    int64 // nanoseconds of the server's time in this slot, for commands that are simulated one by one
 	loadWait                  int64
 	arrived                   int64
 	all, missed               Histogram
-	slices                    []Histogram // of all, by slice
+	slices                    []Histogram // latencies of all requests, by slice
 	result                    Result
 }
 
@@ -66,7 +66,7 @@ func newSimulation(c Config, p Policy) *simulation {
 	return s
 }
 
-// run takes one step after another, until there are none or too many.
+// run runs one event after another, until no event is left or there were too many.
 func (s *simulation) run(ctx context.Context) error {
 	for steps := 0; !s.empty(); steps++ {
 		if steps%100_000 == 0 && ctx.Err() != nil {
@@ -83,14 +83,14 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// after plans what comes in so many nanoseconds.
+// after plans an event in d nanoseconds.
 func (s *simulation) after(d int64, do func()) { s.plan(s.now+d, do) }
 
-// noise is what scheduling adds.
+// noise draws the delay that scheduling adds.
 func (s *simulation) noise() int64 { return int64(s.exponential(float64(s.Costs.Noise))) }
 
-// settle gives a key the state that it has on average over time, as if the simulation had been
-// running before it began.
+// settle draws a state for a key from the average over time, as if the simulation had already been
+// running.
 func (s *simulation) settle(k *key) {
 	gap := 1 / (k.share * s.demand.at(0))
 	if ttl := float64(s.TTL); s.Float64() < ttl/(ttl+gap) {
@@ -116,8 +116,8 @@ func (s *simulation) expect(k *key, from int64) {
 	}
 }
 
-// value gives a key a value that is fresh for so long, and plans when somebody sees that it is not
-// any more.
+// value gives a key a value that is fresh for the time ttl, and plans the first request after the
+// value has expired.
 func (s *simulation) value(k *key, ttl int64) {
 	if left := k.freshUntil; left > s.now {
 		s.bulk.fresh(s.now, left, -k.share)
@@ -156,7 +156,8 @@ func (s *simulation) report() Result {
 	return r
 }
 
-// calmPeak is the most loads that began in a second outside the failover and the minute after it.
+// calmPeak returns the largest number of loads that began in a second, outside the failover and the
+// minute after it.
 func (s *simulation) calmPeak() (most int64) {
 	for second, n := range s.loads.seconds {
 		at := int64(second) * int64(time.Second)
@@ -167,6 +168,5 @@ func (s *simulation) calmPeak() (most int64) {
 	return most
 }
 
-// slotOf is the length of the time in which what is counted in bulk doesn't change: a second, or
-// less if values live only for some.
+// slotOf returns the length of a slot: a second, or a twentieth of a short TTL.
 func slotOf(ttl time.Duration) int64 { return int64(min(time.Second, ttl/20)) }

@@ -2,17 +2,17 @@ package simulate
 
 import "math"
 
-// tail is a class of keys that are asked for seldom. How many of them have a value is what counts,
-// not which: each key without one is asked for in a slot with the same probability. Values expire
-// at the ends of slots.
+// tail is a class of seldom keys. It has only the number of keys that have a value, because each
+// key without a value is requested in a slot with the same probability. Values expire at the ends
+// of slots.
 type tail struct {
 	class
 	fresh, stale int64
-	ends         []int32 // how many values stop being fresh, by slot, around and around
-	gone         []int32 // how many stale ones that nobody asks for are dropped
+	ends         []int32 // how many values stop being fresh, by slot; a ring buffer
+	gone         []int32 // how many stale values without further requests are dropped
 	at           int
-	ttl, window  int // in slots
-	shortest     int // of ttl, by jitter
+	ttl, window  int // TTL and stale window, in slots
+	shortest     int // the shortest ttl with jitter
 }
 
 func newTail(s *simulation, slot int64, c class) tail {
@@ -23,7 +23,7 @@ func newTail(s *simulation, slot int64, c class) tail {
 	keys := int64(c.keys)
 	t.fresh = s.binomial(keys, float64(s.TTL)/(float64(s.TTL)+gap))
 	left := t.fresh
-	for i := 1; i <= t.ttl; i++ { // as if it had gone on like that for long
+	for i := 1; i <= t.ttl; i++ { // as if the simulation had already been running for long
 		n := left / int64(t.ttl-i+1)
 		if rest := left % int64(t.ttl-i+1); s.Float64()*float64(t.ttl-i+1) < float64(rest) {
 			n++
@@ -34,19 +34,19 @@ func newTail(s *simulation, slot int64, c class) tail {
 	if s.policy.Stale {
 		t.window = max(1, int(int64(s.Stale)/slot))
 		t.gone = make([]int32, t.window+1)
-		// Those that nobody has asked for since they expired, an exponential time ago.
+		// These values expired an exponential time ago and have had no request since then.
 		for i := 1; i <= t.window; i++ {
 			age := float64(t.window-i) * float64(slot)
 			n := min(s.poisson(float64(keys-t.fresh)*float64(slot)/gap*math.Exp(-age/gap)), keys-t.fresh-t.stale)
 			t.stale += n
-			// Of these, so many will not be asked for until they are dropped.
+			// This share of them will have no request until they are dropped.
 			t.gone[i] += int32(s.binomial(n, math.Exp(-float64(i)*float64(slot)/gap)))
 		}
 	}
 	return t
 }
 
-// pass has a slot begin: values expire.
+// pass begins a slot. Values expire at this moment.
 func (t *tail) pass(s *simulation) {
 	t.at++
 	end := &t.ends[t.at%len(t.ends)]
@@ -66,9 +66,10 @@ func (t *tail) pass(s *simulation) {
 	}
 }
 
-// draw is what is asked in one slot: requests is how many the fleet expects in it.
+// draw draws the requests of one slot. requests is the expected number of requests of the fleet in
+// the slot.
 func (t *tail) draw(s *simulation, requests float64, n *counts) {
-	each := requests * t.share // expected for one key
+	each := requests * t.share // expected requests for one key
 	asked := -math.Expm1(-each)
 	refreshed := s.binomial(t.stale, asked)
 	cold := int64(t.keys) - t.fresh - t.stale
@@ -76,8 +77,7 @@ func (t *tail) draw(s *simulation, requests float64, n *counts) {
 	further := float64(cold+t.stale) * (each - asked)
 	t.stale -= refreshed
 
-	// Of further requests for the same keys in the slot those come during the load that fall into
-	// it.
+	// Of the further requests for the same keys in this slot, some come during the load.
 	during := each / float64(s.bulk.slot) * float64(s.Load)
 	more := s.poisson(float64(missed) * during)
 	moreStale := s.poisson(float64(refreshed) * during)
@@ -92,8 +92,8 @@ func (t *tail) draw(s *simulation, requests float64, n *counts) {
 	case !s.policy.Share:
 		n.loads += loads + more
 		n.missed += missed + more
-		n.commands += missed + more // they store
-	case !s.policy.Lock && !s.policy.Lease: // another process loads too
+		n.commands += missed + more // one command for each store
+	case !s.policy.Lock && !s.policy.Lease: // another process also loads
 		others := s.binomial(more, 1-1/float64(s.replicas.up))
 		n.loads += loads + others
 		n.missed += missed + others
@@ -114,14 +114,14 @@ func (t *tail) draw(s *simulation, requests float64, n *counts) {
 		n.joined += more
 		n.scripts += loads + told
 		if s.policy.Limit {
-			n.scripts += 2 * loads // the permit, and back
+			n.scripts += 2 * loads // for taking and returning the permit
 		}
 		n.published += min(told, loads)
 		n.fills += max(0, loads-told)
 	}
 }
 
-// store gives so many keys a value.
+// store gives n keys a value.
 func (t *tail) store(s *simulation, n int64) {
 	t.fresh += n
 	span := t.ttl - t.shortest + 1
@@ -136,7 +136,7 @@ func (t *tail) store(s *simulation, n int64) {
 	}
 }
 
-// forget has Redis lose the values.
+// forget removes the values from Redis.
 func (t *tail) forget() {
 	t.fresh, t.stale = 0, 0
 	clear(t.ends)

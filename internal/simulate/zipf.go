@@ -2,8 +2,8 @@ package simulate
 
 import "math"
 
-// zipf is the popularity of keys: the share of rank i, which counts from 1, is i^-s over the sum of
-// all.
+// zipf is the popularity of keys. Ranks begin at 1. The share of rank i is i^-s divided by the sum
+// over all ranks.
 type zipf struct {
 	s   float64
 	n   int
@@ -16,11 +16,11 @@ func newZipf(n int, s float64) zipf {
 	return z
 }
 
-// exactRanks are added one by one. Those after them are an integral, by Euler and Maclaurin, which
-// is off by less than 1e-12 of the sum.
+// exactRanks is the number of ranks whose terms are added one by one. The sum of the later terms is
+// an integral, by the formula of Euler and Maclaurin, with an error below 1e-12 of the sum.
 const exactRanks = 10_000
 
-// upTo is the sum of i^-s for the first n ranks.
+// upTo returns the sum of i^-s for the first n ranks.
 func (z zipf) upTo(n int) float64 {
 	sum := 0.0
 	for i := min(n, exactRanks); i >= 1; i-- {
@@ -41,17 +41,17 @@ func (z zipf) upTo(n int) float64 {
 	return sum
 }
 
-// share of a rank.
+// share returns the share of a rank.
 func (z zipf) share(rank int) float64 { return math.Pow(float64(rank), -z.s) / z.sum }
 
-// class is some ranks beside each other, which count as equally popular.
+// class is a range of ranks that are treated as equally popular.
 type class struct {
-	from, keys int     // the first rank, and how many
-	share      float64 // of one of them, on average
+	from, keys int     // the first rank, and the number of ranks
+	share      float64 // the average share of one rank
 }
 
-// classes divides the ranks from one to another so that the first one of a class is asked for about
-// a fifth more often than its last one.
+// classes divides a range of ranks into classes. The first rank of a class is requested about a
+// fifth more often than its last rank.
 func (z zipf) classes(from, to int) (all []class) {
 	width := 1.0
 	if z.s > 0 {

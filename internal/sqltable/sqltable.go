@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Most is the largest number of bytes in a name: the limit of PostgreSQL for an identifier, and for
-// a channel, which has the table's name.
+// Most is the largest number of bytes in a name. It is PostgreSQL's limit for an identifier and for
+// a channel. The channel has the table's name.
 const Most = 63
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 
-// Wrong returns an error that says what is wrong with the name of a table, or nil. The caller puts
-// in front of its text what the name is for.
+// Wrong returns an error if the name of a table is wrong, or nil. The caller adds the purpose of
+// the name in front of the error's text.
 func Wrong(table string) error {
 	switch {
 	case len(table) > Most:

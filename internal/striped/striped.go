@@ -1,5 +1,5 @@
-// Package striped counts events that are so frequent, on so many goroutines, that the goroutines
-// would wait for each other at a shared counter.
+// Package striped counts very frequent events of many goroutines. At a single shared counter the
+// goroutines would wait for each other.
 package striped
 
 import (
@@ -10,9 +10,9 @@ import (
 // Most is the number of counters in a Counters.
 const Most = 4
 
-// Counters is a few counters, each in many slots. A goroutine's slot is chosen by the address of
-// its stack, so that goroutines that run at the same time seldom write to the same cache line. A
-// random slot for each count would often be one that another processor wrote last. The zero
+// Counters has a few counters, each in many slots. The address of a goroutine's stack chooses its
+// slot, so that goroutines that run at the same time seldom write to the same cache line. If each
+// count used a random slot, another processor would often have written this slot last. The zero
 // Counters is ready to use and safe for concurrent use.
 type Counters struct {
 	slots [slots]slot
@@ -33,7 +33,8 @@ func (c *Counters) Add(counter uint8) {
 	c.slots[at*0x9e3779b97f4a7c15>>58].n[counter%Most].Add(1)
 }
 
-// Sum returns the value of a counter. It may or may not include what is added meanwhile.
+// Sum returns the value of a counter. It may or may not include events that are counted during the
+// call.
 func (c *Counters) Sum(counter uint8) (sum uint64) {
 	for i := range c.slots {
 		sum += c.slots[i].n[counter].Load()

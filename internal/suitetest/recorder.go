@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// Recorder is the TB of a case, and keeps what the case reports.
+// Recorder is the TB of a case. It keeps the lines, failures and skips that the case reports.
 type Recorder struct {
 	Failures []string
 
-	mu      sync.Mutex // guards all
+	mu      sync.Mutex // guards all other fields
 	logs    []string
 	skipped string
 }
 
-// Record does something that may end its goroutine by Fatalf or Skipf, and returns what it reports.
+// Record calls do with a new Recorder, and returns the Recorder. do may end its goroutine by Fatalf
+// or Skipf.
 func Record(do func(r *Recorder)) *Recorder {
 	r, over := &Recorder{}, make(chan struct{})
 	go func() {
@@ -49,7 +50,7 @@ func (r *Recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Skipf keeps why the case is skipped and ends the goroutine.
+// Skipf keeps the reason why the case is skipped, and ends the goroutine.
 func (r *Recorder) Skipf(format string, args ...any) {
 	r.mu.Lock()
 	r.skipped = fmt.Sprintf(format, args...)

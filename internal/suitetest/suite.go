@@ -1,6 +1,6 @@
-// Package suitetest tries conformance suites, such as storetest and locktest: what is good passes
-// each case, each mutant of it fails the cases that are named with it, and each case is there
-// because of a mutant.
+// Package suitetest tests conformance suites, such as storetest and locktest. It tests that a
+// correct implementation passes each case, that each mutant fails the cases that are named with it,
+// and that each case is named with a mutant.
 package suitetest
 
 import (
@@ -10,32 +10,33 @@ import (
 	"testing/synctest"
 )
 
-// Case is one case of a suite, which gets an F that is tried.
+// Case is one case of a suite. It tests an F.
 type Case[F any] struct {
 	Name     string
-	Protects string // what the case says when it fails
+	Protects string // the text of the case when it fails
 	Run      func(r *Recorder, f F)
 }
 
-// Mutant is a way to break something, and the cases that must notice.
+// Mutant is a way to break an implementation, with the cases that must fail.
 type Mutant interface {
 	Caught() (name string, cases []string)
 }
 
-// Suite is what is tried. All fields are required.
+// Suite is a suite under test. All fields are required.
 type Suite[F any, M Mutant] struct {
 	Cases   []Case[F]
 	Mutants []M
-	Open    func(m M) (f F, end func()) // breaks nothing for the zero M
+	Open    func(m M) (f F, end func()) // the zero M breaks nothing
 
-	// Tries gives cases that need some luck to see a race more than one try.
+	// Tries returns the number of tries of a case. A case that finds a race only by chance has more
+	// than one try.
 	Tries func(name string) int
 
-	// MaySkip are the cases that what is good may skip.
+	// MaySkip has the cases that a correct implementation may skip.
 	MaySkip func(name string) bool
 }
 
-// Passes has what is good, or a mutant that is, pass each case.
+// Passes tests that a correct implementation, or a harmless mutant, passes each case.
 func (s Suite[F, M]) Passes(t *testing.T, m M) {
 	for _, c := range s.Cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func (s Suite[F, M]) Passes(t *testing.T, m M) {
 	}
 }
 
-// FailsMutants has each mutant fail the cases that are named with it.
+// FailsMutants tests that each mutant fails the cases that are named with it.
 func (s Suite[F, M]) FailsMutants(t *testing.T) {
 	for _, m := range s.Mutants {
 		name, caught := m.Caught()
@@ -68,7 +69,7 @@ func (s Suite[F, M]) FailsMutants(t *testing.T) {
 	}
 }
 
-// Fails has a case fail in one of so many tries.
+// Fails tests that a case fails in at least one of tries tries.
 func (s Suite[F, M]) Fails(t *testing.T, name string, tries int, run func(c Case[F]) *Recorder) {
 	t.Helper()
 	i := slices.IndexFunc(s.Cases, func(c Case[F]) bool { return c.Name == name })
@@ -90,7 +91,8 @@ func (s Suite[F, M]) Fails(t *testing.T, name string, tries int, run func(c Case
 	}
 }
 
-// EachCaseCatches has each case be named with a mutant, or be among those that catch one elsewhere.
+// EachCaseCatches tests that each case is named with a mutant, or is in elsewhere, which lists the
+// cases with mutants in other tests.
 func (s Suite[F, M]) EachCaseCatches(t *testing.T, elsewhere ...string) {
 	caught := map[string]bool{}
 	for _, name := range elsewhere {
@@ -109,7 +111,7 @@ func (s Suite[F, M]) EachCaseCatches(t *testing.T, elsewhere ...string) {
 	}
 }
 
-// CasesAreNamed has each case have a name of its own, and say what it protects.
+// CasesAreNamed tests that each case has a unique name and a text for what it protects.
 func (s Suite[F, M]) CasesAreNamed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range s.Cases {
@@ -123,7 +125,7 @@ func (s Suite[F, M]) CasesAreNamed(t *testing.T) {
 	}
 }
 
-// run runs a case on a bubble's clock, so that waiting in vain costs nothing.
+// run runs a case on a bubble's clock, so that a wait in vain takes no real time.
 func (s Suite[F, M]) run(t *testing.T, c Case[F], m M) (r *Recorder) {
 	synctest.Test(t, func(*testing.T) {
 		f, end := s.Open(m)

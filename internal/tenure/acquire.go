@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Acquire is what Lock and TryLock of all systems have in common. It checks the name, the lock that
+// Acquire is the common part of Lock and TryLock of all systems. It checks the name, the lock that
 // the caller's context may carry, and whether the keeper is closed. Then it calls ask with a
 // context that ends with the caller's context and with the keeper. The error names the package and
-// the lock, and why the context has ended, if it has.
+// the lock. If the context has ended, the error also has the reason.
 func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)
@@ -23,8 +23,8 @@ func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.
 	return hold, nil
 }
 
-// Take is Acquire for a lock that is taken from its holder: it ignores what the caller's context
-// carries.
+// Take is Acquire for a lock that is taken from its holder. It ignores the lock that the caller's
+// context may carry.
 func (k *Keeper) Take(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)

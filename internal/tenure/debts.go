@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// mostDebts limits what is kept for a system that doesn't answer. Further locks end by
+	// mostDebts limits the number of debts while the system doesn't answer. Further locks end by
 	// themselves.
 	mostDebts = 10_000
 
 	mostDebtPause = time.Second
 )
 
-// Debts are locks that nobody holds any longer but that the system may still have. The system
+// Debts are locks that no holder has any longer but that the system may still have. The system
 // didn't answer when they were given back, and it may execute the request that acquired a lock
-// late, after a pause. They are given back again and again until the system answers. While there
-// are debts, one goroutine works on all of them, so that a system that is down doesn't cost a
-// goroutine for each lock.
+// late, after a pause. Each lock is given back repeatedly until the system answers. While there are
+// debts, one goroutine works on all of them, so that a system that is down doesn't cost a goroutine
+// for each lock.
 type Debts struct {
 	keeper *Keeper
 	pause  time.Duration // pause before the first try
@@ -33,7 +33,7 @@ type debt struct {
 }
 
 // NewDebts returns an empty Debts. While the system doesn't answer, there is a pause before each
-// try, which doubles up to a second.
+// try. The pause doubles up to a second.
 func NewDebts(keeper *Keeper, pause time.Duration) *Debts {
 	return &Debts{keeper: keeper, pause: pause}
 }
@@ -60,7 +60,8 @@ func (o *Debts) Len() int {
 	return len(o.all)
 }
 
-// payAll ends when there are no debts, or with Close: what is left then ends by itself.
+// payAll gives debts back until there are none, or until Close. The remaining locks then end by
+// themselves.
 func (o *Debts) payAll() {
 	pause := o.pause
 	timer := time.NewTimer(pause)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Hold is one hold of a lock: it implements lock.Lock.
+// Hold is one hold of a lock. It implements lock.Lock.
 type Hold struct {
 	tenure *tenure
 
@@ -60,13 +60,13 @@ func (h *Hold) Err() error {
 		if h.before != nil {
 			return h.before
 		}
-		return ErrNotHeld // whatever happens to the other holds
+		return ErrNotHeld // even if the lock has other holds
 	default:
 		return h.tenure.err()
 	}
 }
 
-// Unlock ends this hold, and gives the lock back if it is the last.
+// Unlock ends this hold. If this is the last hold, Unlock gives the lock back.
 func (h *Hold) Unlock(ctx context.Context) error {
 	t := h.tenure
 	mine := false
@@ -89,7 +89,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		select {
 		case <-t.released: // if both are ready, the answer is better
 		default:
-			return cmp.Or(h.before, ctx.Err()) // that the lock was lost is known without the answer
+			return cmp.Or(h.before, ctx.Err()) // if the lock was lost before, the error is known without the answer
 		}
 	}
 	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) { // the answer came too late for this context

@@ -27,8 +27,8 @@ func NewKeeper() *Keeper {
 }
 
 // Enter begins an acquisition, or returns ErrClosed. The context that it returns ends with ctx and
-// when the keeper is closed. leave ends the acquisition; it is called after Begin, if Begin is
-// called. Close waits for leave.
+// when the keeper is closed. leave ends the acquisition. If you call Begin, call leave after it.
+// Close waits for leave.
 func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,13 +36,13 @@ func (k *Keeper) Enter(ctx context.Context) (within context.Context, leave func(
 		return nil, nil, ErrClosed
 	}
 	within, cancel := context.WithCancelCause(ctx)
-	k.busy++ // not earlier, because ctx is the caller's and its methods may panic
+	k.busy++ // not earlier, because the methods of the caller's ctx may panic
 	stop := context.AfterFunc(k.life, func() { cancel(ErrClosed) })
 	return within, func() { stop(); cancel(nil); k.done() }, nil
 }
 
-// Why returns why a context of Enter has ended: ErrClosed, or an error that wraps the error of the
-// caller's context.
+// Why returns the reason why a context of Enter has ended: ErrClosed, or an error that wraps the
+// error of the caller's context.
 func Why(within context.Context) error {
 	err, cause := within.Err(), context.Cause(within)
 	switch cause {
@@ -53,7 +53,7 @@ func Why(within context.Context) error {
 	}
 }
 
-// Begin begins a tenure. It is called between Enter and leave.
+// Begin begins a tenure. Call it after Enter and before leave.
 func (k *Keeper) Begin(terms Terms) *Hold {
 	t := &tenure{
 		keeper: k, terms: terms, holds: 1,
@@ -66,7 +66,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	k.mu.Lock()
 	k.tenures[t] = struct{}{}
 	k.mu.Unlock()
-	if k.life.Err() != nil { // Close loses only the tenures that it knew of
+	if k.life.Err() != nil { // Close has made only the tenures lost that existed at that time
 		t.lose()
 	}
 
@@ -99,7 +99,7 @@ func (k *Keeper) Again(ctx context.Context, name string) (*Hold, error) {
 	}
 }
 
-// Go runs work on a goroutine that Close waits for.
+// Go runs work on a goroutine for which Close waits.
 func (k *Keeper) Go(work func()) {
 	k.occupy()
 	go func() {
@@ -115,9 +115,9 @@ func (k *Keeper) Do(work func()) {
 	work()
 }
 
-// Close ends acquisitions under way, makes all held locks lost to their holders, so that these have
-// one lease of time to stop, and waits until no work is running any longer. A second Close waits,
-// too.
+// Close ends running acquisitions, and makes all held locks lost to their holders, so that the
+// holders have one lease of time to stop. Then it waits until no work is running any longer. A
+// second Close also waits.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.close()
@@ -139,7 +139,7 @@ func (k *Keeper) Close() {
 // Closed returns a channel that is closed by Close.
 func (k *Keeper) Closed() <-chan struct{} { return k.life.Done() }
 
-// occupy begins work that Close waits for, and done ends it.
+// occupy begins work for which Close waits, and done ends it.
 func (k *Keeper) occupy() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package tenure is what lockers have in common: the time during which a lock is held. It renews a
-// lock, reports when the lock is lost, gives it back once, and lets its holder acquire it again.
+// Package tenure is the common part of all lockers. A tenure is the time during which a lock is
+// held. The package renews a lock, reports when the lock is lost, gives it back once, and lets its
+// holder acquire it again.
 package tenure
 
 import (
@@ -21,7 +22,7 @@ var (
 	ErrClosed  = errors.New("lock: the locker is closed")
 )
 
-// CheckName returns an error that says what is wrong with a name.
+// CheckName returns an error if a name is wrong.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -33,8 +34,8 @@ func CheckName(name string) error {
 }
 
 // Endless reports whether the remaining time of another holder's lock is longer than any lease, or
-// negative, which means that it has no end. No locker has made such a lock, so it is no use to wait
-// for its end.
+// negative, which means that the lock has no end. No locker has made such a lock, so a caller must
+// not wait for its end.
 func Endless(left, lease time.Duration) bool {
 	return left < 0 || left > time.Hour && left/1000 > lease
 }
@@ -44,30 +45,29 @@ type Terms struct {
 	Name  string
 	Token int64
 
-	// Until is when the lock ends unless it is renewed. The lease is counted from before the
-	// request that acquired the lock was sent. Zero: the lock has no end of its own, and Renew is
-	// not used.
+	// Until is when the lock ends unless it is renewed. The lease begins before the request that
+	// acquired the lock was sent. Zero: the lock has no end, and Renew is not used.
 	Until time.Time
 
 	// Renew asks for more time and returns the new end of the lock, counted as Until is. It is
-	// called every Every, earlier if an answer took so long that the lock would end before that,
-	// and earlier again after an error. held is false if the system says that another holder or
-	// nobody has the lock. ctx ends when the lock does, and Renew ends with ctx.
+	// called after each Every. It is called earlier if the last answer took so long that the lock
+	// would end before, and still earlier after an error. held is false if another holder or no
+	// holder has the lock. ctx ends when the lock ends, and Renew must end with ctx.
 	Renew func(ctx context.Context) (until time.Time, held bool, err error)
 	Every time.Duration
 
-	// Most is the longest time that the lock may be held: after that it is lost to its holder, and
-	// no longer renewed. Zero: no limit.
+	// Most is the longest time that the lock may be held. After this time the lock is lost to its
+	// holder, and is no longer renewed. Zero: no limit.
 	Most time.Duration
 
-	// Release gives the lock back. It is called once, whatever has happened to the lock, on a
-	// goroutine and with a context of its own, and it has a time limit of its own. It returns
-	// ErrLost if the system says that the lock was no longer held.
+	// Release gives the lock back. It is called once, even if the lock was lost, on its own
+	// goroutine and with its own context, and it must have its own time limit. If the lock was no
+	// longer held, it returns ErrLost.
 	Release func(ctx context.Context) error
 
 	// Prompt reports whether Release is likely to return soon. If so, Release runs on the goroutine
-	// of Unlock, which doesn't watch its ctx meanwhile: another goroutine would cost more than the
-	// step itself. Nil: Release never runs on the goroutine of Unlock.
+	// of Unlock, because another goroutine would cost more than the step itself. Unlock doesn't
+	// watch its ctx meanwhile. Nil: Release never runs on the goroutine of Unlock.
 	Prompt func(ctx context.Context) bool
 }
 
@@ -75,23 +75,23 @@ type Terms struct {
 type tenure struct {
 	keeper *Keeper
 	terms  Terms
-	last   time.Time // end of the lock, renewed or not; zero: there is none
+	last   time.Time // the latest end of the lock, also with renewals; zero: no limit
 
 	lost chan struct{} // closed when the lock is lost
 
-	mu      sync.Mutex // guards the fields below; the keeper's mutex may be locked while this one is held, never the other way round
+	mu      sync.Mutex // guards the fields below; the holder of this mutex may lock the keeper's mutex, but the holder of the keeper's mutex must not lock this one
 	holds   int
 	state   error // nil, ErrLost or ErrNotHeld
 	until   time.Time
-	expiry  *time.Timer        // fires at until, if there is one; with renewals only after the first renewal
-	renewal *time.Timer        // timer of the next renewal, if there is one: a goroutine for each lock would be woken by each Unlock
-	over    context.CancelFunc // cancels the renewal under way, or nil
+	expiry  *time.Timer        // fires at until, if the lock has an end; with renewals only after the first renewal
+	renewal *time.Timer        // timer of the next renewal, if there is one; it is not a goroutine for each lock, because each Unlock would wake the goroutine
+	over    context.CancelFunc // cancels the running renewal, or nil
 
 	released chan struct{} // closed when Release has returned
 	answer   error         // result of Release; read it after released is closed
 }
 
-// err returns what Lock.Err returns. It also checks the clock, because the timer may be late, for
+// err returns the result of Lock.Err. It also checks the clock, because the timer may be late, for
 // example after a pause of the whole process.
 func (t *tenure) err() error {
 	t.mu.Lock()
@@ -135,7 +135,7 @@ func (t *tenure) end(state error) {
 	t.keeper.forget(t)
 }
 
-// extend records that the lock, which has not ended, is held until then. The caller holds t.mu.
+// extend records the new end of the lock, which has not ended yet. The caller holds t.mu.
 func (t *tenure) extend(until time.Time) {
 	t.until = t.bounded(until)
 	t.expireInTime()
@@ -161,13 +161,13 @@ func (t *tenure) expireInTime() {
 	}
 }
 
-// again adds a hold, or returns why there can be none.
+// again adds a hold, or returns an error if that is not possible.
 func (t *tenure) again() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	err := t.check()
 	switch {
-	case t.holds == 0: // whatever had happened to the lock
+	case t.holds == 0: // even if the lock was lost before
 		return ErrNotHeld
 	case err != nil:
 		return err
@@ -176,8 +176,8 @@ func (t *tenure) again() error {
 	return nil
 }
 
-// unhold ends one hold, and with the last one the tenure. It reports whether that was the last
-// hold, and returns the state from before.
+// unhold ends one hold. With the last hold it ends the tenure. It reports whether this was the last
+// hold, and returns the state before the call.
 func (t *tenure) unhold() (last bool, before error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +206,7 @@ func (t *tenure) renew() {
 	switch {
 	case t.check() != nil:
 	case err != nil:
-		t.renewal.Reset(t.terms.Every / 8) // if this doesn't succeed in time, the lock ends by itself
+		t.renewal.Reset(t.terms.Every / 8) // if no renewal succeeds in time, the lock ends by itself
 	case !held:
 		t.end(ErrLost)
 	default:
@@ -226,7 +226,7 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	if t.expiry == nil {
 		t.expireInTime()
 	}
-	t.keeper.occupy() // while t.mu is held: so Close, which loses this tenure, either waits for the renewal or prevents it
+	t.keeper.occupy() // while t.mu is held, so that Close, which loses this tenure, either waits for the renewal or prevents it
 	ctx, over := context.WithDeadline(context.Background(), t.until)
 	t.over = over
 	return ctx, over

@@ -1,4 +1,4 @@
-// Package watch passes messages about a key to those that wait for news of the key.
+// Package watch passes messages about a key to the watchers of the key.
 package watch
 
 import (
@@ -14,7 +14,7 @@ type Board[M any] struct {
 }
 
 // Watcher receives the messages about one key. It also asks the store about the key. A message that
-// it receives before the answer may be older than the answer, so its requests are numbered.
+// it receives before the store's answer may be older than the answer. So its requests are numbered.
 type Watcher[M any] struct {
 	board    *Board[M]
 	key      string
@@ -23,13 +23,13 @@ type Watcher[M any] struct {
 	unread   atomic.Int32
 }
 
-// most is the number of messages that a watcher keeps unread: so many are reason enough to look
-// again, and further ones are dropped.
+// most is the largest number of unread messages of a watcher. Further messages are dropped, because
+// the unread ones already make the watcher look again.
 const most = 8
 
 // Watch registers tell, which is called with each message about a key and with the number of the
-// watcher's latest request at that time. tell must not block. The watcher calls Read when it has
-// looked at a message; while too many messages are unread, tell is not called.
+// watcher's latest request at that time. tell must not block. The watcher must call Read when it
+// has handled a message. While too many messages are unread, tell is not called.
 func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M] {
 	w := &Watcher[M]{board: b, key: key, tell: tell}
 	b.mu.Lock()
@@ -41,13 +41,13 @@ func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M
 	return w
 }
 
-// Ask counts a request: a message from now on may be newer than the answer.
+// Ask counts a request. A message that comes after Ask may be newer than the answer.
 func (w *Watcher[M]) Ask() { w.question.Add(1) }
 
 // Asked returns the number of the latest request.
 func (w *Watcher[M]) Asked() uint32 { return w.question.Load() }
 
-// Read says that the watcher has looked at a message.
+// Read is called when the watcher has handled a message.
 func (w *Watcher[M]) Read() { w.unread.Add(-1) }
 
 // Stop ends the watching. On a nil Watcher it does nothing.

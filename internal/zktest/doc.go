@@ -1,10 +1,10 @@
-// Package zktest gives tests a real ZooKeeper to break: Server is a standalone server of one's own
-// that can be killed, stopped, continued and restarted, with its data or without, and Proxy is a
-// wire in front of it that is cut, goes dead, or loses the reply to exactly the request a test
-// names. Ensemble is several servers that elect a leader.
+// Package zktest gives tests a real ZooKeeper to break. Server is a separate standalone server that
+// can be killed, stopped, continued and restarted, with or without its data. Proxy is a proxy in
+// front of a server that can cut connections, swallow traffic, or lose the reply to exactly the
+// request that a test names. Ensemble is a group of servers that elect a leader.
 //
-// It needs a Java runtime and zookeeper.jar where Debian's libzookeeper-java puts it, or where
-// CACHEGUARD_ZOOKEEPER_JARS says: a class path.
+// It needs a Java runtime, and zookeeper.jar in the folder of Debian's libzookeeper-java. If
+// zookeeper.jar is at another place, set CACHEGUARD_ZOOKEEPER_JARS to a class path.
 //
 //	server := zktest.Start(t)
 //	proxy, err := zktest.NewProxy(server.Addr())

@@ -1,13 +1,13 @@
 package zktest
 
-// Then says what becomes of the connection on which a reply was lost.
+// Then is the state of a connection after a reply was lost on it.
 type Then int
 
 const (
-	// Hangup is the default: the connection is closed, to the client and to the server.
+	// Hangup is the default. The connection is closed, to the client and to the server.
 	Hangup Then = iota
 
-	// Silence keeps it open, and nothing more reaches the client.
+	// Silence keeps the connection open, and no more data reaches the client.
 	Silence
 )
 
@@ -17,14 +17,15 @@ type Fault struct {
 	then   Then
 	struck chan struct{}
 
-	taken bool // guarded by the proxy's mu: a request was found
+	taken bool // a request was found; guarded by the proxy's mu
 }
 
-// Struck is closed when the reply is lost: the server has carried the request out.
+// Struck returns a channel that is closed when the reply is lost. At that time the server has
+// carried the request out.
 func (f *Fault) Struck() <-chan struct{} { return f.struck }
 
-// LoseReply forwards the next request that matches, and loses its reply and all that would follow
-// on the connection. match is called one request at a time; it must not wait.
+// LoseReply forwards the next request that matches. It loses the request's reply and all later data
+// on the connection. Only one call of match runs at a time. match must not wait.
 func (p *Proxy) LoseReply(match func(Request) bool, then ...Then) *Fault {
 	f := &Fault{match: match, struck: make(chan struct{})}
 	if len(then) > 0 {

@@ -9,16 +9,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
-// link is one client's connection and the one to the server that belongs to it.
+// link is one client's connection, together with its connection to the server.
 type link struct {
 	*faultproxy.Link
 	proxy *Proxy
 
 	mu     sync.Mutex       // guards doomed
-	doomed map[int32]*Fault // requests whose reply is to be lost, by their numbers
+	doomed map[int32]*Fault // the faults of requests whose replies must be lost, by the requests' numbers
 }
 
-// carry is the life of a connection.
+// carry serves a connection until it ends.
 func (p *Proxy) carry(of *faultproxy.Link) {
 	l := &link{Link: of, proxy: p, doomed: make(map[int32]*Fault)}
 	l.Carry(
@@ -27,7 +27,7 @@ func (p *Proxy) carry(of *faultproxy.Link) {
 	)
 }
 
-// forward copies frames until either side ends, or look says that one doesn't pass.
+// forward copies frames until either side ends, or until look returns false for a frame.
 func (l *link) forward(from, to net.Conn, look func(frame []byte) bool) {
 	defer l.End()
 	in := bufio.NewReader(from)
@@ -42,7 +42,7 @@ func (l *link) forward(from, to net.Conn, look func(frame []byte) bool) {
 	}
 }
 
-// request looks at a frame on its way to the server.
+// request examines a frame on its way to the server, and reports whether it may pass.
 func (l *link) request(frame []byte) bool {
 	if number(frame) < 0 {
 		return true // a ping
@@ -55,7 +55,7 @@ func (l *link) request(frame []byte) bool {
 	return true
 }
 
-// reply looks at a frame on its way to the client.
+// reply examines a frame on its way to the client, and reports whether it may pass.
 func (l *link) reply(frame []byte) bool {
 	if number(frame) == watchEvent {
 		l.proxy.noteEvent()
@@ -68,7 +68,7 @@ func (l *link) reply(frame []byte) bool {
 	}
 	if f.then == Hangup {
 		l.End()
-		_ = l.Client.Close() // before anybody hears that the reply is lost
+		_ = l.Client.Close() // before Struck is closed
 	}
 	close(f.struck)
 	if f.then == Silence {

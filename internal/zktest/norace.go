@@ -2,5 +2,5 @@
 
 package zktest
 
-// SuppressRace does nothing here: without the race detector there is nothing to suppress.
+// SuppressRace does nothing, because without the race detector there is nothing to suppress.
 func SuppressRace() {}

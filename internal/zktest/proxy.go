@@ -11,14 +11,14 @@ import (
 type Proxy struct {
 	*faultproxy.Proxy
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	faults   []*Fault
 	requests []Request
 	events   int
 }
 
-// StartProxy starts a proxy for one test, on a loopback port of its own, to the server at target,
-// which need not be there. It is closed when the test ends.
+// StartProxy starts a proxy for one test, on its own loopback port, to the server at target. The
+// server need not run. The proxy is closed when the test ends.
 func StartProxy(tb TB, target string) *Proxy {
 	tb.Helper()
 	p := &Proxy{}
@@ -26,22 +26,23 @@ func StartProxy(tb TB, target string) *Proxy {
 	return p
 }
 
-// Requests returns all requests that were forwarded since the start or Reset, in their order on
-// each connection.
+// Requests returns all requests that were forwarded since the start or since Reset, in their order
+// on each connection.
 func (p *Proxy) Requests() []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
 }
 
-// Events returns how many events of watches were forwarded to clients since the start or Reset.
+// Events returns how many events of watches were forwarded to clients since the start or since
+// Reset.
 func (p *Proxy) Events() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.events
 }
 
-// Reset forgets Requests and Events.
+// Reset removes all Requests and Events.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

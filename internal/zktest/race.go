@@ -9,22 +9,25 @@ import (
 	"syscall"
 )
 
-// suppressedEnv names the file with the suppressions in a process that SuppressRace has begun anew.
+// suppressedEnv is the environment variable with the name of the file of suppressions. It is set in
+// a process that SuppressRace has restarted.
 const suppressedEnv = "CACHEGUARD_ZKTEST_SUPPRESSIONS"
 
-// SuppressRace has the race detector say nothing of a data race inside go-zookeeper v1.0.4, between
-// the goroutine that has connected (sendSetWatches reads lastZxid) and the one that reads what the
-// server sends (recvLoop writes it). A test can't keep clear of it: it comes with any watch that is
-// set, or was set, while a connection is being made. Everything else is still reported.
+// SuppressRace makes the race detector ignore a data race inside go-zookeeper v1.0.4. The race is
+// between the goroutine that has connected (sendSetWatches reads lastZxid) and the goroutine that
+// reads the server's data (recvLoop writes it). A test can't avoid this race, because it comes with
+// any watch that is set, or was set, while a connection is being made. All other races are still
+// reported.
 //
-// The detector reads its suppressions when a process starts, so this process begins anew, with the
-// same number, arguments and files: call it first in TestMain, before child processes are told
-// apart. Where it can't, or GORACE has suppressions already, nothing changes.
+// The detector reads its suppressions when a process starts, so SuppressRace restarts this process,
+// with the same process id, arguments and files. Call it first in TestMain, before code that
+// distinguishes child processes. If the restart isn't possible, or if GORACE already has
+// suppressions, SuppressRace does nothing.
 func SuppressRace() {
 	options := os.Getenv("GORACE")
 	if file := os.Getenv(suppressedEnv); file != "" {
 		_ = os.Remove(file)
-		_ = os.Unsetenv(suppressedEnv) // for child processes: they do this themselves
+		_ = os.Unsetenv(suppressedEnv) // for child processes, which call SuppressRace themselves
 		_ = os.Setenv("GORACE", strings.TrimSuffix(options, option(file)))
 		return
 	}

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// Request is what a client asks of the server.
+// Request is a request of a client.
 type Request struct {
 	Op   string // "create", "delete", "getChildren", ...: see ops
-	Path string // of the node, where the request has one
+	Path string // path of the node, if the request has a path
 }
 
 // IsOp matches the requests of one kind.
@@ -20,14 +20,14 @@ func IsOp(op string) func(Request) bool {
 // ops are the kinds of requests by their numbers. Those after "ping" have no path.
 var ops = map[int32]string{
 	1: "create", 2: "delete", 3: "exists", 4: "getData", 5: "setData", 6: "getACL", 7: "setACL", 8: "getChildren",
-	9: "sync", 12: "getChildren", 19: "create", 21: "create", // with the node's Stat, a container, one with a TTL
+	9: "sync", 12: "getChildren", 19: "create", 21: "create", // create with the node's Stat, of a container, and of a node with a TTL
 	11: "ping", 14: "multi", 100: "auth", 101: "setWatches", -11: "close",
 }
 
-// A frame is what passes in either direction: its length in four bytes, then so many. The first one
-// each way opens the session; those that follow begin with the request's number, which its reply
-// has again, and a request then with its kind. Numbers below zero belong to no request: watchEvent
-// is what a watch saw.
+// All data in both directions is in frames. A frame has its length in four bytes, and then this
+// number of bytes. The first frame in each direction opens the session. Each later frame begins
+// with the number of a request. The reply to a request has the same number. In a request the kind
+// follows. Numbers below zero belong to no request; a frame with watchEvent is an event of a watch.
 const (
 	most       = 4 << 20 // bytes in a frame; servers by default take 1 MB
 	watchEvent = -1
@@ -49,10 +49,10 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// number is that of the request that a frame is or answers.
+// number returns the number of the request that a frame is or answers.
 func number(frame []byte) int32 { return word(frame, 4) }
 
-// request reads what is asked in a frame that doesn't open the session.
+// request decodes the request in a frame that doesn't open the session.
 func request(frame []byte) Request {
 	kind := word(frame, 8)
 	op, known := ops[kind]
@@ -70,7 +70,7 @@ func request(frame []byte) Request {
 	return r
 }
 
-// word is the number at an offset, or 0 in a frame that is too short.
+// word returns the number at an offset. If the frame is too short, it returns 0.
 func word(frame []byte, at int) int32 {
 	if len(frame) < at+4 {
 		return 0

@@ -12,31 +12,33 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// Tick is the tickTime of a Server. Sessions may be as short as two, and end on a tick.
+// Tick is the tickTime of a Server. The shortest session time-out is two ticks, and sessions end on
+// a tick.
 const Tick = 50 * time.Millisecond
 
-// jarsEnv is a class path that has ZooKeeper, and debianJars the one of Debian's libzookeeper-java.
-// The second of these is what ZooKeeper logs through: to standard error, with nothing to configure.
+// jarsEnv is the environment variable with a class path that has ZooKeeper. debianJars is the class
+// path of Debian's libzookeeper-java. Its second file is the logger that ZooKeeper uses. It logs to
+// standard error and needs no configuration.
 const (
 	jarsEnv    = "CACHEGUARD_ZOOKEEPER_JARS"
 	debianJars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 )
 
-// ErrNoServer says that there is no java on the PATH, or no zookeeper.jar.
+// ErrNoServer means that there is no java on the PATH, or no zookeeper.jar.
 var ErrNoServer = errors.New("zktest: no java on the PATH, or no zookeeper.jar")
 
-// Server is one standalone ZooKeeper on a loopback port of its own. Restart brings it back with its
-// data: sessions and their nodes, too. Its methods are safe for concurrent use.
+// Server is one standalone ZooKeeper on its own loopback port. After Restart it still has its data,
+// including sessions and their nodes. Its methods are safe for concurrent use.
 type Server struct{ *childproc.Server }
 
 // NewServer starts a ZooKeeper and returns once it serves. The arguments are lines of its
 // configuration, such as "maxSessionTimeout=2000", or properties of its Java, such as
-// "-Dzookeeper.forceSync=yes". On Linux it dies with this process, however that ends. NewServer
-// returns ErrNoServer if there is none to start.
+// "-Dzookeeper.forceSync=yes". On Linux the server dies with this process, even if this process is
+// killed. If there is no ZooKeeper, NewServer returns ErrNoServer.
 func NewServer(args ...string) (*Server, error) { return newServer(0, args) }
 
-// newServer starts a standalone server, or the member of an ensemble with this number; the
-// arguments say who else is one.
+// newServer starts a standalone server, or the member of an ensemble with this number. The
+// arguments name the other members.
 func newServer(member int, args []string) (*Server, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -46,7 +48,7 @@ func newServer(member int, args []string) (*Server, error) {
 	if err != nil {
 		return nil, ErrNoServer
 	}
-	var data string // where this one keeps its data, and no other
+	var data string // the folder with only this server's data
 	s, err := childproc.New(childproc.Program{
 		Name: "zookeeper",
 		Command: func(dir string, port int) (*exec.Cmd, error) {
@@ -65,7 +67,7 @@ func newServer(member int, args []string) (*Server, error) {
 			main := []string{"-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config}
 			return exec.Command(java, append(properties, main...)...), nil
 		},
-		// An open port alone says nothing: it is open long before anything is served.
+		// An open port is not enough, because the port is open long before the server serves.
 		Ready: func(addr string, _ func(words string) bool) bool {
 			conf, err := ask(addr, "conf")
 			return err == nil && strings.Contains(conf, "dataDir="+data)
@@ -78,7 +80,7 @@ func newServer(member int, args []string) (*Server, error) {
 	return &Server{s}, nil
 }
 
-// configuration is that of every server.
+// configuration returns the configuration that every server has.
 func configuration(data string, port int) string {
 	return strings.Join([]string{
 		"tickTime=" + strconv.FormatInt(Tick.Milliseconds(), 10),
@@ -94,13 +96,13 @@ func configuration(data string, port int) string {
 	}, "\n")
 }
 
-// split returns the properties of Java, with those that every server has before them, and the lines
-// of configuration.
+// split returns the properties of Java and the lines of configuration. The properties begin with
+// those that every server has.
 func split(args []string) (properties []string, lines string) {
 	properties = []string{
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it starts sooner, and lives short
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a fast start, because the server doesn't live long
 		"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // kill -9 is as far as a test goes
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // tests only use kill -9, so data need not reach the disk
 	}
 	for _, a := range args {
 		if strings.HasPrefix(a, "-") {
@@ -124,7 +126,7 @@ func (s *Server) RestartEmpty() error {
 
 func dataOf(dir string) string { return filepath.Join(dir, "data") }
 
-// classPath is the class path of ZooKeeper, if there is one.
+// classPath returns the class path of ZooKeeper, or an error if there is none.
 func classPath() (string, error) {
 	if jars := os.Getenv(jarsEnv); jars != "" {
 		return jars, nil

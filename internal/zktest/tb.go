@@ -2,7 +2,7 @@ package zktest
 
 import "github.com/cacheguard/cacheguard/internal/childproc"
 
-// TB is the part of testing.TB that is needed here.
+// TB is the part of testing.TB that this package needs.
 type TB = childproc.TB
 
 var kit = childproc.Kit[*Server]{
@@ -15,7 +15,7 @@ var kit = childproc.Kit[*Server]{
 		if s.Pid() == 0 {
 			return s.Restart()
 		}
-		_ = s.Resume() // one that isn't paused takes no harm, and elsewhere it can't be paused
+		_ = s.Resume() // does nothing to a server that isn't paused
 		return nil
 	},
 }
@@ -27,18 +27,18 @@ func Start(tb TB, args ...string) *Server {
 	return kit.Start(tb, args...)
 }
 
-// Shared returns a ZooKeeper that all tests of this process use, with what others have left in it.
-// One that kills or pauses the server does better with Start; the next caller gets it running again
-// in any case.
+// Shared returns a ZooKeeper that all tests of this process use. It still has the nodes of earlier
+// tests. If a test kills or pauses the server, Start is better, but the next caller of Shared gets
+// a running server in any case.
 //
-// The server ends with the test process on Linux; elsewhere, and where goroutines are counted,
-// TestMain has to call Wrap.
+// On Linux the server ends with the test process. On other systems, and if a package counts
+// goroutines, TestMain has to call Wrap.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	return kit.Shared(tb)
 }
 
-// Runner is what *testing.M is to TestMain.
+// Runner is the interface of *testing.M that TestMain uses.
 type Runner = childproc.Runner
 
 // Wrap returns a Runner that runs m and stops the shared server before it returns:

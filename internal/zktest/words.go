@@ -9,13 +9,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// askTimeout is for a server that accepts and doesn't answer.
+// askTimeout is the time limit for a server that accepts connections and doesn't answer.
 const askTimeout = 5 * time.Second
 
-// Ask returns what the server says to one of ZooKeeper's four-letter commands, such as "srvr".
+// Ask returns the server's answer to one of ZooKeeper's four-letter commands, such as "srvr".
 func (s *Server) Ask(word string) (string, error) { return ask(s.Addr(), word) }
 
-// Figure returns one of the figures that "mntr" has, such as "zk_watch_count".
+// Figure returns one number from the answer to "mntr", such as "zk_watch_count".
 func (s *Server) Figure(name string) (int64, error) {
 	text, err := s.Ask("mntr")
 	if err != nil {

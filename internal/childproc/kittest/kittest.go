@@ -1,5 +1,5 @@
-// Package kittest is what the tests of childproc, and of the packages that start servers by it,
-// have in common: what each server must do, and how each package treats tests and programs.
+// Package kittest has the common tests of childproc and of the packages that start servers with it.
+// They test what each server must do, and how each package treats tests and programs.
 package kittest
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Patience is for what has to happen.
+// Patience is the longest wait for an event that must happen.
 const Patience = 20 * time.Second
 
-// Await waits for what has to happen.
+// Await waits for an event that must happen.
 func Await(t *testing.T, happened <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -40,8 +40,8 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// OnlyTestsImportTesting looks at the package in this folder: a program that imports it must not
-// get the flags of go test.
+// OnlyTestsImportTesting tests that only the tests of the package in this folder import package
+// testing, because a program that imports the package must not get the flags of go test.
 func OnlyTestsImportTesting(t *testing.T) {
 	t.Helper()
 	files, err := os.ReadDir(".")
@@ -65,7 +65,7 @@ func OnlyTestsImportTesting(t *testing.T) {
 	}
 }
 
-// Verdict is a TB that notes what it is told and goes on.
+// Verdict is a TB that records skips and failures and goes on.
 type Verdict struct{ Skipped, Failed string }
 
 // The methods of a TB.
@@ -76,8 +76,9 @@ func (v *Verdict) Skipf(format string, args ...any)  { v.Skipped = fmt.Sprintf(f
 func (v *Verdict) Fatalf(format string, args ...any) { v.Failed = fmt.Sprintf(format, args...) }
 func (v *Verdict) Errorf(format string, args ...any) { v.Failed = fmt.Sprintf(format, args...) }
 
-// SkipsOrFails has a test miss something, which skips it, or fails it if CACHEGUARD_TEST asks for
-// every test. What it says then has these words.
+// SkipsOrFails calls miss, a test that lacks a program which it needs. It tests that the missing
+// program skips the test, or fails it if CACHEGUARD_TEST asks for every test. The message must have
+// these words.
 func SkipsOrFails(t *testing.T, miss func(v *Verdict), words ...string) {
 	for env, fails := range map[string]bool{
 		"": false, "quick": false, "fullish": false,

@@ -25,7 +25,7 @@ type Server interface {
 	Logged(words string) bool
 }
 
-// StopsForGood stops a server. stopped is the error of a Restart after that.
+// StopsForGood tests that a server stops for good. stopped is the error of a Restart after Stop.
 func StopsForGood(t *testing.T, s Server, stopped error) {
 	t.Helper()
 	if s.Pid() == 0 {
@@ -46,10 +46,10 @@ func StopsForGood(t *testing.T, s Server, stopped error) {
 	if err := s.Restart(); !errors.Is(err, stopped) {
 		t.Errorf("Restart after Stop: %v", err)
 	}
-	s.Kill() // of a stopped one: nothing
+	s.Kill() // does nothing to a stopped server
 }
 
-// IsGone looks at a server that was killed or stopped.
+// IsGone tests that a server that was killed or stopped has ended.
 func IsGone(t *testing.T, s Server) {
 	t.Helper()
 	if s.Pid() != 0 {
@@ -63,7 +63,7 @@ func IsGone(t *testing.T, s Server) {
 	}
 }
 
-// Revives looks at a server that is brought back in a way: as another process at the same address.
+// Revives tests that revive brings a server back as another process at the same address.
 func Revives(t *testing.T, s Server, revive func() error) {
 	t.Helper()
 	addr, pid := s.Addr(), s.Pid()
@@ -75,8 +75,8 @@ func Revives(t *testing.T, s Server, revive func() error) {
 	}
 }
 
-// SilentWhilePaused pauses a server. paused looks at one that stands still, resumed at it when it
-// goes on. At the end it is stopped while it is paused.
+// SilentWhilePaused pauses and resumes a server. It calls paused while the server stands still, and
+// resumed when the server goes on. At the end it stops the server while it is paused.
 func SilentWhilePaused(t *testing.T, s Server, paused, resumed func()) {
 	t.Helper()
 	if err := s.Pause(); errors.Is(err, errors.ErrUnsupported) {
@@ -102,8 +102,8 @@ func SilentWhilePaused(t *testing.T, s Server, paused, resumed func()) {
 	}
 }
 
-// WaitsForItsPort restarts a server whose port another program has meanwhile. words are what the
-// server logs then.
+// WaitsForItsPort restarts a server while another program has its port. words are the words that
+// the server logs in this case.
 func WaitsForItsPort(t *testing.T, s Server, words string) {
 	t.Helper()
 	s.Kill()
@@ -122,14 +122,14 @@ func WaitsForItsPort(t *testing.T, s Server, words string) {
 	}
 }
 
-// DiesWithItsParent runs this test binary with more in its environment, so that it is a program
-// that starts a server, says where, and waits. Then it kills the program. It returns where the
-// server was.
+// DiesWithItsParent runs this test binary with env added to its environment. With env the binary is
+// a program that starts a server, prints the server's address, and waits. Then DiesWithItsParent
+// kills the program and tests that the server ends. It returns the server's address.
 func DiesWithItsParent(t *testing.T, answers func(addr string) bool, env ...string) (addr string) {
 	t.Helper()
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), env...)
-	if _, err := parent.StdinPipe(); err != nil { // keeps it waiting
+	if _, err := parent.StdinPipe(); err != nil { // an open pipe keeps the program waiting
 		t.Fatal(err)
 	}
 	out, err := parent.StdoutPipe()

@@ -1,5 +1,5 @@
-// Package drivetest compares what runs of package cacheguard do, in whatever tests they run, with
-// what the driver in the protocol's explorer does.
+// Package drivetest compares the steps of real runs of package cacheguard, in any test, with the
+// steps of the driver in the protocol's explorer.
 package drivetest
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// tells is what the explorer's driver tells a miss, by its state and what it has in hand. The
-// explorer's tests write it.
+// tells lists the events that the explorer's driver tells a miss, by the miss's state and by what
+// the miss has in hand. The explorer's tests write this list.
 //
 //go:embed tells.txt
 var tells string
 
-// Watch runs tests with all that their runs do compared, and returns the exit code: that of the
-// tests, or 1 when a run has done what the explorer's driver never does. What many tests do by
-// chance counts, too: a step that the explorer lacks is found by the hour.
+// Watch runs tests and compares all steps of their runs. It returns the exit code of the tests, or
+// 1 if a run has done a step that the explorer's driver never does. Many tests reach such steps
+// only by chance, so after an hour of tests a step that the explorer lacks is usually found.
 func Watch(run func() (code int)) (code int) {
 	d := newDrive()
 	protocol.Watched.Step, protocol.Watched.Done = d.step, d.done
@@ -38,7 +38,7 @@ type drive struct {
 	states, events []string
 	table          map[string]bool
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	left map[any]protocol.Do
 	bad  map[string]bool
 }
@@ -68,7 +68,7 @@ func (d *drive) wrong() (all []string) {
 	return all
 }
 
-// step is told of a step, and what it says to do.
+// step records a step of a miss and the actions that the step requests.
 func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.Event, do protocol.Do) {
 	line := d.states[was.State]
 	for _, is := range []struct {
@@ -85,12 +85,12 @@ func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.E
 	line += ": " + d.events[e.Kind]
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if was.State == protocol.Landed && e.Kind == protocol.End { // the others of its run have ended
+	if was.State == protocol.Landed && e.Kind == protocol.End { // the other misses of its run have ended
 		return
 	}
 	left := d.left[m]
-	// A run reads all its mail before it does anything: that a lease is lost may come together with
-	// the end of its load.
+	// A run reads all its mail before it does anything. So the loss of a lease and the end of its
+	// load may come together.
 	ends := e.Kind == protocol.Returned || e.Kind == protocol.Unstorable || e.Kind == protocol.Failed
 	if together := (ends || e.Kind == protocol.End) && left&protocol.CancelLoad != 0; !together && !d.table[line] {
 		d.bad["told what the explorer never tells: "+line] = true
@@ -103,7 +103,7 @@ func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.E
 	}
 }
 
-// done is told what is being done.
+// done records an action that a run performs.
 func (d *drive) done(m any, do protocol.Do) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
