@@ -12,8 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// exiting ends the goroutine it is called on as often as it is told to, like a test that fails in a
-// callback.
+// exiting ends its goroutine a given number of times, like a test that fails in a callback.
 type exiting struct{ decodes int }
 
 func (e *exiting) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
@@ -26,8 +25,8 @@ func (e *exiting) Decode(src []byte) (string, error) {
 	return string(src), nil
 }
 
-// TestGoexitOutsideOfLoads takes along the goroutine it happens on and nobody else: the key lives
-// on.
+// TestGoexitOutsideOfLoads: a Goexit outside of loads ends only its own goroutine, and the key can
+// still be loaded.
 func TestGoexitOutsideOfLoads(t *testing.T) {
 	inBubble(t, "Decode in the look-up", func(t *testing.T) {
 		store, codec := newTampered(), &exiting{decodes: 1}

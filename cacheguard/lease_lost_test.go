@@ -140,8 +140,8 @@ func TestLeaseLostAgainAndAgain(t *testing.T) {
 	})
 }
 
-// robbed is a store that lets nobody keep a lease: whoever renews it is told that it is another
-// one's.
+// robbed is a store in which no load keeps its lease: each renewal is told that another load has
+// the lease.
 type robbed struct{ *tampered }
 
 func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
@@ -151,8 +151,8 @@ func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 	return cacheguard.HoldingOther, nil
 }
 
-// TestResultOfALostLease is one that came all the same. It goes to those who waited for it, and is
-// not stored.
+// TestResultOfALostLease: a load returns a result although it has lost its lease. The result goes
+// to the waiting callers, and is not stored.
 func TestResultOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

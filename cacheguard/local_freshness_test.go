@@ -12,7 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// The local tier never answers with what is over, superseded, or older than what it had.
+// The local tier never answers with a value that has expired, that was replaced, or that is older
+// than its earlier value.
 
 func seenOf(t *testing.T, s cacheguard.Store, cache, key string) []byte {
 	f, _, err := s.Get(t.Context(), cacheguard.Key{Cache: cache, Key: key}, nil)
@@ -74,7 +75,7 @@ func TestLocalTierKeepsToTheTTL(t *testing.T) {
 	})
 }
 
-// A slow read doesn't put an older value over what this process has loaded itself.
+// A slow read doesn't replace a value that this process has loaded itself by an older value.
 func TestLocalTierDoesntGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, cacheguard.Options[int]{TTL: time.Hour})

@@ -58,7 +58,7 @@ func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func()
 	})
 }
 
-// lose has messages get lost, which the cache is told.
+// lose makes messages get lost, and tells the cache so.
 func (s *listenStore) lose() {
 	s.deaf.Store(true)
 	s.tell(cacheguard.Message{Kind: cacheguard.MessageLost})
@@ -89,7 +89,7 @@ func newPair(t *testing.T, opts cacheguard.Options[int]) pair {
 	return p
 }
 
-// reads checks what a read gives, and whether the store was asked for it.
+// reads tests the value of a read, and whether the read has asked the store.
 func (p pair) reads(t *testing.T, want int, local bool) {
 	t.Helper()
 	before := p.store.reads.Load()
@@ -171,7 +171,7 @@ func TestLocalTTL(t *testing.T) {
 	})
 }
 
-// P11: what is changed while it is being read is not kept.
+// P11: if a key is changed while it is being read, the tier doesn't keep the value.
 func TestLocalTierDoesntKeepWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, cacheguard.Options[int]{})
@@ -239,8 +239,8 @@ func TestLocalTierWithoutMessages(t *testing.T) {
 	})
 }
 
-// TestLocalTierIsNoFallbackWithoutAWindow: to serve what may be out of date is for the user to
-// allow.
+// TestLocalTierIsNoFallbackWithoutAWindow: a value that may be out of date is served only if the
+// user has set a stale window.
 func TestLocalTierIsNoFallbackWithoutAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, window := range []time.Duration{0, time.Minute} {
@@ -348,7 +348,8 @@ func TestLocalOptions(t *testing.T) {
 	}
 }
 
-// A value that can't be copied is none, and nobody gets it beside an error.
+// If a value can't be copied, the tier doesn't answer with it, and no caller gets it together with
+// an error.
 func TestLocalTierThatCantCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// gateObserver holds up who tells it that a wait for this key is over.
+// gateObserver holds up the goroutine that reports the end of a wait for this key.
 type gateObserver struct {
 	guardtest.Recorder
 	key  string
@@ -112,8 +112,8 @@ func TestGetManyLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// What a load elsewhere kept to itself is loaded by a batch together, also if that becomes known
-// key by key.
+// If loads in other processes don't share their results, a batch loads these keys together, even if
+// it learns of this key by key.
 func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 	var keys []string
 	for i := range 20 {
@@ -140,8 +140,8 @@ func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 	})
 }
 
-// A batch in which much has failed keeps nobody waiting for what is stored, nor for the end of the
-// others' leases.
+// A batch in which many loads have failed doesn't delay callers of stored results, nor the end of
+// other leases.
 func TestGetManyLandsWhatIsReady(t *testing.T) {
 	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
 		var keys []string
@@ -200,8 +200,8 @@ func TestGetManyOfAKeyTwiceIsOneWaiter(t *testing.T) {
 	})
 }
 
-// A load that asks for many keys holds the only slot: what it asks for does without one, although a
-// stale value could have let it go on.
+// A load that asks for many keys has the only slot. The loads of these keys run without a slot,
+// although the load could have gone on with a stale value.
 func TestGetManyInsideALoadWithTheOnlySlot(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("stale ", stale), func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestInvalidOptions are all reported at once, each by its name.
+// TestInvalidOptions: all invalid options are reported at once, each by its name.
 func TestInvalidOptions(t *testing.T) {
 	c, err := cacheguard.New(nil, cacheguard.Options[string]{
 		Name: "", TTL: -1, NegativeTTL: 1, ErrorTTL: 1, Jitter: 1, LeaseTTL: time.Millisecond, LoadTimeout: -time.Second,
@@ -134,7 +134,7 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-// FuzzOptions: whatever is set, New returns a cache that works or an error, never both, and never
+// FuzzOptions: for any options, New returns either a cache that works or an error, and never
 // panics.
 func FuzzOptions(f *testing.F) {
 	f.Add("n", int64(0), int64(0), int64(0), 0.0, int64(0), int64(0), 0, 0, uint8(0), 0, false)

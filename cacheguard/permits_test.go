@@ -65,7 +65,8 @@ func TestFleetBudget(t *testing.T) {
 	})
 }
 
-// A permit is kept for as long as its load takes, and no longer than that of a dead process lasts.
+// A process keeps a permit as long as its load runs. If the process dies, the permit ends after its
+// time.
 func TestPermitsAreLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -134,8 +135,8 @@ func TestNestedLoadTakesNoSecondPermit(t *testing.T) {
 	})
 }
 
-// Whoever leaves while waiting for a permit gets its context's error at once, and those behind it
-// their turn.
+// If a caller leaves while it waits for a permit, it gets its context's error at once, and the
+// callers behind it get their turn.
 func TestWaitingForAPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -11,7 +11,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// TestRecursion is an error at once, whatever way the load takes back to its own key.
+// TestRecursion: recursion is an error at once, for every way in which a load can ask for its own
+// key.
 func TestRecursion(t *testing.T) {
 	ways := map[string]func(ctx context.Context, c *cacheguard.Cache[string]) (string, error){
 		"Get": func(ctx context.Context, c *cacheguard.Cache[string]) (string, error) {
@@ -115,7 +116,7 @@ func TestOwnKeyWhenTheLoadIsOver(t *testing.T) {
 	})
 }
 
-// TestSameKeyElsewhere is another thing: another cache has it, or another key looks like it.
+// TestSameKeyElsewhere: the same key in another cache, or a similar key, is not recursion.
 func TestSameKeyElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -64,8 +64,8 @@ func TestOneRefreshForEachExpiry(t *testing.T) {
 	}
 }
 
-// TestRefreshOutlivesItsCaller: it is cancelled neither by the end of the context nor when all have
-// left.
+// TestRefreshOutlivesItsCaller: a refresh is cancelled neither by the end of its caller's context
+// nor when all callers have left.
 func TestRefreshOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})[0]
@@ -117,7 +117,8 @@ func TestInvalidateDuringARefresh(t *testing.T) {
 	})
 }
 
-// TestCloseEndsARefresh: nobody waits for it, but it is seen by Close, and by Shutdown.
+// TestCloseEndsARefresh: no caller waits for a refresh in the background, but Close and Shutdown
+// do.
 func TestCloseEndsARefresh(t *testing.T) {
 	for name, end := range map[string]func(*cacheguard.Cache[int]) error{
 		"close":    (*cacheguard.Cache[int]).Close,
@@ -190,8 +191,8 @@ func TestSickProcessGoesLast(t *testing.T) {
 	}
 }
 
-// Callers who joined a look-up whose leader ran out of time don't wait for the load, within
-// StaleWhileRevalidate.
+// If the leader of a look-up runs out of time, callers that have joined it don't wait for the load,
+// within StaleWhileRevalidate.
 func TestNobodyWaitsForARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})

@@ -15,8 +15,8 @@ func refreshing(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], 
 	return beginCall(t, func() (string, error) { return c.Refresh(ctx, "k", load) })
 }
 
-// TestRefresh loads although the value is fresh, once for all who ask; readers go on with what
-// there is.
+// TestRefresh: Refresh loads although the value is fresh, once for all callers of Refresh. Readers
+// get the stored value meanwhile.
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -42,7 +42,7 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestRefreshThatFails leaves what there is.
+// TestRefreshThatFails: a Refresh that fails leaves the stored value.
 func TestRefreshThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
@@ -58,7 +58,8 @@ func TestRefreshThatFails(t *testing.T) {
 	})
 }
 
-// TestRunningLoadCountsAsARefresh, in this process and in another one, and whatever it ends with.
+// TestRunningLoadCountsAsARefresh: a Refresh waits for a running load, in this process or in
+// another one, and returns its result or error.
 func TestRunningLoadCountsAsARefresh(t *testing.T) {
 	for end, ttl := range map[string]time.Duration{"value": 0, "error": 0, "error that is not remembered": -1} {
 		inBubble(t, end, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestRefreshLoadsBesideAnEarlyRefresh(t *testing.T) {
 	})
 }
 
-// A Refresh that joins a background refresh is the only caller that MaxWaiters counts.
+// If a Refresh joins a background refresh, MaxWaiters counts only the caller of Refresh.
 func TestRefreshBesideABackgroundOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, MaxWaiters: 1})[0]

@@ -17,8 +17,8 @@ type uncomparable []error
 
 func (uncomparable) Error() string { return "it can't be compared" }
 
-// TestErrorsKeepTheirIdentity in the process of the load, for who waits for it in another, and for
-// who asks there later.
+// TestErrorsKeepTheirIdentity: errors.Is gives the same answer in the process of the load, for a
+// caller that waits in another process, and for a later caller there.
 func TestErrorsKeepTheirIdentity(t *testing.T) {
 	gone, again, other := errors.New("it is gone"), errors.New("try again"), errors.New("try again")
 	for name, c := range map[string]struct {

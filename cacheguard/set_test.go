@@ -30,8 +30,8 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// TestSetDuringALoad: those who wait get what is loaded, for they asked before; those who come get
-// what was set.
+// TestSetDuringALoad: callers that already wait get the loaded value, because they asked before the
+// Set. Later callers get the value of Set.
 func TestSetDuringALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -55,7 +55,8 @@ func TestSetDuringALoad(t *testing.T) {
 	})
 }
 
-// TestSetThatFails says so, and this process doesn't use what it was loading.
+// TestSetThatFails: Set returns an error, and this process doesn't use the value that it was
+// loading.
 func TestSetThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// reader is a caller to whom all values of a key are one of several. owner: they are its own.
+// reader is a caller for which every value of a key is one of several. If owner is true, the values
+// are for this caller.
 type reader struct{ owner bool }
 
 func (r reader) Refreshes(any) bool { return r.owner }

@@ -15,7 +15,7 @@ func shutting(ctx context.Context, t *testing.T, c *cacheguard.Cache[string]) *b
 	return beginCall(t, func() (struct{}, error) { return struct{}{}, c.Shutdown(ctx) })
 }
 
-// TestShutdown lets what runs finish and store, and nothing new begin.
+// TestShutdown: running loads finish and store their results, and no new call begins.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -73,7 +73,7 @@ func TestShutdownOfAnIdleCache(t *testing.T) {
 	})
 }
 
-// TestShutdownLetsNestedLoadsFinish: what a running load needs of the same cache is part of the
+// TestShutdownLetsNestedLoadsFinish: calls of a running load to the same cache are part of the
 // load.
 func TestShutdownLetsNestedLoadsFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

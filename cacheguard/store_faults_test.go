@@ -12,9 +12,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A step of the store can fail before it was done or after, once or as long as the store is down,
-// under a load that ends in any way, sooner or later than its first lease would. None of it may
-// cost a caller its answer, or leave a lease beyond its time, a slot taken or a goroutine.
+// A step of the store can fail before or after it was carried out, once or as long as the store is
+// down. The load can end in any way, before or after the end of its first lease. In all these cases
+// every caller must get an answer, and no lease may stay beyond its time, no slot may stay taken,
+// and no goroutine may be left.
 
 var faultySteps = []string{"Get", "Lease", "Renew", "Fill", "Conclude", "Release"}
 
@@ -194,8 +195,8 @@ func TestLoadWithoutALease(t *testing.T) {
 	})
 }
 
-// TestRenewalsKeepALongLoadAlone: as long as it lives and no longer than LoadTimeout, nobody else
-// loads.
+// TestRenewalsKeepALongLoadAlone: as long as a load runs, and until LoadTimeout at most, no other
+// load of the key begins.
 func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

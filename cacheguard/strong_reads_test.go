@@ -12,9 +12,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// With StrongReads a call gets nothing from before a change that had returned in another process
-// when it was begun, whatever its own process has under way, although no message of it has arrived;
-// and it pays for that with one look-up, shared with all who come at the same time.
+// If a change has returned in another process before a call with StrongReads begins, the call gets
+// no value from before the change. This holds for any running flights of its own process, even if
+// no message about the change has arrived. The cost is one look-up, which all calls at the same
+// time share.
 
 func strongPair(t *testing.T, opts cacheguard.Options[int]) pair {
 	shared := memstore.New(memstore.Options{})

@@ -52,8 +52,8 @@ func turn(t *testing.T, s *cacheguard.Switch, m cacheguard.Mode) {
 	must(t, s.Set(m))
 }
 
-// TestSwitchedOff: no call is answered by anything but a load of its process, which leaves nothing
-// behind; and when the switch is on again, it is as if it had always been.
+// TestSwitchedOff: every call is answered by a load of its own process, which stores nothing. When
+// the switch is on again, the cache behaves as if it had always been on.
 func TestSwitchedOff(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// A call that begins after the switch was set is answered by nothing that was found before, also
-// when others wait for that.
+// If a call begins after the switch was set, it doesn't get a value that was found before, even if
+// other calls wait for that value.
 func TestSwitchedOffDuringALookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, sw := memstore.New(memstore.Options{}), new(cacheguard.Switch)

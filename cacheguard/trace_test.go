@@ -64,8 +64,8 @@ func (o *tracing) notes(kind cacheguard.EventKind) (all []string) {
 	return all
 }
 
-// Whoever waited for a load, in its process or in another one, is told its note, whatever became of
-// it.
+// Every caller that waited for a load, in its process or in another one, gets the load's note, for
+// every end of the load.
 func TestNotesReachAllWhoWait(t *testing.T) {
 	const ofLoad = "here/behave/k/1"
 	failed := errors.New("no such table")
@@ -231,8 +231,8 @@ func TestTracersContext(t *testing.T) {
 	}
 }
 
-// Several observers all get what is for them, in order, and what one does is none of the others'
-// trouble.
+// Each of several observers gets its events in order, and a failing observer doesn't disturb the
+// others.
 func TestObservers(t *testing.T) {
 	one, two := &tracing{name: "one"}, &tracing{name: "two"}
 	if o := cacheguard.Observers(nil, one, nil); o != cacheguard.Observer(one) {

@@ -156,7 +156,7 @@ func garbage[V any](t TB, s Subject[V]) {
 }
 
 // Refuses tests that a codec refuses bytes that are not a value. Decode must return an error, and
-// may allocate at most most bytes of memory. No other goroutine may allocate memory in the
+// may allocate no more memory than most, in bytes. No other goroutine may allocate memory in the
 // meantime, because the test counts all allocations of the process.
 func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, most uint64) {
 	t.Helper()

@@ -139,7 +139,7 @@ func (w *wire) want(replies ...string) {
 	}
 }
 
-// wantSilence checks that nothing comes and that the connection is open.
+// wantSilence tests that no data comes and that the connection is open.
 func (w *wire) wantSilence() {
 	w.t.Helper()
 	got, err := w.read(moment)
@@ -157,7 +157,7 @@ func (w *wire) wantEnd() {
 	}
 }
 
-// wantValue checks, past the proxy, what the server has: "" for nothing.
+// wantValue tests the server's value without the proxy. "" means no value.
 func wantValue(t *testing.T, s *Server, key, want string) {
 	t.Helper()
 	if got := value(t, s, key); got != want {

@@ -69,7 +69,7 @@ func (s Suite[F, M]) FailsMutants(t *testing.T) {
 	}
 }
 
-// Fails tests that a case fails in at least one of tries tries.
+// Fails tests that a case fails at least once in this number of tries.
 func (s Suite[F, M]) Fails(t *testing.T, name string, tries int, run func(c Case[F]) *Recorder) {
 	t.Helper()
 	i := slices.IndexFunc(s.Cases, func(c Case[F]) bool { return c.Name == name })

@@ -20,7 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// processFleet is processes that share one cache in one redis-server, and the test that leads them.
+// processFleet has processes that share one cache in one redis-server, and the test that controls
+// them.
 type processFleet struct {
 	t        *testing.T
 	rdb      *redis.Client // the test's own

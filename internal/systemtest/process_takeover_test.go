@@ -65,8 +65,8 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 		leaseTTL, len(renewed), second.At.Sub(held).Round(time.Microsecond), second.At.Sub(killed).Round(time.Microsecond))
 }
 
-// A leader that closes its cache gives its lease up: another process loads at once, and only its
-// own callers notice.
+// If a leader closes its cache, it gives up its lease. Another process loads at once, and only the
+// leader's own callers notice.
 func TestProcessesReplaceALeaderThatCloses(t *testing.T) {
 	const (
 		key     = "handed over"

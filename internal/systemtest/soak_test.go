@@ -116,8 +116,8 @@ type soakLoad struct {
 	by    string
 }
 
-// doubt is something wrong unless the machine stood still at the time or, if it asks for calm
-// weather, something else went wrong.
+// doubt is a possible failure. It is not a failure if the machine stood still at the time, or if it
+// requires calm weather and there was another fault.
 type doubt struct {
 	from, to time.Time
 	calm     bool
@@ -581,7 +581,7 @@ func (s *soak) doubt(from, to time.Time, calm bool, format string, args ...any) 
 	}
 }
 
-// judge looks at the doubts when all standstills of the machine are known.
+// judge examines the doubts when all standstills of the machine are known.
 func (s *soak) judge() {
 	for _, d := range s.doubts {
 		if s.weather.ran(d.from, d.to.Add(standstill)) && (!d.calm || s.weather.calm(d.from, d.to)) {
