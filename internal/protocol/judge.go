@@ -10,10 +10,10 @@ import (
 // processes estimate the store's clock, each with an error of up to half a round trip.
 const ClockSlack = 250 * time.Millisecond
 
-// stampsAhead is how far in the future the stamp of a value may be. Generations go on from where
-// they were when the store's clock is set back, but a store lets none be further ahead than a day:
-// what is loaded then could not be invalidated by tag before its TTL is over once they are put
-// right.
+// stampsAhead is how far in the future the stamp of a value may be. If the store's clock is set
+// back, generations continue from where they were. A store lets no generation be more than a day
+// ahead. If one were, and were put right later, no tag could invalidate the values that were loaded
+// in the meantime before their TTL is over.
 const stampsAhead = 24*time.Hour + time.Second
 
 // TooFarAhead reports whether a value has a stamp that no load can have been given by now. It is no
@@ -24,9 +24,10 @@ func TooFarAhead(stamp int64, now time.Time) bool { return stamp > now.Add(stamp
 // one of its tags. In the same microsecond nobody knows which was first.
 func Counts(stamp, generation int64) bool { return stamp > generation }
 
-// Judge says how old a value is, for how long its soft TTL has been over, and what it is good for.
-// A mark ends the soft TTL early. An age that can't be (the clock was set, or the store fell back
-// to another machine with another clock) is good for nothing, not for ever.
+// Judge returns how old a value is, for how long its soft TTL has been over, and what it may be used
+// for. A mark ends the soft TTL early. If a value was made more than ClockSlack in the future, it is
+// only shown to the next load: the clock was set, or the store fell back to another machine with
+// another clock. Otherwise such a value could count as fresh for ever.
 func Judge(h frame.Header, now time.Time) (age, over time.Duration, good Use) {
 	age = now.Sub(h.Created)
 	over = age - h.Soft

@@ -462,7 +462,7 @@ func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	return m.withoutLease(do)
 }
 
-// letGo has a refresh that can't be done now end, unless a caller waits for it by now.
+// letGo ends a refresh that can't be done now, unless a caller has started to wait for it.
 func (m *Miss) letGo(do Do) (Do, Landing) {
 	m.Behind = false
 	if m.Ended {
