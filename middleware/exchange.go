@@ -263,7 +263,8 @@ func (x *exchange) detached() *http.Request {
 
 // withRoute returns ctx with a route context of its own. chi reuses a request's route context for
 // another request when the request has ended. Behind http.TimeoutHandler the request can end while
-// this goroutine still waits, so the route context must have been copied before.
+// this goroutine still waits. So withRoute uses a copy of the route context, which was made when
+// the request came.
 func (x *exchange) withRoute(ctx context.Context) context.Context {
 	if x.route == nil {
 		return ctx

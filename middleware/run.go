@@ -175,8 +175,8 @@ func (u *run) end(e ending) {
 	}
 }
 
-// prepare makes the request for the handler. The request asks for the whole response, or whether
-// the stored response is still good.
+// prepare makes the request for the handler. The handler's request asks for the whole response. If
+// the stored response can be validated, the request asks whether that response is still good.
 func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })

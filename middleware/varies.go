@@ -57,8 +57,8 @@ func (v *varies) level(base string, req http.Header) string {
 	return variantKey(base, known.names, selectedBy(known.names, req))
 }
 
-// learns remembers the fields by which a stale response was selected. level is the key at which a
-// request looks first.
+// learns remembers which request fields selected a stale response, if the cache has a local tier.
+// level is the key of the resource's first response, which a request looks up first.
 func (c *Cache) learns(level string, stale *response) {
 	if c.opts.LocalBytes > 0 && len(stale.vary) > 0 {
 		c.varies.learn(level, stale, c.opts.LocalTTL)

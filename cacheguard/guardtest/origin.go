@@ -104,9 +104,10 @@ func (o *Origin[V]) Set(key string, v V) {
 	o.changed[key] = v
 }
 
-// Hold makes loads that begin from now on wait until open is called. If the context of a load ends
-// before, the load fails with the context's error (see [Fault.IgnoreContext]). A second call of
-// open does nothing. After another call of Hold, new loads wait for the open function of that call.
+// Hold makes loads that begin from now on wait until open is called. If a load's context ends
+// before open is called, the load fails with the context's error, unless [Fault.IgnoreContext] is
+// set. A second call of open does nothing. After another call of Hold, new loads wait for the open
+// function of that call.
 func (o *Origin[V]) Hold() (open func()) {
 	g := &gate{opened: make(chan struct{})}
 	o.mu.Lock()

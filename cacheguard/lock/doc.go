@@ -10,12 +10,13 @@
 // # Efficiency or correctness
 //
 // A lock that expires when its holder dies can also expire while its holder lives, because the
-// holder was stopped or cut off from the server. Such a lock is good for efficiency: work is rarely
-// done twice. For correctness, the protected resource must check the holder's fencing token and
-// refuse a token that is smaller than the largest it has seen. The tokens must come from a system
-// that never loses data (Kleppmann: How to do distributed locking, 2016). [Lock.Lost] and
-// [Lock.Err] tell a holder early that its lock is lost, usually before another holder has the lock.
-// They can't help if the holder is stopped after it has checked them and before it acts.
+// holder was stopped or cut off from the server. A lock that can end while its holder lives is good
+// enough for efficiency, because work is rarely done twice. For correctness, the protected resource
+// must check the holder's fencing token and refuse a token that is smaller than the largest it has
+// seen. The tokens must come from a system that never loses data (Kleppmann: How to do distributed
+// locking, 2016). [Lock.Lost] and [Lock.Err] tell a holder early that its lock is lost, usually
+// before another holder has the lock. They can't help if the holder is stopped after it has checked
+// them and before it acts.
 //
 // # The lockers of this module
 //

@@ -16,11 +16,11 @@
 //
 // Few programs need it, because a lease makes loads rare, and fills are safe even if a lease is
 // lost. It helps if the locks are in a system that doesn't lose data (ZooKeeper, a database, or
-// other Redis servers than those of the values). Then a lease that is lost in a failover or evicted
-// doesn't start a second load beside the first one. The first load runs to its end under its lock.
-// Its result goes to the callers that wait for it and is not stored. After that the next load may
-// start. And if a lock is held twice, as can happen with Redlock after a master came back without
-// its data, no second load starts either, because of the lease.
+// other Redis servers than those of the values). In that case, if a lease is evicted or lost in a
+// failover, no second load starts beside the first one. The first load runs to its end under its
+// lock. Its result goes to the callers that wait for it and is not stored. After that the next load
+// may start. And if a lock is held twice, as can happen with Redlock after a master came back
+// without its data, no second load starts either, because of the lease.
 //
 // # The promises
 //

@@ -145,7 +145,7 @@ func wrong(k kind, name string) error {
 // inHex is the start of the text of a name that can't be stored as it is.
 const inHex = `\x`
 
-// textOf returns the text that stores a name in the table.
+// textOf returns the text as which a name is stored in the table.
 func textOf(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsRune(name, 0) && !strings.HasPrefix(name, inHex) {
 		return name

@@ -18,12 +18,13 @@
 // than 512 bytes, and a key that begins with "#sha256:", is replaced in the name by "#sha256:" and
 // the hexadecimal SHA-256 of the key.
 //
-// Two different prefixes, caches or keys never share a name, whatever characters they have. A
-// prefix may have colons and is not escaped. If a cache's name has a colon, the names of its values
-// and leases have "%3A" for each colon of the cache's name and "%25" for each "%", and one more
-// colon at its end: key 42 of the cache "eu:user" is <prefix>:eu%3Auser::{42}. The names of all
-// other caches are not escaped. New doesn't refuse colons, because many prefixes and names in use
-// have some, and because one process can't know the prefixes of the others.
+// Two values never have the same name in Redis if their prefixes, caches or keys differ, whatever
+// characters these contain. A prefix may have colons and is not escaped. If a cache's name has a
+// colon, the names of its values and leases have "%3A" for each colon of the cache's name and "%25"
+// for each "%", and one more colon at its end: key 42 of the cache "eu:user" is
+// <prefix>:eu%3Auser::{42}. The names of all other caches are not escaped. New doesn't refuse
+// colons, because many prefixes and names in use have some, and because one process can't know the
+// prefixes of the others.
 //
 // Prefixes separate caches, but they don't separate Redis users: an access rule like ~shop:* also
 // covers the prefix "shop:eu". Lockers on the same Redis need prefixes of their own.

@@ -26,8 +26,8 @@ var assets = map[string]string{"page.css": "text/css; charset=utf-8", "page.js":
 // no other requests.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// ServeHTTP serves the page under any path that ends with a slash, and status.json under the same
-// path.
+// ServeHTTP serves the page at every path that ends with a slash. Its data is at status.json below
+// that path.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)

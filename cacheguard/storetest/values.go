@@ -106,8 +106,9 @@ func valueIsCopy(e *env) {
 	e.outcome(e.b, concluded, g.Token, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
 }
 
-// valueIsTheReaders changes the frame that was read, for each step that returns a frame. A reader
-// may make the frame a part of its value, which may be changed.
+// valueIsTheReaders takes each step that returns a frame, overwrites the returned frame, and checks
+// that the store's value is still the same. A reader may make the frame a part of its value, which
+// may be changed.
 func valueIsTheReaders(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)

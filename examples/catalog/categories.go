@@ -65,7 +65,8 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	// When the request is read to its end, net/http removes the deadline.
+	// This read deadline need not be reset: net/http removes it when the request has been read to
+	// its end.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // without a connection no deadline is needed
 	name, err := readName(http.MaxBytesReader(w, r.Body, mostRename))
 	if err != nil {

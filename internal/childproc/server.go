@@ -34,8 +34,8 @@ type Server struct {
 
 	running atomic.Pointer[process] // the latest process, also after it has ended
 
-	// life lets only one Stop, Kill or Restart run at a time. They hold it while they wait for the
-	// process. No other method takes it.
+	// life lets only one Stop, Kill or Restart run at a time. The running method holds life until
+	// the process has ended or, after Restart, is ready. No other method takes it.
 	life    sync.Mutex
 	stopped bool // guarded by life
 }

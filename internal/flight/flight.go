@@ -404,8 +404,8 @@ func (f *Flight[T]) Announce(word any) {
 	}
 }
 
-// Word returns the latest announced word, or nil, and a channel that is closed when there is
-// another word.
+// Word returns the latest announced word, or nil if there is none. It also returns a channel that
+// is closed when another word is announced.
 func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()

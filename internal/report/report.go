@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Page is the page whose headings [Line.See] names.
+// Page is the document that has a heading for each Line. [Line.See] is the anchor of that heading.
 const Page = "docs/operations.md"
 
 // Line is a line of the log. Its fields are constant, and only the arguments of Log differ. A test

@@ -339,7 +339,7 @@ func (b *bulk) each(n int64, missed bool, latency func() int64) {
 	}
 }
 
-// carry gives the server the commands of the slot's requests.
+// carry adds the commands of this slot's requests to the work of the simulated Redis.
 func (b *bulk) carry(requests float64, n counts) {
 	s := b.s
 	b.scripts += n.scripts

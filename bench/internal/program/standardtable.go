@@ -113,7 +113,8 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// mostCommandsOf returns the largest number of commands, or notCounted if the server doesn't count.
+// mostCommandsOf returns the largest number of commands in one round of any of the results, or
+// notCounted if no result has counted commands.
 func mostCommandsOf(rs []contestResult) int64 {
 	counted := flat(rs, func(r contestResult) []int64 { return r.Commands })
 	return slices.Max(append(counted, notCounted))

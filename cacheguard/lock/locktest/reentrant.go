@@ -15,7 +15,8 @@ var reentrantCases = []spec{
 	{"reentrant: after Unlock", reentrant, reentrantAfter},
 }
 
-// under locks a name and returns a Context of the lock.
+// under acquires the lock with this name. It returns the lock and a context that lock.Context made.
+// It skips the test if the fleet's locks aren't reentrant.
 func (e *env) under(l lock.Locker, name string) (context.Context, lock.Lock) {
 	e.Helper()
 	if !e.fleet.Reentrant {
