@@ -146,13 +146,18 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
 	d.try("answers", "every call loads for itself, and nothing is shared", d.answer)
-	if redislink.NoPassword(d.Parts[0].Err) {
-		d.Parts[0].Means = "nothing more can be said: no password was given here, whatever the service has"
+	answers := &d.Parts[0]
+	switch {
+	case redislink.NoPassword(answers.Err):
+		answers.Means = "nothing more can be said: no password was given here, whatever the service has"
+		return d.Diagnosis
+	case redislink.Refused(answers.Err): // the server answers, and the user lacks +ping
+		answers.Means = "nothing notices that the connection for messages is dead"
+	case answers.Err != nil:
+		return d.Diagnosis
 	}
-	if d.Err() == nil {
-		d.try("is a server for this client", "every call loads for itself, and changes may fail", d.suit)
-	}
-	if d.Err() != nil {
+	d.try("is a server for this client", "every call loads for itself, and changes may fail", d.suit)
+	if err := d.Parts[1].Err; err != nil && !redislink.Refused(err) {
 		return d.Diagnosis
 	}
 	d.try("has all rights", "what needs a right that is missing doesn't work", d.rights)

@@ -102,6 +102,7 @@ func TestDiagnoseCrippled(t *testing.T) {
 			[]string{"is a server for this client"}, []string{"this is a replica"},
 		},
 		"no scripts":     {user("-evalsha", "-eval"), []string{"tells the time", "gives leases"}, []string{"lacks +evalsha"}},
+		"no pings":       {user("-ping"), []string{"answers", "has all rights"}, []string{"lacks +ping", "ACL SETUSER"}},
 		"no time":        {user("-time"), []string{"tells the time", "gives leases"}, []string{"lacks +time"}},
 		"no ranges":      {user("-setrange"), []string{"changes values"}, []string{"lacks +setrange"}},
 		"no sorted sets": {user("-zadd"), []string{"changes values by tag"}, []string{"lacks +zadd"}},

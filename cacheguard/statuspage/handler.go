@@ -16,7 +16,7 @@ import (
 var files embed.FS
 
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"short": short, "percent": percent, "count": count, "clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"short": short, "percent": percent, "count": count, "clock": clock,
 }).ParseFS(files, "page.html"))
 
 // assets are the files that the page loads.
@@ -90,4 +90,12 @@ func count(n any) string {
 		digits = digits[:i] + "\u202f" + digits[i:]
 	}
 	return digits
+}
+
+// clock returns a time of the day, with the date if that is long ago.
+func clock(t time.Time) string {
+	if time.Since(t) > 20*time.Hour {
+		return t.UTC().Format("2006-01-02 15:04:05")
+	}
+	return t.UTC().Format("15:04:05")
 }
