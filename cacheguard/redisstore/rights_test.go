@@ -213,3 +213,17 @@ func TestOneCommandOnALine(t *testing.T) {
 		}
 	}
 }
+
+// A connection that is cut because the user has lost a right is logged with that right, although
+// the first that is seen is only the cut.
+func TestRightToSubscribeIsLost(t *testing.T) {
+	t.Parallel()
+	admin := newClient(t, redistest.Start(t).Addr())
+	prefix := newPrefix()
+	rdb := newUser(t, admin, named(prefix)...)
+	r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
+	await(t, "messages arrive", r.store.Listening)
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
+	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
+	await(t, "the log names the right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +subscribe")) == 1 })
+}

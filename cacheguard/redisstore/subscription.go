@@ -102,6 +102,7 @@ type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
+	refused bool    // Redis turns the subscription away
 	masters masters // in a cluster
 }
 
@@ -138,9 +139,16 @@ func (e *ear) lost(err error) {
 		e.lacks = true
 		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
 	}
-	if !errors.Is(err, context.Canceled) { // Close is not an error
-		e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", s.explained(err))
+	if errors.Is(err, context.Canceled) { // Close is not an error
+		return
 	}
+	err = s.explained(err)
+	if refused := redislink.TurnsAway(err); refused != e.refused {
+		if e.refused = refused; refused {
+			e.spell.Anew() // so far the log says that the connection was cut, for instance
+		}
+	}
+	e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", err)
 }
 
 func (e *ear) nowAndThen(ctx context.Context) {
