@@ -95,8 +95,8 @@ func workspace(r *repo, version string) error {
 		return err
 	}
 	for _, m := range r.released() {
-		if err := work.DropReplace(m.path, versionOf(work, m.path)); err != nil {
-			return err
+		if renumbered(work, m.path, version) {
+			continue
 		}
 		if err := work.AddReplace(m.path, version, "./"+strings.TrimPrefix(m.dir, "."), ""); err != nil {
 			return err
@@ -107,12 +107,14 @@ func workspace(r *repo, version string) error {
 	return os.WriteFile(file, modfile.Format(work.Syntax), 0o644)
 }
 
-// versionOf returns the version for which a go.work replaces a module, or "".
-func versionOf(work *modfile.WorkFile, path string) string {
+// renumbered gives the replacement of a module the version, where it stands. It reports whether
+// go.work replaces the module.
+func renumbered(work *modfile.WorkFile, path, version string) bool {
 	for _, r := range work.Replace {
-		if r.Old.Path == path {
-			return r.Old.Version
+		if i := slices.Index(r.Syntax.Token, r.Old.Version); r.Old.Path == path && i >= 0 {
+			r.Old.Version, r.Syntax.Token[i] = version, version
+			return true
 		}
 	}
-	return ""
+	return false
 }

@@ -228,3 +228,18 @@ func TestBills(t *testing.T) {
 		t.Errorf("files: %v, %v", all, err)
 	}
 }
+
+// A second version is written where the first one stood, so that a release changes nothing else in
+// go.work.
+func TestPrepareKeepsTheWorkspace(t *testing.T) {
+	r := newToy(t)
+	first, err := os.ReadFile(filepath.Join(r.dir, "go.work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.release("prepare", "v0.2.0")
+	second, err := os.ReadFile(filepath.Join(r.dir, "go.work"))
+	if want := strings.ReplaceAll(string(first), "v0.1.0", "v0.2.0"); err != nil || string(second) != want {
+		t.Errorf("%v; go.work is\n%s\nwant\n%s", err, second, want)
+	}
+}
