@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/demand"
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -185,6 +186,7 @@ func newID() (id ID) {
 type trouble struct {
 	*troubleLines
 	now   atomic.Pointer[StoreTrouble] // nil: no trouble
+	last  atomic.Int64                 // when the use last failed, in Unix nanoseconds
 	spell report.Spell
 }
 
@@ -236,6 +238,7 @@ func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) 
 
 // fails is down without an event.
 func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
+	t.last.Store(time.Now().UnixNano())
 	now := t.now.Load()
 	if _, cause := report.Where(err); now == nil || cause != "" && cause != now.Cause {
 		another := newTrouble(t.use, err)

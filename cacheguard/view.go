@@ -29,18 +29,20 @@ type View struct {
 	Troubles  func() []StoreTrouble      // the troubles that have not ended
 }
 
-// StoreTrouble describes a present failure of the store for one kind of use. The trouble ends when
-// a use of that kind succeeds again. So if no call uses the store, the trouble stays after its
-// cause is gone.
+// StoreTrouble describes a failure of the store for one kind of use. The trouble ends when a use of
+// that kind succeeds again. So if no call uses the store, the trouble stays after its cause is
+// gone, and Last says how old it is.
 type StoreTrouble struct {
-	Use           string // "reading", "leases", "storing results" or "changes"
-	Since         time.Time
-	Server, Cause string // "" if not known
-	Text          string // the error's text, without keys
+	Use           string    // "reading", "leases", "storing results" or "changes"
+	Since         time.Time // when the use first failed
+	Last          time.Time // when the use last failed; it was not tried since
+	Server, Cause string    // "" if not known
+	Text          string    // the error's text, without keys
 }
 
 func newTrouble(use string, err error) *StoreTrouble {
-	t := &StoreTrouble{Use: use, Since: time.Now(), Text: report.Text(err)}
+	now := time.Now()
+	t := &StoreTrouble{Use: use, Since: now, Last: now, Text: report.Text(err)}
 	t.Server, t.Cause = report.Where(err)
 	return t
 }
@@ -49,7 +51,11 @@ func newTrouble(use string, err error) *StoreTrouble {
 func (h *health) troubles() (all []StoreTrouble) {
 	for _, t := range []*trouble{&h.reading, &h.leasing, &h.storing, &h.changing} {
 		if now := t.now.Load(); now != nil {
-			all = append(all, *now)
+			one := *now
+			if last := time.Unix(0, t.last.Load()); last.After(one.Since) {
+				one.Last = last
+			}
+			all = append(all, one)
 		}
 	}
 	return all

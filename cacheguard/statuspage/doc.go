@@ -8,8 +8,8 @@
 // If the cache has another observer, give the cache both: cacheguard.Observers(metrics, page).
 // Caches of package middleware take the page in the same way.
 //
-// For each cache the page shows its switch, the uses of the store that fail and the reasons,
-// whether messages of the store arrive, open circuit breakers, and the results of calls. It shows
+// For each cache the page shows its switch, the uses of the store that fail and the reasons, since
+// when and when last, whether messages of the store arrive, open circuit breakers, and the results of calls. It shows
 // the running loads with their age and the number of callers that wait for them, loads that wait
 // for a slot, and changes that the store has not been told of. It also shows the consistency that
 // an audit has measured, and the keys that are hit most. For all caches together it shows the

@@ -75,7 +75,8 @@ type shown struct {
 		Listening bool
 		Troubles  []struct {
 			Use, Server, Why string
-			Since            time.Time
+			Since, Last      time.Time
+			Ago              time.Duration `json:"last_ago_ns"`
 		}
 		Changes      int
 		Answers      map[string]int
@@ -266,6 +267,42 @@ func TestPageShowsTrouble(t *testing.T) {
 	if n := p.shown().Caches[0].Changes; n != 8 {
 		t.Errorf("changes: %d, want 8", n)
 	}
+}
+
+// A trouble stays until that use of the store succeeds, however long nobody tries. The page says
+// when it was last, and doesn't show a trouble of long ago as a present one.
+func TestPageShowsHowOldATroubleIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		store := &frail{Store: p.store}
+		store.fails.Store(true)
+		for range 2 { // two caches of one name and with one trouble share a line
+			c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for range 3 { // the first asks for the lease, without a look-up
+				if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		shows := func(words string, ago time.Duration) {
+			t.Helper()
+			tr := p.shown().Caches[0].Troubles
+			if len(tr) != 1 || tr[0].Last.Sub(tr[0].Since) != 4*time.Second || tr[0].Ago != ago {
+				t.Errorf("troubles: %+v; want one of 4s, %v ago", tr, ago)
+			}
+			if page := p.body("/"); !strings.Contains(page, words) {
+				t.Errorf("the page doesn't say %q:\n%s", words, page)
+			}
+		}
+		shows(`<li class="bad">store fails for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC</li>`, time.Second)
+		time.Sleep(time.Hour - time.Second)
+		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; not tried since</li>`, time.Hour)
+	})
 }
 
 // The load of an audit is marked as such, and for wrong answers several keys are shown.

@@ -29,7 +29,7 @@ type cacheState struct {
 	Instances int       `json:"instances"`
 	Mode      string    `json:"mode"`      // on, off, shadow; mode of the first instance
 	Listening bool      `json:"listening"` // messages of the store arrive in all instances
-	Troubles  []failing `json:"troubles"`  // the uses of the store that fail
+	Troubles  []failing `json:"troubles"`  // the uses of the store that have failed and not succeeded since
 	Answers   answered  `json:"answers"`
 	HitRatio  float64   `json:"hit_ratio"` // share of the answers, from 0 to 1; 0 if there were no answers
 
@@ -52,12 +52,42 @@ type cacheState struct {
 	Hottest  []hotKey   `json:"hottest"`
 }
 
-// failing is a use of the store that fails.
+// failing is a use of the store that has failed and has not succeeded since.
 type failing struct {
-	Use    string    `json:"use"`
-	Since  time.Time `json:"since"`
-	Server string    `json:"server,omitempty"`
-	Why    string    `json:"why"`
+	Use    string        `json:"use"`
+	Since  time.Time     `json:"since"`
+	Last   time.Time     `json:"last"`        // when the use last failed
+	Ago    time.Duration `json:"last_ago_ns"` // how long ago that was
+	Server string        `json:"server,omitempty"`
+	Why    string        `json:"why"`
+}
+
+// quiet is the time after which a trouble is not shown as a present one: nothing has tried that use
+// of the store for so long.
+const quiet = time.Minute
+
+// Old reports whether nothing has tried this use of the store lately. Then nobody knows whether it
+// would still fail.
+func (f failing) Old() bool { return f.Ago >= quiet }
+
+// add adds a trouble of one instance. Instances whose troubles have one cause share a line.
+func (c *cacheState) add(t cacheguard.StoreTrouble, now time.Time) {
+	one := failing{
+		Use: t.Use, Since: t.Since.UTC(), Last: t.Last.UTC(), Ago: max(now.Sub(t.Last), 0),
+		Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text)),
+	}
+	for i := range c.Troubles {
+		if o := &c.Troubles[i]; o.Use == one.Use && o.Server == one.Server && o.Why == one.Why {
+			if one.Since.Before(o.Since) {
+				o.Since = one.Since
+			}
+			if one.Last.After(o.Last) {
+				o.Last, o.Ago = one.Last, one.Ago
+			}
+			return
+		}
+	}
+	c.Troubles = append(c.Troubles, one)
 }
 
 // answered counts the calls by their result.
@@ -145,10 +175,7 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
-		one := failing{Use: t.Use, Since: t.Since.UTC(), Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text))}
-		if !slices.ContainsFunc(c.Troubles, func(o failing) bool { return o.Use == one.Use && o.Server == one.Server && o.Why == one.Why }) {
-			c.Troubles = append(c.Troubles, one)
-		}
+		c.add(t, now)
 	}
 	for _, l := range v.Loads(mostLoads) {
 		if l.Leased {
