@@ -263,8 +263,7 @@ func (c *Cache[V]) sendOne(round int) error {
 	if round%2 == 1 {
 		i = len(each) - 1
 	}
-	sent, err := c.sendLetter(each[i])
-	c.sentLate.Add(uint64(sent))
+	_, err := c.sendLetter(each[i])
 	return err
 }
 
@@ -275,7 +274,6 @@ func (c *Cache[V]) send() (err error) {
 		some := false
 		for _, l := range c.unsent.Letters(letterSize) {
 			sent, wrong := c.sendLetter(l)
-			c.sentLate.Add(uint64(sent))
 			some = some || sent > 0
 			if l.Whole && wrong == nil {
 				break // it was a change of everything before it, too
@@ -290,8 +288,8 @@ func (c *Cache[V]) send() (err error) {
 	}
 }
 
-// sendLetter sends some changes. If one kind of change fails, the other kinds are sent
-// nevertheless.
+// sendLetter sends some changes, and counts the late ones. If one kind of change fails, the other
+// kinds are sent nevertheless. sent also has the changes that the store had before.
 func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	ctx := context.Background()
 	sent, err = c.verify(ctx, &l)
@@ -299,8 +297,8 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 		generation, tagsErr := c.store.InvalidateTags(ctx, c.opts.Name, l.Tags)
 		if tagsErr == nil {
 			c.invalidated(l.Tags, generation)
-			c.lately.Tags(l.Tags, generation)
-			sent += c.unsent.SentTags(l.Tags, l.Through)
+			c.lately.Tags(l.Tags, generation, true)
+			sent += c.late(c.unsent.SentTags(l.Tags, l.Through))
 		}
 		err = errors.Join(err, tagsErr)
 	}
@@ -309,8 +307,8 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 		mark time.Time
 	}{{l.Gone, time.Time{}}, {l.Stale, l.Mark}} {
 		if len(part.ids) > 0 {
-			n, failed := c.tellKeys(ctx, c.keysOf(part.ids), part.mark, l.Through)
-			sent += n
+			n, failed := c.tellKeys(ctx, c.keysOf(part.ids), part.mark, l.Through, true)
+			sent += c.late(n)
 			for _, keyErr := range failed { // one error is enough
 				err = errors.Join(err, keyErr)
 				break
@@ -318,6 +316,13 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 		}
 	}
 	return sent, err
+}
+
+// late counts changes that the store got late. A change that was counted before is not counted once
+// more. It returns how many changes were sent.
+func (d *delivery) late(sent knowledge.Sent) (all int) {
+	d.sentLate.Add(uint64(sent.All - sent.Anew))
+	return sent.All
 }
 
 func (c *Cache[V]) keysOf(ids []string) []Key {
@@ -368,7 +373,7 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 		case wrong != nil:
 			err = errors.Join(err, wrong)
 		case known:
-			sent += c.unsent.SentKeys(ids[i:i+1], l.Through, false)
+			sent += c.unsent.SentKeys(ids[i:i+1], l.Through, false).All
 		default:
 			l.AddKey(told.Name, told.Mark)
 		}
@@ -396,7 +401,7 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 		at := gens[1+slices.Index(names, told.Name)] // index 0 is the whole cache
 		switch {
 		case at >= told.Generation:
-			sent += c.unsent.SentTag(told.Name, l.Through)
+			sent += c.unsent.SentTag(told.Name, l.Through).All
 		case told.Name == "":
 			l.Whole, l.Tags = true, nil
 			return sent, nil
@@ -409,8 +414,9 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 
 // tellKeys invalidates keys in the store, or marks them stale if mark is not zero. This also covers
 // earlier unsent changes of the keys, up to the number through. It returns the number of unsent
-// changes that it covered, and, by id, the errors of the keys for which the store failed.
-func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64) (sent int, failed KeyErrors) {
+// changes that it covered, and, by id, the errors of the keys for which the store failed. late says
+// that the changes are repeated.
+func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64, late bool) (sent knowledge.Sent, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {
 		err = c.store.Invalidate(ctx, ks)
@@ -433,7 +439,7 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 			}
 		}
 	}
-	c.lately.Keys(done, c.loadedBy(), mark)
+	c.lately.Keys(done, c.loadedBy(), mark, late)
 	return c.unsent.SentKeys(done, through, !mark.IsZero()), failed
 }
 

@@ -669,6 +669,78 @@ func TestDeliveryOfKeysBesideTheWholeCache(t *testing.T) {
 	})
 }
 
+// A change that came late counts once, however often messages are interrupted afterwards and it is
+// verified or repeated. A change that came in time and is still there doesn't count at all.
+func TestALateChangeCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text lockedText
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		for _, key := range []string{"in time", "k"} {
+			if err := c.Invalidate(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if _, err := c.GetEntry(t.Context(), key, withTags("v")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.InvalidateTags(t.Context(), "in time"); err != nil {
+			t.Fatal(err)
+		}
+		store.away(true)
+		for name, err := range map[string]error{ // after that nobody loads a, so it is told to the store once more
+			"a": c.Invalidate(t.Context(), "a"), "k": c.MarkStale(t.Context(), "k"), "tag": c.InvalidateTags(t.Context(), "t"),
+		} {
+			if !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		store.onto("Invalidate", nil)
+		store.onto("MarkStale", nil)
+		time.Sleep(10 * time.Second) // all but the tag arrive
+		again := func() {
+			t.Helper()
+			store.restore()
+			time.Sleep(time.Second)
+			if s := c.Stats(); s.SentLate != 2 || s.Unsent != 1 {
+				t.Errorf("%d changes were late, want 2; %d are left, want 1", s.SentLate, s.Unsent)
+			}
+		}
+		again()
+		again()
+		store.forget(true) // a failover loses the tag's change, which came late: it is repeated, and is not late once more
+		store.away(false)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.forget(false)
+		for range 2 {
+			store.restore()
+			if err := c.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := c.Stats(); s.SentLate != 3 || s.Changes != 6 {
+			t.Errorf("%d of %d changes were late, want 3 of 6", s.SentLate, s.Changes)
+		}
+		if text.count("repeated=3") != 1 {
+			t.Errorf("the log: %s", &text.text)
+		}
+
+		// A change of the same key that comes late later is another one.
+		store.away(true)
+		_ = c.Invalidate(t.Context(), "a")
+		store.away(false)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Stats(); s.SentLate != 4 {
+			t.Errorf("%d changes were late, want 4", s.SentLate)
+		}
+	})
+}
+
 // Trouble with changes that lasts is told, however often it has come and gone before.
 func TestDeliveryThatFailsIsToldInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		}
 		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, c.deliver()(err))
 	}
-	c.lately.Tags(tags, generation)
+	c.lately.Tags(tags, generation, false)
 	c.unsent.SentTags(tags, last)
 	c.upForChanges(ctx)
 	return nil

@@ -88,7 +88,9 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 
 // written notes that the store has a new value, so that a value from before its grant is known to
 // be out of date. The note is needed if a failover loses the new value.
-func (c *Cache[V]) written(id string, g Grant) { c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}) }
+func (c *Cache[V]) written(id string, g Grant) {
+	c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}, false)
+}
 
 // encodeSafely encodes on the caller's goroutine. It turns a panic of the user's code into an
 // error, because this goroutine, unlike a load's, has no other recover.
@@ -151,7 +153,7 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 		ks[i], names[id] = c.key(id), key
 		c.seal(id)
 	}
-	_, failed := c.tellKeys(context.WithoutCancel(ctx), ks, mark, c.unsent.Last())
+	_, failed := c.tellKeys(context.WithoutCancel(ctx), ks, mark, c.unsent.Last(), false)
 	if failed == nil {
 		c.upForChanges(ctx)
 		return nil
@@ -183,7 +185,7 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	if err != nil {
 		return c.invalidate(ctx, []string{key})
 	}
-	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{})
+	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{}, false)
 	c.unsent.SentKeys([]string{id}, last, false)
 	c.upForChanges(ctx)
 	return nil

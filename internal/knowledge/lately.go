@@ -43,17 +43,19 @@ const maxTold = 8 << 10
 // oustedTimes is more than the number of seconds whose changes are repeated.
 const oustedTimes = 64
 
-// Keys records changes of keys, as [Unsent.AddKeys] does.
-func (l *Lately) Keys(keys []string, generation int64, mark time.Time) {
-	l.add(keys, false, change{generation: generation, mark: mark, again: true})
+// Keys records changes of keys, as [Unsent.AddKeys] does. late says that the store got them only
+// when they were repeated.
+func (l *Lately) Keys(keys []string, generation int64, mark time.Time, late bool) {
+	l.add(keys, false, change{generation: generation, mark: mark, again: true, late: late})
 }
 
-// Tags records an invalidation of tags, or of the whole cache if there are no tags.
-func (l *Lately) Tags(tags []string, generation int64) {
+// Tags records an invalidation of tags, or of the whole cache if there are no tags. late is as for
+// Keys.
+func (l *Lately) Tags(tags []string, generation int64, late bool) {
 	if len(tags) == 0 {
 		tags = []string{""}
 	}
-	l.add(tags, true, change{generation: generation, again: true})
+	l.add(tags, true, change{generation: generation, again: true, late: late})
 }
 
 func (l *Lately) add(names []string, tag bool, c change) {

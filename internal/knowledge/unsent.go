@@ -31,6 +31,7 @@ type change struct {
 	generation int64     // values with at most this stamp are from before the change; in microseconds on the clock of the stamps
 	mark       time.Time // when a value was marked stale; zero: it was invalidated
 	again      bool      // the store was told, but may have forgotten the change
+	late       bool      // with again: the store got the change late, so it is not late once more if it is repeated
 	sent       uint64    // if not 0: the store was told at this moment, and answers from before it may still be on their way
 }
 
@@ -88,6 +89,7 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 		u.unsent++
 	}
 	if known {
+		c.late = c.late && (old.late || old.sent != 0)
 		c = c.after(old)
 	}
 	u.last++
@@ -220,17 +222,21 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
+// Sent is a number of changes that were sent. Anew are those among them that the store had already
+// got late, and that were repeated once more.
+type Sent struct{ All, Anew int }
+
 // SentKeys records that the store knows the changes of these keys up to the number through. If
 // marks is true, the store knows only the marks among them.
-func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) {
+func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent Sent) {
 	if !u.some.Load() {
-		return 0
+		return sent
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, key := range keys {
 		if c, ok := u.keys[key]; ok && (!marks || !c.mark.IsZero()) {
-			sent += u.send(u.keys, key, through)
+			u.send(u.keys, key, through, &sent)
 		}
 	}
 	return sent
@@ -238,42 +244,46 @@ func (u *Unsent) SentKeys(keys []string, through uint64, marks bool) (sent int) 
 
 // SentTags records that the store knows the changes of these tags up to the number through. Without
 // tags, it records that the store knows all changes.
-func (u *Unsent) SentTags(tags []string, through uint64) (sent int) {
+func (u *Unsent) SentTags(tags []string, through uint64) (sent Sent) {
 	if !u.some.Load() {
-		return 0
+		return sent
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(tags) == 0 {
 		for key := range u.keys {
-			sent += u.send(u.keys, key, through)
+			u.send(u.keys, key, through, &sent)
 		}
 		for tag := range u.tags {
-			sent += u.send(u.tags, tag, through)
+			u.send(u.tags, tag, through, &sent)
 		}
 	}
 	for _, tag := range tags {
-		sent += u.send(u.tags, tag, through)
+		u.send(u.tags, tag, through, &sent)
 	}
 	return sent
 }
 
 // SentTag is SentTags for one tag, or for the whole cache alone if tag is "".
-func (u *Unsent) SentTag(tag string, through uint64) (sent int) {
+func (u *Unsent) SentTag(tag string, through uint64) (sent Sent) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.send(u.tags, tag, through)
+	u.send(u.tags, tag, through, &sent)
+	return sent
 }
 
-func (u *Unsent) send(of map[string]change, name string, through uint64) int {
+func (u *Unsent) send(of map[string]change, name string, through uint64, sent *Sent) {
 	c, ok := of[name]
 	if !ok || c.sent != 0 || c.number > through {
-		return 0
+		return
 	}
 	c.sent = u.now.Add(1)
 	of[name] = c
 	u.unsent--
-	return 1
+	sent.All++
+	if c.late {
+		sent.Anew++
+	}
 }
 
 // Forget removes the changes up to the number through that the store was told.

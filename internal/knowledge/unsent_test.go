@@ -52,13 +52,13 @@ func TestUnsent(t *testing.T) {
 	}
 	last := u.Last()
 	u.AddKeys([]string{"k"}, 30, time.Time{})
-	if sent := u.SentTags(nil, last); sent != 2 || u.Count() != 1 {
+	if sent := u.SentTags(nil, last).All; sent != 2 || u.Count() != 1 {
 		t.Errorf("%d sent, %d left; want 2 and the newer one", sent, u.Count())
 	}
 	if l := firstLetter(&u, 8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" || len(l.Stale)+len(l.Tags) != 0 {
 		t.Errorf("%+v", l)
 	}
-	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false); sent != 1 || u.Count() != 0 {
+	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false).All; sent != 1 || u.Count() != 0 {
 		t.Errorf("%d sent, %d left", sent, u.Count())
 	}
 	if !gone(t, &u, "k", nil, 30) || !gone(t, &u, "x", nil, 20) {
@@ -96,7 +96,7 @@ func TestUnsentMarks(t *testing.T) {
 	if l := firstLetter(&u, 8); len(l.Stale) != 2 || len(l.Gone) != 1 || !l.Mark.Equal(early) {
 		t.Errorf("%+v", l)
 	}
-	if sent := u.SentKeys([]string{"both", "k"}, u.Last(), true); sent != 1 || u.Count() != 2 {
+	if sent := u.SentKeys([]string{"both", "k"}, u.Last(), true).All; sent != 1 || u.Count() != 2 {
 		t.Errorf("%d sent: that one was marked says nothing of its invalidation", sent)
 	}
 	soft := tags(t, "\x00soft", "hard")
@@ -122,7 +122,7 @@ func TestUnsentBound(t *testing.T) {
 	if l := firstLetter(&u, 8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) || gone(t, &u, "1", nil, maxUnsent+1) {
 		t.Errorf("%+v, %d left", l, u.Count())
 	}
-	if sent := u.SentTags(nil, u.Last()); sent != 1 || u.Count() != 0 {
+	if sent := u.SentTags(nil, u.Last()).All; sent != 1 || u.Count() != 0 {
 		t.Errorf("%d sent, %d left", sent, u.Count())
 	}
 }
@@ -179,12 +179,12 @@ func TestUnsentLetters(t *testing.T) {
 func TestLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Lately
-		l.Keys([]string{"old"}, 1, time.Time{})
+		l.Keys([]string{"old"}, 1, time.Time{}, false)
 		time.Sleep(time.Minute)
 		since := time.Now()
-		l.Keys([]string{"a", "b", "never told"}, 2, time.Time{})
-		l.Keys([]string{"marked"}, 2, time.Unix(1, 0))
-		l.Tags([]string{"tag"}, 2)
+		l.Keys([]string{"a", "b", "never told"}, 2, time.Time{}, false)
+		l.Keys([]string{"marked"}, 2, time.Unix(1, 0), false)
+		l.Tags([]string{"tag"}, 2, false)
 		var u Unsent
 		u.AddKeys([]string{"never told"}, 1, time.Time{})
 		if more := l.Again(since, &u); more != 0 || u.Count() != 5 {
@@ -198,15 +198,15 @@ func TestLately(t *testing.T) {
 			t.Error("what is from before it is used")
 		}
 		u = Unsent{}
-		l.Tags(nil, 3)
-		l.Keys([]string{"marked"}, 3, time.Time{})
-		l.Keys([]string{"a"}, 3, time.Unix(2, 0))
+		l.Tags(nil, 3, false)
+		l.Keys([]string{"marked"}, 3, time.Time{}, false)
+		l.Keys([]string{"a"}, 3, time.Unix(2, 0), false)
 		if l.Again(since, &u); firstLetter(&u, 8).Whole || len(firstLetter(&u, 8).AgainTags) != 2 || len(firstLetter(&u, 8).AgainKeys) != 4 ||
 			!gone(t, &u, "marked", nil, 3) || !gone(t, &u, "a", nil, 3) {
 			t.Errorf("%+v", firstLetter(&u, 8))
 		}
 		for i := range maxTold + 10 {
-			l.Keys([]string{strconv.Itoa(i), "often"}, 4, time.Time{})
+			l.Keys([]string{strconv.Itoa(i), "often"}, 4, time.Time{}, false)
 		}
 		u = Unsent{}
 		if more := l.Again(since, &u); more != 6+11 || u.Count() != maxTold || gone(t, &u, "10", nil, 4) || !gone(t, &u, "11", nil, 4) {
