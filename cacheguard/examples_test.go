@@ -61,6 +61,7 @@ var withoutExample = map[string]string{
 	"cacheguard.StepTimer":        forStores,
 	"cacheguard.Store":            forStores,
 	"cacheguard.Breakers":         forStores,
+	"cacheguard.Deafness":         forStores,
 	"cacheguard.Versions":         forStores,
 	"cacheguard.Attacher":         forObservers,
 	"cacheguard.Difference":       forObservers,

@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"math"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
@@ -23,7 +24,7 @@ type Stats struct {
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
 	// the store does not have, or that it has perhaps lost. SentLate counts the changes that the
-	// store got only when this process repeated them. See [ErrPending].
+	// store got only when this process repeated them, each change once. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64
@@ -71,6 +72,14 @@ type HitsUntold interface {
 type Breakers interface {
 	// Breakers returns the number of open circuit breakers, and the number of all circuit breakers.
 	Breakers() (open, all int)
+}
+
+// Deafness is implemented by a [Store] that knows why messages don't arrive.
+type Deafness interface {
+	// Deafness returns the error that stopped messages, the time since which they don't arrive, and
+	// the time at which listening last failed. If messages arrive, or if listening has not failed
+	// yet, err is nil.
+	Deafness() (since, last time.Time, err error)
 }
 
 // localHits counts hits of the process-local tier for which the Observer gets no event. The

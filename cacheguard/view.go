@@ -33,7 +33,7 @@ type View struct {
 // that kind succeeds again. So if no call uses the store, the trouble stays after its cause is
 // gone, and Last says how old it is.
 type StoreTrouble struct {
-	Use           string    // "reading", "leases", "storing results" or "changes"
+	Use           string    // "reading", "leases", "storing results", "changes", or "messages" of a store with Deafness
 	Since         time.Time // when the use first failed
 	Last          time.Time // when the use last failed; it was not tried since
 	Server, Cause string    // "" if not known
@@ -47,7 +47,20 @@ func newTrouble(use string, err error) *StoreTrouble {
 	return t
 }
 
-// troubles returns the troubles that have not ended.
+// troubles returns the troubles that have not ended. The store knows those with messages.
+func (c *Cache[V]) troubles() []StoreTrouble {
+	all := c.health.troubles()
+	if d, ok := c.store.(Deafness); ok {
+		if since, last, err := d.Deafness(); err != nil {
+			t := newTrouble("messages", err)
+			t.Since, t.Last = since, last
+			all = append(all, *t)
+		}
+	}
+	return all
+}
+
+// troubles returns the troubles with what the cache itself asks of the store.
 func (h *health) troubles() (all []StoreTrouble) {
 	for _, t := range []*trouble{&h.reading, &h.leasing, &h.storing, &h.changing} {
 		if now := t.now.Load(); now != nil {
@@ -120,7 +133,7 @@ func (l *loads) oldest(most int) []LoadUnder {
 func (c *Cache[V]) watch(w Watcher) {
 	c.watched = true
 	if detach := w.Watch(View{
-		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest, Troubles: c.health.troubles,
+		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest, Troubles: c.troubles,
 	}); detach != nil {
 		c.detachWatcher = detach
 	}

@@ -53,6 +53,7 @@ type Store struct {
 var (
 	_ cacheguard.Store    = (*Store)(nil)
 	_ cacheguard.Breakers = (*Store)(nil)
+	_ cacheguard.Deafness = (*Store)(nil)
 )
 
 // Wrap is [New] with the default options. If an argument is nil, Wrap returns nil, which
@@ -110,6 +111,14 @@ func (s *Store) Breakers() (open, all int) {
 		return b.Breakers()
 	}
 	return 0, 0
+}
+
+// Deafness returns why messages of the wrapped store don't arrive, if that store knows it.
+func (s *Store) Deafness() (since, last time.Time, err error) {
+	if d, ok := s.Store.(cacheguard.Deafness); ok {
+		return d.Deafness()
+	}
+	return since, last, nil
 }
 
 // isNil reports whether v is nil, or an interface that contains a nil pointer, as after a

@@ -12,8 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/cacheguard/storetest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // leastRights returns the ACL rule that the package documentation gives for the prefix "cg".
@@ -226,4 +228,45 @@ func TestRightToSubscribeIsLost(t *testing.T) {
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
 	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
 	await(t, "the log names the right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +subscribe")) == 1 })
+}
+
+// The store says why messages don't arrive, since when, and when that was last. Without the right to
+// send PING, messages arrive again and again for less than a second, and the cause stays.
+func TestStoreSaysWhyMessagesDontArrive(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  []any
+		mend    string
+		cause   string
+		says    string
+		arrives bool
+	}{
+		"no right to subscribe": {[]any{"-subscribe"}, "+subscribe", "the Redis user lacks a right", "lacks +subscribe", false},
+		"no right to ping":      {[]any{"-ping"}, "+ping", "the Redis user lacks a right", "lacks +ping", true},
+		"wrong password":        {[]any{">another", "<secret"}, ">secret", "authentication failed", "WRONGPASS", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := newClient(t, redistest.Start(t).Addr())
+			prefix := newPrefix()
+			rdb := newUser(t, admin, named(prefix, c.change...)...)
+			s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
+			if _, _, err := s.Deafness(); err != nil {
+				t.Errorf("nobody listens yet, and it says %v", err)
+			}
+			began := time.Now()
+			await(t, "it says why", func() bool {
+				listening := s.Listening()
+				since, last, err := s.Deafness()
+				server, cause := report.Where(err)
+				return err != nil && server == rdb.Options().Addr && cause == c.cause && strings.Contains(err.Error(), c.says) &&
+					!since.Before(began) && last.After(since) && listening == c.arrives
+			})
+			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", c.mend).Err())
+			await(t, "messages arrive", func() bool {
+				_, _, err := s.Deafness()
+				return err == nil && s.Listening()
+			})
+		})
+	}
 }

@@ -25,14 +25,39 @@ const (
 
 // hearing is the state of a store's messages.
 type hearing struct {
-	inbox     string       // name of this process's inbox; empty if all messages come on one channel
-	listening atomic.Bool  // messages arrive
+	inbox     string      // name of this process's inbox; empty if all messages come on one channel
+	listening atomic.Bool // messages arrive
+	deaf      atomic.Pointer[deafness]
 	changed   atomic.Int64 // when the store last changed something, since the clock's base
 
 	mu        sync.Mutex // guards the fields below
 	listeners map[string][]*listener
 	hears     map[string]bool         // caches whose messages arrive
 	sub       *redislink.Subscription // nil until the subscription is started
+}
+
+// deafness is the last time in which messages did not arrive.
+type deafness struct {
+	since, last time.Time // when it began, when listening last failed
+	ended       time.Time // zero: messages don't arrive
+	err         error
+}
+
+// steady is how long messages must arrive until a deafness counts as over. A user who may subscribe
+// but not send PING gets messages again and again, for less than a second each time.
+const steady = 3 * time.Second
+
+// over reports whether the deafness counts as over.
+func (d *deafness) over() bool { return d == nil || !d.ended.IsZero() && time.Since(d.ended) >= steady }
+
+// Deafness returns why messages don't arrive, since when, and when listening last failed. For some
+// seconds after messages have begun to arrive again, it still returns the cause. See
+// [cacheguard.Deafness].
+func (s *Store) Deafness() (since, last time.Time, err error) {
+	if d := s.deaf.Load(); !d.over() {
+		return d.since, d.last, d.err
+	}
+	return since, last, nil
 }
 
 // subscribe starts the subscription if it isn't started yet. It doesn't wait for it.
@@ -112,6 +137,11 @@ func (e *ear) restored(ctx context.Context) {
 	clock, err := s.remeasure(ctx)
 	e.spell.End(ctx, heardLine, s.opts.Logger, "process", s.name, "server", s.link.Server())
 	e.lacks = false
+	if d := s.deaf.Load(); d != nil && d.ended.IsZero() {
+		ended := *d
+		ended.ended = time.Now()
+		s.deaf.Store(&ended)
+	}
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
 
@@ -143,6 +173,12 @@ func (e *ear) lost(err error) {
 		return
 	}
 	err = s.explained(err)
+	d := &deafness{since: time.Now(), err: err}
+	d.last = d.since
+	if before := s.deaf.Load(); !before.over() {
+		d.since = before.since
+	}
+	s.deaf.Store(d)
 	if refused := redislink.TurnsAway(err); refused != e.refused {
 		if e.refused = refused; refused {
 			e.spell.Anew() // so far the log says that the connection was cut, for instance

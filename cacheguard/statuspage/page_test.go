@@ -75,6 +75,7 @@ type shown struct {
 		Listening bool
 		Troubles  []struct {
 			Use, Server, Why string
+			Text             string `json:"error"`
 			Since, Last      time.Time
 			Ago              time.Duration `json:"last_ago_ns"`
 		}
@@ -302,6 +303,57 @@ func TestPageShowsHowOldATroubleIs(t *testing.T) {
 		shows(`<li class="bad">store fails for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC</li>`, time.Second)
 		time.Sleep(time.Hour - time.Second)
 		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; not tried since</li>`, time.Hour)
+	})
+}
+
+// unheard is a store whose messages don't arrive, and which knows why.
+type unheard struct {
+	cacheguard.Store
+	since, last time.Time
+	err         error
+}
+
+func (s *unheard) Listening() bool { return false }
+
+func (s *unheard) Deafness() (since, last time.Time, err error) { return s.since, s.last, s.err }
+
+// refused is an error of a server, as redisstore has it.
+type refused string
+
+func (r refused) Error() string           { return string(r) }
+func (r refused) Where() (string, string) { return "redis:6379", "the Redis user lacks a right" }
+
+// If the store knows why messages don't arrive, the page says it. For other stores it says only that
+// they don't.
+func TestPageShowsWhyMessagesDontArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		const text = `redis:6379: the Redis user lacks a right as user "shop" (lacks +subscribe)`
+		store := &unheard{Store: p.store, since: time.Now(), last: time.Now().Add(9 * time.Second), err: fmt.Errorf("secret key: %w", refused(text))}
+		for name, s := range map[string]cacheguard.Store{"knows": store, "stays silent": struct{ cacheguard.Store }{store}} {
+			c, err := cacheguard.New(s, cacheguard.Options[int]{Name: name, Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		time.Sleep(10 * time.Second)
+		all := p.shown().Caches
+		if tr := all[0].Troubles; len(tr) != 1 || tr[0].Use != "messages" || tr[0].Server != "redis:6379" || tr[0].Why != "the Redis user lacks a right" ||
+			tr[0].Text != text || tr[0].Last.Sub(tr[0].Since) != 9*time.Second || tr[0].Ago != time.Second {
+			t.Errorf("troubles: %+v", tr)
+		}
+		if len(all[1].Troubles) != 0 || all[1].Listening {
+			t.Errorf("of a store that doesn't know why: %+v", all[1])
+		}
+		if page := p.body("/"); !strings.Contains(page, `store fails for messages: redis:6379: the Redis user lacks a right as user &#34;shop&#34; (lacks &#43;subscribe), first at 00:00:00 UTC, last at 00:00:09 UTC`) ||
+			!strings.Contains(page, "messages: don&#39;t arrive") && !strings.Contains(page, "messages: don't arrive") || strings.Contains(page, "secret") {
+			t.Errorf("the page:\n%s", page)
+		}
+		store.err = nil
+		if tr := p.shown().Caches[0].Troubles; len(tr) != 0 {
+			t.Errorf("it is over: %+v", tr)
+		}
 	})
 }
 

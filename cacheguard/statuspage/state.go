@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -60,6 +61,7 @@ type failing struct {
 	Ago    time.Duration `json:"last_ago_ns"` // how long ago that was
 	Server string        `json:"server,omitempty"`
 	Why    string        `json:"why"`
+	Text   string        `json:"error"` // the error's text, which names a missing right, for instance
 }
 
 // quiet is the time after which a trouble is not shown as a present one: nothing has tried that use
@@ -70,11 +72,22 @@ const quiet = time.Minute
 // would still fail.
 func (f failing) Old() bool { return f.Ago >= quiet }
 
+// Said returns the server, the cause and what the error says besides, such as the missing right.
+func (f failing) Said() string {
+	switch {
+	case strings.Contains(f.Text, f.Why):
+		return f.Text
+	case f.Server != "":
+		return f.Server + ": " + f.Why
+	}
+	return f.Why
+}
+
 // add adds a trouble of one instance. Instances whose troubles have one cause share a line.
 func (c *cacheState) add(t cacheguard.StoreTrouble, now time.Time) {
 	one := failing{
 		Use: t.Use, Since: t.Since.UTC(), Last: t.Last.UTC(), Ago: max(now.Sub(t.Last), 0),
-		Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text)),
+		Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text)), Text: cut(t.Text),
 	}
 	for i := range c.Troubles {
 		if o := &c.Troubles[i]; o.Use == one.Use && o.Server == one.Server && o.Why == one.Why {
