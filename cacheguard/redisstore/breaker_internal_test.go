@@ -1,12 +1,15 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 func storeThatHangs(t *testing.T) *Store {
@@ -185,5 +189,114 @@ func TestRefusalsAreNoSignOfWrites(t *testing.T) {
 	}
 	if !b.open.Load() {
 		t.Error("the breaker is closed, and nothing was written")
+	}
+}
+
+// probing makes the breakers' probes fail with an error. The channel gets a value when a probe
+// begins. When the second value has arrived, the first probe's error has been noted.
+func probing(bs *breakers, err error) <-chan struct{} {
+	began := make(chan struct{})
+	bs.probe = func(ctx context.Context, _ redis.UniversalClient, _ string) error {
+		select {
+		case began <- struct{}{}:
+		case <-bs.end:
+		}
+		return err
+	}
+	return began
+}
+
+// While a breaker is open, its cause may become another one. Steps that are not sent have the cause
+// that the last probe has found.
+func TestOpenBreakerHasTheCauseOfNow(t *testing.T) {
+	s := storeThatHangs(t)
+	probed := probing(&s.health, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+	b := s.health.of("x")
+	for range tolerance {
+		b.answered("x", io.ErrUnexpectedEOF, 0)
+	}
+	for _, cause := range []string{"the connection was closed by the other side", "can't be reached: connection refused"} {
+		if _, got := report.Where(b.refusal()); got != cause || !errors.Is(b.refusal(), errOpen) {
+			t.Errorf("a step that is not sent has the cause %q, want %q", got, cause)
+		}
+		<-probed
+		<-probed
+	}
+}
+
+// If Redis turns callers away, it is not only writes that it doesn't take, and the log doesn't say
+// so. This also holds if the breaker for writes was opened by an outage before.
+func TestTurnedAwayIsNotSaidOfWrites(t *testing.T) {
+	for says, lines := range map[string]int{
+		"NOAUTH Authentication required.":                           0,
+		"NOPERM User u has no permissions to run the 'set' command": 0,
+		"READONLY You can't write against a read only replica.":     1,
+	} {
+		t.Run(says, func(t *testing.T) {
+			s := storeThatHangs(t)
+			var log lockedLines
+			s.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			probing(&s.health, io.ErrUnexpectedEOF)
+			probed := probing(&s.writes, said(says))
+			for _, b := range []*breaker{s.health.of("x"), s.writes.of("x")} {
+				for range tolerance {
+					b.answered("x", io.ErrUnexpectedEOF, 0)
+				}
+			}
+			pastOpening(s.health.of("x"))
+			s.health.of("x").answered("x", said(says), 0) // an answer: Redis isn't silent
+			for range 3 {                                 // the first may have begun before that
+				<-probed
+			}
+			if n := log.count("takes no writes"); n != lines || !s.writes.of("x").open.Load() {
+				t.Errorf("%d lines say that Redis takes no writes, want %d", n, lines)
+			}
+		})
+	}
+}
+
+type lockedLines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lockedLines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedLines) count(words string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), words)
+}
+
+// A read that waits for its batch in vain has an error that names the server and the cause, however
+// the wait has ended.
+func TestBatchedReadNamesServerAndCause(t *testing.T) {
+	s := storeThatHangs(t)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		limit time.Duration
+		is    error
+		cause string
+	}{
+		"the limit passes":         {t.Context(), time.Millisecond, context.DeadlineExceeded, ""},
+		"the caller has left":      {gone, time.Minute, context.Canceled, "given up by who asked"},
+		"the caller's time passes": {soon, time.Minute, context.DeadlineExceeded, ""},
+		"the batch fails":          {t.Context(), time.Minute, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := s.reads.batched(c.ctx, want{name: "x"}, c.limit)
+			server, cause := report.Where(err)
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || server != s.link.Server() || cause == "" || c.cause != "" && cause != c.cause {
+				t.Errorf("%v; it names the server %q and the cause %q", err, server, cause)
+			}
+		})
 	}
 }
