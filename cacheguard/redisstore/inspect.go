@@ -57,7 +57,7 @@ const (
 type InspectedValue struct {
 	Size    int           `json:"size"`            // size in Redis, in bytes
 	Left    time.Duration `json:"left_ns"`         // time until Redis removes it
-	Err     string        `json:"error,omitempty"` // why it is unreadable; then only Version, Flags and Load may mean something
+	Err     string        `json:"error,omitempty"` // why it is unreadable, or what it is if it is not cacheguard's; then only Version, Flags and Load may mean something
 	Version byte          `json:"version"`         // version of the frame
 	Flags   byte          `json:"flags"`
 	Load    string        `json:"load,omitempty"` // id of the load that made it, in hexadecimal
@@ -225,6 +225,7 @@ func remaining(cmd *redis.DurationCmd) (time.Duration, error) {
 type sight struct {
 	now                   time.Time
 	value, lease, waiters entry
+	kind                  string // what the value is, if it is no string
 	version               int
 	newer                 time.Duration // how long the value of the next format stays in Redis; 0: there is no such value
 
@@ -250,8 +251,23 @@ func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err e
 			return found, err
 		}
 	}
+	if found.value.foreign {
+		found.kind = s.kind(ctx, s.names.value(k))
+	}
 	found.now, err = s.serverTime(ctx)
 	return found, err
+}
+
+// kind returns the type of what is stored under a name and is no string. The right to ask for the
+// type may be missing.
+func (s *Store) kind(ctx context.Context, name string) string {
+	kind, err := twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return rdb.Type(ctx, name).Result()
+	})
+	if err != nil || kind == "none" || kind == "string" { // refused, or changed meanwhile
+		return "something that is no string"
+	}
+	return "a " + kind
 }
 
 func (s *Store) sightOf(ctx context.Context, k cacheguard.Key, pipeline func(redis.UniversalClient) redis.Pipeliner) (sight, error) {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -85,14 +88,18 @@ func (i *Inspection) judgeValue(found sight) string {
 	if len(b) > 1 {
 		v.Flags = b[1]
 	}
+	h, body, err := frame.Parse(b)
+	if found.value.foreign || errors.Is(err, frame.ErrTruncated) || errors.Is(err, frame.ErrVersion) || errors.Is(err, frame.ErrFlags) {
+		if _, ours := frame.RemnantTags(b); !ours {
+			i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
+			v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))
+			return "what stands there is " + v.Err + ": another program has written it, and the next load overwrites it"
+		}
+	}
 	v.Load = hex.EncodeToString(frame.ID(b))
 	if tags, ok := frame.RemnantTags(b); ok {
 		i.State, i.Tags = StateRemnant, tagsOf(tags)
 		return "a writer has removed the value, and its tags are kept for the one to come"
-	}
-	h, body, err := frame.Parse(b)
-	if found.value.foreign {
-		err = errors.New("what stands there is no string")
 	}
 	if other, ok := madeFor(h.Codec, found.version); ok && err == nil && !h.Null {
 		err = fmt.Errorf("it was made for Options.Version %d, and asked for is %d", other, found.version)
@@ -103,6 +110,24 @@ func (i *Inspection) judgeValue(found sight) string {
 	}
 	v.Body = body
 	return i.judgeHeader(h, found)
+}
+
+// kindOf returns what a string is that is no frame. It doesn't tell the contents.
+func kindOf(b []byte) string {
+	_, notNumber := strconv.ParseFloat(string(b), 64)
+	switch {
+	case len(b) == 0:
+		return "an empty string"
+	case notNumber == nil:
+		return "a number"
+	case json.Valid(b):
+		return "JSON"
+	case bytes.HasPrefix(b, []byte{0x1f, 0x8b}):
+		return "gzip"
+	case utf8.Valid(b) && !bytes.ContainsFunc(b, unicode.IsControl):
+		return "text"
+	}
+	return "bytes that begin with " + hex.EncodeToString(b[:min(len(b), 4)])
 }
 
 // judgeHeader is judgeValue for a readable value.

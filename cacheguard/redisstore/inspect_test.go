@@ -139,13 +139,18 @@ func TestInspect(t *testing.T) {
 			"no value (it was made for Options.Version 4, and asked for is 0): the next load overwrites it", "made by load 010203"}},
 		"not there, of another type": {with(made(0), func(h *frame.Header) { h.Null, h.Codec = true, frame.Fingerprint("json", 4) }),
 			redisstore.StateFresh, []string{"a caller is told that it does not exist"}},
-		"another version": {append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable, []string{"unknown version: 7"}},
-		"foreign":         {[]byte("\x01"), redisstore.StateUnreadable, []string{"shorter than its header"}},
-		"empty":           {[]byte{}, redisstore.StateUnreadable, nil},
-		"nothing":         {nil, redisstore.StateAbsent, []string{"nothing is stored", "value none", "lease none", "the next caller begins one"}},
-		"unnamed codec":   {with(made(0), func(h *frame.Header) { h.Codec = 0 }), redisstore.StateFresh, []string{"one without a name"}},
-		"foreign codec":   {with(made(0), func(h *frame.Header) { h.Codec = 7 }), redisstore.StateFresh, []string{"none of this module's, fingerprint 00000007"}},
-		"note":            {with(made(0), func(h *frame.Header) { h.Note = []byte("\x1b") }), redisstore.StateFresh, []string{"note 1b"}},
+		"another version": {append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable, []string{"not an entry of cacheguard but bytes that begin with 07000000"}},
+		"foreign":         {[]byte("\x01"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but bytes that begin with 01", "frame none"}},
+		"foreign JSON": {[]byte(`{"id": 1, "name": "a lamp of another program"}`), redisstore.StateUnreadable, []string{
+			"what stands there is not an entry of cacheguard but JSON: another program has written it, and the next load overwrites it", "frame none"}},
+		"foreign text":  {[]byte("neither frame nor JSON"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but text:"}},
+		"number":        {[]byte("17"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but a number:"}},
+		"gzip":          {[]byte("\x1f\x8b\x08 and so on"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but gzip:"}},
+		"empty":         {[]byte{}, redisstore.StateUnreadable, []string{"not an entry of cacheguard but an empty string:"}},
+		"nothing":       {nil, redisstore.StateAbsent, []string{"nothing is stored", "value none", "lease none", "the next caller begins one"}},
+		"unnamed codec": {with(made(0), func(h *frame.Header) { h.Codec = 0 }), redisstore.StateFresh, []string{"one without a name"}},
+		"foreign codec": {with(made(0), func(h *frame.Header) { h.Codec = 7 }), redisstore.StateFresh, []string{"none of this module's, fingerprint 00000007"}},
+		"note":          {with(made(0), func(h *frame.Header) { h.Note = []byte("\x1b") }), redisstore.StateFresh, []string{"note 1b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.value != nil {
@@ -159,13 +164,16 @@ func TestInspect(t *testing.T) {
 				t.Errorf("%+v", i)
 			}
 			says(t, i, test.says...)
+			if ours := i.Value == nil || !strings.HasPrefix(i.Value.Err, "not an entry"); !ours && (i.Value.Load != "" || strings.Contains(i.String(), "made by load")) {
+				t.Errorf("of what is not cacheguard's it names a load:\n%s", i)
+			}
 		})
 	}
 
 	must(t, r.rdb.RPush(ctx, r.valueName("list"), "a").Err())
 	must(t, r.rdb.Set(ctx, r.valueName("list")+":v2", "a", time.Hour).Err())
 	i := inspected(t, store, "list")
-	says(t, i, "no value (what stands there is no string)", "a value of format version 2, of a later program")
+	says(t, i, "not an entry of cacheguard but a list:", "a value of format version 2, of a later program")
 	if i.State != redisstore.StateUnreadable {
 		t.Error(i)
 	}

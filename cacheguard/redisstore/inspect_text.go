@@ -49,7 +49,11 @@ func (i Inspection) valueLines(line func(name, format string, args ...any)) {
 	case StateRemnant:
 		return
 	case StateUnreadable:
-		line("frame", "%s; as far as it is one: version %d, flags %02x, made by load %s", v.Err, v.Version, v.Flags, cmp.Or(v.Load, "none"))
+		if v.Load == "" {
+			line("frame", "none")
+			return
+		}
+		line("frame", "%s; as far as it is one: version %d, flags %02x, made by load %s", v.Err, v.Version, v.Flags, v.Load)
 		return
 	}
 	what := "a value"

@@ -334,6 +334,8 @@ func (scan *scanning) countLease(g glance) {
 		scan.Records++
 	case ok:
 		scan.Leases++
+	default:
+		scan.foreign++
 	}
 }
 

@@ -26,7 +26,8 @@ type Scanned struct {
 	Hash      string        `json:"hash,omitempty"`  // beginning of the hash that was looked for
 	Found     []string      `json:"found,omitempty"` // keys with this hash
 	Ages      []ScanBucket  `json:"ages"`            // ages of the values that can be read
-	Lifetimes []ScanBucket  `json:"lifetimes"`       // times until Redis removes the values; a value without an end is in the last bucket
+	foreign   int           // entries under the names of leases that are none
+	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
 }
 
 // ScanBucket counts durations below its bound that are not below the bound of the previous bucket.
@@ -82,11 +83,14 @@ func (sc Scanned) String() string {
 	if sc.Newer > 0 {
 		fmt.Fprintf(w, "newer\t%d values of later programs\n", sc.Newer)
 	}
+	if sc.foreign > 0 {
+		fmt.Fprintf(w, "foreign\t%d entries under the names of leases are not cacheguard's\n", sc.foreign)
+	}
 	for _, key := range sc.Found {
 		fmt.Fprintf(w, "found\t%q\n", key)
 	}
 	switch {
-	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer == 0:
+	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer+sc.foreign == 0:
 		fmt.Fprintf(w, "\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
 	case sc.Hash != "" && len(sc.Found) == 0:
 		fmt.Fprintf(w, "hash\tno key that stands here now has one that begins with %s\n", sc.Hash)

@@ -196,7 +196,7 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		return err
 	}
 	text := found.String()
-	if found.State == redisstore.StateAbsent && nothingOf(ctx, store, o.cache) {
+	if found.State == redisstore.StateAbsent && found.Lease == nil && nothingOf(ctx, store, o.cache) {
 		text += fmt.Sprintf("nothing at all is stored of a cache %q: is it Options.Name, and is the prefix right?\n", o.cache)
 	}
 	if !o.value || found.Value == nil {

@@ -173,6 +173,14 @@ func TestValues(t *testing.T) {
 	has(t, e.prints(t, "-prefix", "shop:1", "-find", "0123456789", "json"), "hash no key that stands here now", "begins with 0123456789")
 	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "unknown"), "nothing is stored of a cache of this name")
 	has(t, e.prints(t, "-prefix", "shop:1", "unknown", "k"), `nothing at all is stored of a cache "unknown"`)
+	must(t, rdb.Set(t.Context(), "shop:1:foreign:{k}:lease", "of another program", 0).Err())
+	if text := e.prints(t, "-prefix", "shop:1", "foreign", "k"); strings.Contains(text, "nothing at all") || !strings.Contains(text, "neither a lease nor a record") {
+		t.Errorf("something stands under the lease's name:\n%s", text)
+	}
+	has(t, e.prints(t, "-prefix", "shop:1", "-scan", "foreign"), "foreign 1 entries under the names of leases are not cacheguard's")
+	if text := e.prints(t, "-prefix", "shop:1", "-scan", "foreign"); strings.Contains(text, "nothing is stored") {
+		t.Errorf("something stands under the lease's name:\n%s", text)
+	}
 	if text := e.prints(t, "-prefix", "shop:1", "json", "another"); strings.Contains(text, "nothing at all") {
 		t.Errorf("of the cache there is something:\n%s", text)
 	}
