@@ -40,7 +40,9 @@
 //	cacheguard.compared             {comparison} of answers with the origin, by cacheguard.result: the words of
 //	                                           cacheguard.Difference
 //	cacheguard.consistency          {nine}     of caches that have compared some: see cacheguard.Stats.Nines
-//	cacheguard.values.corrupt, cacheguard.store.errors, cacheguard.overloads
+//	cacheguard.store.errors         {error}    by cacheguard.cause: unreachable, no_answer, closed, connections, auth,
+//	                                           rights, memory, read_only, busy, cluster, foreign, other
+//	cacheguard.values.corrupt, cacheguard.overloads
 //	cacheguard.changes.late         {change}   invalidations and the like that the store was told of late
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,
 //	cacheguard.callers, cacheguard.breakers.open, cacheguard.breakers, cacheguard.changes.unsent: gauges

@@ -14,6 +14,7 @@ import (
 const (
 	resultKey  = attribute.Key("cacheguard.result")
 	outcomeKey = attribute.Key("cacheguard.outcome")
+	causeKey   = attribute.Key("cacheguard.cause")
 )
 
 // metrics has the instruments.
@@ -72,8 +73,11 @@ func newLabels(cache string) *labels {
 	l := &labels{cache: metric.WithAttributeSet(attribute.NewSet(name))}
 	for _, m := range eventcount.Metrics {
 		key := resultKey
-		if m.Label == eventcount.Outcome {
+		switch m.Label {
+		case eventcount.Outcome:
 			key = outcomeKey
+		case eventcount.Cause:
+			key = causeKey
 		}
 		for _, v := range m.Of {
 			l.of[v.Number] = l.cache

@@ -27,6 +27,12 @@ func newObserver(t *testing.T, opts otelobserver.Options) *otelobserver.Observer
 	return o
 }
 
+// located is an error that names its server and its cause, as those of redisstore do.
+type located string
+
+func (l located) Error() string           { return "redis:6379: " + string(l) }
+func (l located) Where() (string, string) { return "redis:6379", string(l) }
+
 // measured returns what is exported that is not 0, as in "name{value of the other attribute}".
 func measured(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
 	t.Helper()
@@ -102,9 +108,11 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventRenewed:     {"leases.renewed{}": {}},
 		cacheguard.EventLeaseLost:   {"leases.lost{}": {}},
 		cacheguard.EventCorrupt:     {"values.corrupt{}": {}},
-		cacheguard.EventStoreError:  {"store.errors{}": {}},
-		cacheguard.EventOverloaded:  {"overloads{}": {}},
-		cacheguard.EventStale:       {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
+		cacheguard.EventStoreError: {
+			"store.errors{other}": {Err: failed}, "store.errors{memory}": {Err: located("its memory is full (maxmemory)")},
+		},
+		cacheguard.EventOverloaded: {"overloads{}": {}},
+		cacheguard.EventStale:      {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
 		cacheguard.EventCompared: {
 			"compared{same}": {}, "compared{meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
 			"compared{missed}": {Differs: cacheguard.DiffersMissed}, "": {Differs: cacheguard.Differences},

@@ -24,7 +24,9 @@
 //	cacheguard_unstored_total{reason}     responses of package middleware that were not stored, by cacheguard.Reason
 //	cacheguard_compared_total{result}     answers that were compared with the origin, by cacheguard.Difference
 //	cacheguard_consistency_nines          gauge of caches that have compared some: see cacheguard.Stats.Nines
-//	cacheguard_corrupt_values_total, cacheguard_store_errors_total, cacheguard_overloads_total
+//	cacheguard_store_errors_total{cause}  unreachable, no_answer, closed, connections, auth, rights, memory, read_only,
+//	                                      busy, cluster, foreign, other
+//	cacheguard_corrupt_values_total, cacheguard_overloads_total
 //	cacheguard_changes_total              changes of keys, tags and whole caches that this process has made
 //	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
 //	cacheguard_unsent_changes             gauge: those that it has not been told of yet

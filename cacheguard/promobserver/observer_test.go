@@ -18,6 +18,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/promobserver"
 )
 
+// located is an error that names its server and its cause, as those of redisstore do.
+type located string
+
+func (l located) Error() string           { return "redis:6379: " + string(l) }
+func (l located) Where() (string, string) { return "redis:6379", string(l) }
+
 func newObserver(t *testing.T, opts promobserver.Options) *promobserver.Observer {
 	t.Helper()
 	o, err := promobserver.New(opts)
@@ -86,8 +92,11 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventRenewed:     {"lease_renewals_total{cache=a}": {}},
 		cacheguard.EventLeaseLost:   {"lost_leases_total{cache=a}": {}},
 		cacheguard.EventCorrupt:     {"corrupt_values_total{cache=a}": {}},
-		cacheguard.EventStoreError:  {"store_errors_total{cache=a}": {}},
-		cacheguard.EventOverloaded:  {"overloads_total{cache=a}": {}},
+		cacheguard.EventStoreError: {
+			"store_errors_total{cache=a,cause=other}":  {Err: failed},
+			"store_errors_total{cache=a,cause=rights}": {Err: fmt.Errorf("a key: %w", located("the Redis user lacks a right"))},
+		},
+		cacheguard.EventOverloaded: {"overloads_total{cache=a}": {}},
 		cacheguard.EventStale: {
 			"requests_total{cache=a,result=stale}":                                {Err: failed},
 			"requests_total{cache=a,result=stale} wait_duration_seconds{cache=a}": {Took: 1},

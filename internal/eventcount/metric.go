@@ -1,6 +1,9 @@
 package eventcount
 
-import "github.com/cacheguard/cacheguard/cacheguard"
+import (
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/report"
+)
 
 // Name is the name of a metric in Prometheus, after a namespace, and in OpenTelemetry, after
 // "cacheguard.". Unit is the metric's unit in OpenTelemetry.
@@ -57,7 +60,7 @@ var Metrics = []Metric{
 	{Name{"corrupt_values_total", "values.corrupt", "{value}"},
 		"Values in the store that could not be read and counted as misses.", "", one(corrupt)},
 	{Name{"store_errors_total", "store.errors", "{error}"},
-		"Steps in the store that failed.", "", one(storeError)},
+		"Steps in the store that failed, by the class of the cause.", Cause, classes()},
 	{Name{"overloads_total", "overloads", "{refusal}"},
 		"Callers and loads that were turned away.", "", one(Overloaded)},
 	{Name{"changes_total", "changes", "{change}"},
@@ -75,8 +78,19 @@ var Metrics = []Metric{
 		"reason", words(unstored, 1, cacheguard.Reasons)},
 }
 
-// Outcome is the label for the end of loads.
-const Outcome = "outcome"
+// Outcome is the label for the end of loads, Cause the label for what is wrong with the store.
+const (
+	Outcome = "outcome"
+	Cause   = "cause"
+)
+
+// classes returns the values for the classes of causes.
+func classes() (all []Value) {
+	for i, class := range report.Classes {
+		all = append(all, Value{storeError + Number(i), class})
+	}
+	return all
+}
 
 func one(n Number) []Value { return []Value{{n, ""}} }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
 
@@ -39,13 +40,13 @@ const (
 	fillUnknown
 	notStored
 	corrupt
-	storeError
 	Overloaded
 	changed
 	sentLate
-	compared                                             // and the following, by difference
-	unstored = compared + Number(cacheguard.Differences) // and the following, by reason
-	Numbers  = unstored + Number(cacheguard.Reasons)     // also the number of events that aren't counted
+	compared                                               // and the following, by difference
+	unstored   = compared + Number(cacheguard.Differences) // and the following, by reason
+	storeError = unstored + Number(cacheguard.Reasons)     // and the following, by class of the cause
+	Numbers    = storeError + Number(len(report.Classes))  // also the number of events that aren't counted
 )
 
 // Counters are the counters of one cache. The zero Counters is ready to use and safe for concurrent
@@ -101,6 +102,8 @@ func numberOf(e *cacheguard.Event) Number {
 		return compared + Number(e.Differs)
 	case e.Kind == cacheguard.EventUnstored && e.Reason > 0 && e.Reason < cacheguard.Reasons:
 		return unstored + Number(e.Reason)
+	case e.Kind == cacheguard.EventStoreError:
+		return storeError + Number(report.Class(e.Err))
 	case int(e.Kind) < len(plain) && plain[e.Kind] != 0:
 		return plain[e.Kind]
 	}
@@ -115,8 +118,7 @@ var plain = [...]Number{
 	cacheguard.EventLoadLate: loadLate,
 	cacheguard.EventFilled:   fillStored, cacheguard.EventFillRefused: fillRefused,
 	cacheguard.EventFillUnknown: fillUnknown, cacheguard.EventNotStored: notStored,
-	cacheguard.EventCorrupt: corrupt, cacheguard.EventStoreError: storeError,
-	cacheguard.EventOverloaded: Overloaded,
+	cacheguard.EventCorrupt: corrupt, cacheguard.EventOverloaded: Overloaded,
 }
 
 func hitNumber(e *cacheguard.Event) Number {
