@@ -79,6 +79,29 @@ func (f *fleet) loseLease(t *testing.T, k cacheguard.Key) {
 	must(t, f.memory.Release(t.Context(), k, a.Holder))
 }
 
+// knowing is a store that knows why messages don't arrive.
+type knowing struct{ cacheguard.Store }
+
+var errDeaf = errors.New("no route to it")
+
+func (knowing) Deafness() (since, last time.Time, err error) { return since, last, errDeaf }
+
+// What the wrapped store knows about messages gets through. A store that knows nothing has no error.
+func TestDeafnessGetsThrough(t *testing.T) {
+	memory := memstore.New(memstore.Options{})
+	defer memory.Close()
+	for _, c := range []struct {
+		store cacheguard.Store
+		want  error
+	}{{memory, nil}, {knowing{memory}, errDeaf}} {
+		s := lockstore.Wrap(c.store, newFake())
+		if _, _, err := s.Deafness(); !errors.Is(err, c.want) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		_ = s.Close()
+	}
+}
+
 func TestOneLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4, nil)
