@@ -19,21 +19,15 @@
 // The caller decides whether an entry is fresh, because the caller has already read the clock.
 // otter, the cache library used here, would read the clock again for its own expiry, which makes a
 // hit slower by a quarter to a half.
+//
+// A program that caches values of many types would compile otter and these rules once for each of
+// them. So tier, which has the rules, keeps pointers without a type, and Tier gives them their type.
 package local
 
 import (
 	"fmt"
-	"hash/maphash"
-	"sync"
-	"sync/atomic"
-
-	"github.com/maypok86/otter/v2"
+	"unsafe"
 )
-
-// epochs is the number of epochs. If keys share an epoch, an invalidation of one key cancels
-// insertions of the other keys that have begun. This is the only effect: with 1,000 invalidations a
-// second and loads of 50 ms, one insertion in 80 is lost.
-const epochs = 4096
 
 // Config sets the size of a tier.
 type Config[V any] struct {
@@ -49,80 +43,30 @@ type Config[V any] struct {
 
 // Tier is a cache of decoded values in this process, with a limited size. A new tier is not trusted
 // yet. It is safe for concurrent use. A nil Tier has no entries and ignores all calls.
-type Tier[V any] struct {
-	// All hits read now, so it is not next to fields that are written more often.
-	now   atomic.Pointer[state[V]]
-	bound uint64
-	weigh func(key string, e *V) uint32
-	seed  maphash.Seed
-	_     [64]byte // a cache line
-
-	mu     sync.Mutex // guards closed and changes of now
-	closed bool
-
-	tidying workers
-	epoch   [epochs]atomic.Uint64 // epoch of the keys with this hash
-}
-
-// state has the entries, and whether they are trusted. Both change in one step, so that no reader
-// sees another combination. Trust replaces the cache by an empty cache. The replacement is fast
-// even if the old cache was large, and a late insertion goes into the old cache, which has no
-// readers any more.
-type state[V any] struct {
-	cache   *cache[V]
-	trusted bool
-	_       [112]byte // all hits read state, and memory that is allocated next to it may be written often
-}
-
-type cache[V any] = otter.Cache[string, entry[V]]
-
-// entry is stored in otter's own node. So it costs no allocation, and a hit costs no indirection.
-type entry[V any] struct {
-	value  *V
-	weight uint32
-}
-
-// Stamp identifies the last invalidation of a key before a value was requested. The zero Stamp is
-// never current.
-type Stamp struct{ epoch uint64 }
+type Tier[V any] struct{ tier }
 
 // New returns an empty tier that is not trusted yet.
 func New[V any](cfg Config[V]) (*Tier[V], error) {
 	if cfg.Entries < 1 {
 		return nil, fmt.Errorf("cacheguard: a local tier for %d entries; it needs room for 1 at least", cfg.Entries)
 	}
-	t := &Tier[V]{bound: uint64(cfg.Entries), weigh: cfg.Weigh, seed: maphash.MakeSeed()}
-	t.now.Store(&state[V]{cache: t.newCache()})
+	t := &Tier[V]{}
+	var weigh func(string, unsafe.Pointer) uint32
+	if cfg.Weigh != nil {
+		weigh = func(key string, e unsafe.Pointer) uint32 { return cfg.Weigh(key, (*V)(e)) }
+	}
+	t.init(cfg.Entries, weigh)
 	return t, nil
-}
-
-// newCache makes an empty cache. otter.Must doesn't panic, because these options are valid.
-func (t *Tier[V]) newCache() *cache[V] {
-	return otter.Must(&otter.Options[string, entry[V]]{
-		MaximumWeight: t.bound,
-		Weigher:       func(_ string, in entry[V]) uint32 { return in.weight }, // runs while otter holds a lock
-		Executor:      t.tidying.run,
-	})
 }
 
 // Get returns the key's entry, or nil if there is none or the tier is not trusted. The entry is
 // shared, so it must not be changed.
-func (t *Tier[V]) Get(key string) *V {
-	now := t.now.Load()
-	if !now.trusted {
-		return nil
-	}
-	in, _ := now.cache.GetIfPresent(key)
-	return in.value
-}
+func (t *Tier[V]) Get(key string) *V { return (*V)(t.get(key)) }
 
 // Distrusted returns the key's entry even if the tier is not trusted, or nil if there is no entry.
 // While the tier is not trusted, the entry may be older than an invalidation whose message was
 // lost. So it may be served as a stale value, but never as a fresh value.
-func (t *Tier[V]) Distrusted(key string) *V {
-	in, _ := t.now.Load().cache.GetIfPresent(key)
-	return in.value
-}
+func (t *Tier[V]) Distrusted(key string) *V { return (*V)(t.distrusted(key)) }
 
 // Stamp returns the key's current stamp. Call Stamp before you request a value for the key, and
 // pass the stamp to Put with the value.
@@ -133,80 +77,46 @@ func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} 
 // Put doesn't insert it, but removes the entry that it would have replaced. An inserted entry may
 // be evicted at once, because other entries are used more. If two entries have current stamps, the
 // last one stays.
-func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, e, false) }
+func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, unsafe.Pointer(e), false) }
 
 // Replace is Put for a value that makes all older values invalid. It also makes the key's stamps
 // invalid, so that slower readers can't insert older values.
-func (t *Tier[V]) Replace(key string, s Stamp, e *V) bool { return t.put(key, s, e, true) }
-
-func (t *Tier[V]) put(key string, s Stamp, e *V, last bool) bool {
-	weight := uint32(1)
-	if t.weigh != nil {
-		weight = max(1, t.weigh(key, e)) // otter never evicts an entry without weight
-	}
-	now := t.now.Load()
-	if !now.trusted {
-		return false
-	}
-	epoch, inserted := t.epochOf(key), false
-	now.cache.Compute(key, func(entry[V], bool) (entry[V], otter.ComputeOp) {
-		switch {
-		case last && !epoch.CompareAndSwap(s.epoch, s.epoch+1), !last && epoch.Load() != s.epoch:
-			return entry[V]{}, otter.CancelOp
-		case uint64(weight) > t.bound:
-			return entry[V]{}, otter.InvalidateOp
-		}
-		inserted = true
-		return entry[V]{value: e, weight: weight}, otter.WriteOp
-	})
-	return inserted
+func (t *Tier[V]) Replace(key string, s Stamp, e *V) bool {
+	return t.put(key, s, unsafe.Pointer(e), true)
 }
 
 // Drop removes the key's entry, because the key has changed. After Drop, no value with an earlier
 // stamp can be inserted.
 func (t *Tier[V]) Drop(key string) {
-	if t == nil {
-		return
+	if t != nil {
+		t.drop(key)
 	}
-	t.epochOf(key).Add(1)
-	t.now.Load().cache.Invalidate(key)
 }
 
 // Distrust is called when the subscription is lost. From then on there are no hits and no
 // insertions until Trust. An insertion that has already begun may still complete, but only
 // Distrusted finds its entry.
 func (t *Tier[V]) Distrust() {
-	if t == nil {
-		return
+	if t != nil {
+		t.distrust()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.now.Store(&state[V]{cache: t.now.Load().cache})
 }
 
 // Trust is called when the subscription is confirmed. It removes all entries, and the tier is
 // trusted from now on. After Trust, no value with an earlier stamp can be inserted. Trust does the
 // same if the tier was already trusted, because the subscription may have been lost and restored
 // unnoticed.
-func (t *Tier[V]) Trust() { t.empty(func(bool) bool { return true }) }
+func (t *Tier[V]) Trust() {
+	if t != nil {
+		t.empty(func(bool) bool { return true })
+	}
+}
 
 // Forget is Drop for all keys.
-func (t *Tier[V]) Forget() { t.empty(func(trusted bool) bool { return trusted }) }
-
-// empty removes all entries and makes all stamps invalid.
-func (t *Tier[V]) empty(trusted func(before bool) bool) {
-	if t == nil {
-		return
+func (t *Tier[V]) Forget() {
+	if t != nil {
+		t.empty(func(trusted bool) bool { return trusted })
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return
-	}
-	for i := range t.epoch {
-		t.epoch[i].Add(1)
-	}
-	t.now.Store(&state[V]{cache: t.newCache(), trusted: trusted(t.now.Load().trusted)})
 }
 
 // Len evicts excess entries and returns how many entries are left. Insertions are queued until
@@ -218,23 +128,12 @@ func (t *Tier[V]) Len() int {
 	if t == nil {
 		return 0
 	}
-	cache := t.now.Load().cache
-	cache.CleanUp()
-	return cache.EstimatedSize()
+	return t.len()
 }
 
 // Close removes all entries for good, and waits for the goroutines of the tier.
 func (t *Tier[V]) Close() {
-	if t == nil {
-		return
+	if t != nil {
+		t.close()
 	}
-	t.mu.Lock()
-	t.closed = true
-	t.now.Store(&state[V]{cache: t.newCache()})
-	t.mu.Unlock()
-	t.tidying.close()
-}
-
-func (t *Tier[V]) epochOf(key string) *atomic.Uint64 {
-	return &t.epoch[maphash.String(t.seed, key)%epochs]
 }

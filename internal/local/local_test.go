@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"go.uber.org/goleak"
 )
@@ -164,10 +165,10 @@ func TestTrustTwice(t *testing.T) {
 // TestLateInsertion is an insertion that was decided before a break and is done after it.
 func TestLateInsertion(t *testing.T) {
 	tier := trusted(t, Config[int]{Entries: 10})
-	decided := tier.now.Load().cache
+	decided := in(tier.now.Load())
 	tier.Distrust()
 	tier.Trust()
-	decided.Set("key", entry[int]{value: new(int), weight: 1})
+	decided.Set("key", entry{value: unsafe.Pointer(new(int)), weight: 1})
 	wantNothing(t, tier, "key")
 }
 
@@ -228,8 +229,8 @@ func TestTooHeavy(t *testing.T) {
 	}
 	wantGet(t, tier, "key", 2) // the heavy one comes from before the drop: it replaces nothing
 	put(t, tier, "whole", 10)
-	if n := tier.Len(); n > 3 || tier.now.Load().cache.WeightedSize() > 10 {
-		t.Errorf("%d entries that weigh %d", n, tier.now.Load().cache.WeightedSize())
+	if n := tier.Len(); n > 3 || in(tier.now.Load()).WeightedSize() > 10 {
+		t.Errorf("%d entries that weigh %d", n, in(tier.now.Load()).WeightedSize())
 	}
 }
 
@@ -249,7 +250,7 @@ func TestBound(t *testing.T) {
 				key := fmt.Sprint(p, i)
 				tier.Put(key, tier.Stamp(key), &i)
 				tier.Get(key)
-				if n := tier.now.Load().cache.EstimatedSize(); n > bound+256*cpus+1+putters {
+				if n := in(tier.now.Load()).EstimatedSize(); n > bound+256*cpus+1+putters {
 					t.Errorf("%d entries", n)
 					return
 				}
@@ -258,7 +259,7 @@ func TestBound(t *testing.T) {
 	}
 	wg.Wait()
 	n := tier.Len()
-	if w := tier.now.Load().cache.WeightedSize(); n == 0 || n > bound || w > bound {
+	if w := in(tier.now.Load()).WeightedSize(); n == 0 || n > bound || w > bound {
 		t.Errorf("%d entries that weigh %d; room is for %d", n, w, bound)
 	}
 }

@@ -220,14 +220,14 @@ func TestTrustMeetsPut(t *testing.T) {
 // lock takes otter's lock for the key, without which there is neither insertion nor removal. As
 // soon as it is released, next is done.
 func lock(tier *Tier[int], key string) (release func(next func())) {
-	cache, locked, gate := tier.now.Load().cache, make(chan struct{}), make(chan func())
+	cache, locked, gate := in(tier.now.Load()), make(chan struct{}), make(chan func())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var next func()
-		cache.Compute(key, func(entry[int], bool) (entry[int], otter.ComputeOp) {
+		cache.Compute(key, func(entry, bool) (entry, otter.ComputeOp) {
 			close(locked)
 			next = <-gate
-			return entry[int]{}, otter.CancelOp
+			return entry{}, otter.CancelOp
 		})
 		next()
 	})
