@@ -318,10 +318,9 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	return sent, err
 }
 
-// late counts changes that the store got late. A change that was counted before is not counted once
-// more. It returns how many changes were sent.
+// late counts changes that the store got late. It returns how many changes were sent.
 func (d *delivery) late(sent knowledge.Sent) (all int) {
-	d.sentLate.Add(uint64(sent.All - sent.Anew))
+	d.sentLate.Add(uint64(sent.Late))
 	return sent.All
 }
 
@@ -375,6 +374,11 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 		case known:
 			sent += c.unsent.SentKeys(ids[i:i+1], l.Through, false).All
 		default:
+			for n := i; n < len(keys); n += len(ids) {
+				if isFromBefore(replies[n].Answer, told) {
+					c.unsent.Lost(told.Name, false)
+				}
+			}
 			l.AddKey(told.Name, told.Mark)
 		}
 	}
@@ -386,6 +390,14 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 func knows(f []byte, told knowledge.Told) bool {
 	h, _, wrong := frame.Parse(f)
 	return wrong == nil && (h.Stamp > told.Generation || !told.Mark.IsZero() && !h.Marked.IsZero())
+}
+
+// isFromBefore reports whether a frame shows that the store has lost the change: the frame was
+// certainly loaded before the change. The clock by which loadedBy has noted the change may have been
+// wrong by ClockSlack in both directions.
+func isFromBefore(f []byte, told knowledge.Told) bool {
+	h, _, wrong := frame.Parse(f)
+	return wrong == nil && !knows(f, told) && h.Stamp < told.Generation-2*protocol.ClockSlack.Microseconds()
 }
 
 // verifyTags is verify for tags, by their generations. An empty name is the whole cache.
@@ -403,9 +415,11 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 		case at >= told.Generation:
 			sent += c.unsent.SentTag(told.Name, l.Through).All
 		case told.Name == "":
+			c.unsent.Lost("", true)
 			l.Whole, l.Tags = true, nil
 			return sent, nil
 		default:
+			c.unsent.Lost(told.Name, true)
 			l.Tags = append(l.Tags, told.Name)
 		}
 	}

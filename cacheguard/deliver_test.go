@@ -741,6 +741,48 @@ func TestALateChangeCountsOnce(t *testing.T) {
 	})
 }
 
+// If messages are interrupted and nothing shows whether the store still has a change of a key, the
+// change is repeated and doesn't count as late. It counts if the store still has the value from
+// before the change.
+func TestAChangeThatIsRepeatedToBeSureIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		interrupted := func(late uint64) {
+			t.Helper()
+			store.restore()
+			if err := c.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if s := c.Stats(); s.SentLate != late || s.Unsent != 0 {
+				t.Errorf("%d changes were late, want %d; %d are left", s.SentLate, late, s.Unsent)
+			}
+		}
+		for _, key := range []string{"nobody loads it", "k", "loaded at once"} {
+			if err := c.Invalidate(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.MarkStale(t.Context(), "marked and absent"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.GetEntry(t.Context(), "loaded at once", withTags("v")); err != nil {
+			t.Fatal(err)
+		}
+		interrupted(0)
+		interrupted(0)
+		entryOf(t, c, "old")
+		time.Sleep(time.Second)
+		store.forget(true)
+		if err := c.Invalidate(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		store.forget(false)
+		interrupted(1)
+		interrupted(1)
+	})
+}
+
 // Trouble with changes that lasts is told, however often it has come and gone before.
 func TestDeliveryThatFailsIsToldInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,9 @@ type Stats struct {
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
 	// the store does not have, or that it has perhaps lost. SentLate counts the changes that the
-	// store got only when this process repeated them, each change once. See [ErrPending].
+	// store got only when this process repeated them, each change once. After an interruption of
+	// messages recent changes are repeated, too. A change of a key among them counts only if the
+	// store still had a value from before the change. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64

@@ -32,6 +32,7 @@ type change struct {
 	mark       time.Time // when a value was marked stale; zero: it was invalidated
 	again      bool      // the store was told, but may have forgotten the change
 	late       bool      // with again: the store got the change late, so it is not late once more if it is repeated
+	lost       bool      // with again: the store has certainly forgotten the change
 	sent       uint64    // if not 0: the store was told at this moment, and answers from before it may still be on their way
 }
 
@@ -222,9 +223,24 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
-// Sent is a number of changes that were sent. Anew are those among them that the store had already
-// got late, and that were repeated once more.
-type Sent struct{ All, Anew int }
+// Lost records that the store has forgotten the change of a key or tag. A change that is sent again,
+// but of which nobody knows whether the store still has it, doesn't count as late.
+func (u *Unsent) Lost(name string, tag bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	of := u.keys
+	if tag {
+		of = u.tags
+	}
+	if c, ok := of[name]; ok {
+		c.lost = true
+		of[name] = c
+	}
+}
+
+// Sent is a number of changes that were sent. Late are those among them that the store didn't have,
+// without those that it had already got late once.
+type Sent struct{ All, Late int }
 
 // SentKeys records that the store knows the changes of these keys up to the number through. If
 // marks is true, the store knows only the marks among them.
@@ -281,8 +297,8 @@ func (u *Unsent) send(of map[string]change, name string, through uint64, sent *S
 	of[name] = c
 	u.unsent--
 	sent.All++
-	if c.late {
-		sent.Anew++
+	if !c.late && (!c.again || c.lost) {
+		sent.Late++
 	}
 }
 
