@@ -230,7 +230,8 @@ var (
 )
 
 // down notes that a use of the store has failed, and writes to the log if a line is due. If the
-// cause differs from the last one, a line is due soon. up notes that a use has succeeded.
+// cause differs from the last one, or another right is missing, a line is due soon. up notes that a
+// use has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	c.fails(ctx, t, err)
@@ -240,12 +241,10 @@ func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) 
 func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
 	t.last.Store(time.Now().UnixNano())
 	now := t.now.Load()
-	if _, cause := report.Where(err); now == nil || cause != "" && cause != now.Cause {
+	if _, cause := report.Where(err); now == nil || cause != "" && (cause != now.Cause || report.Lacks(err) != now.lacks) {
 		another := newTrouble(t.use, err)
-		if now != nil {
-			another.Since = now.Since
-		}
-		if t.now.CompareAndSwap(now, another) && now != nil {
+		news := now != nil && another.follows(now)
+		if t.now.CompareAndSwap(now, another) && news {
 			t.spell.Anew() // with what is wrong now
 		}
 	}

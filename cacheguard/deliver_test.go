@@ -867,6 +867,40 @@ func TestTroubleHasTheCauseOfNow(t *testing.T) {
 	})
 }
 
+// refused is an error of a store that names the right that is missing.
+type refused string
+
+func (r refused) Error() string           { return "redis:6379: lacks " + string(r) }
+func (r refused) Where() (string, string) { return "redis:6379", "the Redis user lacks a right" }
+func (r refused) Lacks() string           { return string(r) }
+
+// Trouble with rights names the right that is missing now: somebody gives the service one right
+// after another. The log has each right once, even if two rights are missing by turns.
+func TestTroubleNamesTheRightOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text lockedText
+		var eye watching
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{Observer: &eye, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		if err := c.Set(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range strings.Fields("+evalsha +del" + strings.Repeat(" +mget +get", 100)) {
+			store.onto("Get", func(context.Context) error { return refused(right) })
+			_, _ = c.Get(t.Context(), "k", returning("v"))
+			if all := eye.view.Troubles(); len(all) != 1 || !strings.HasSuffix(all[0].Text, "lacks "+right) {
+				t.Errorf("without %s: %+v", right, all)
+			}
+			time.Sleep(time.Second)
+		}
+		for _, right := range []string{"+evalsha", "+del", "+mget"} { // and no fourth one in this minute
+			if n := text.count("lacks " + right); n != 1 {
+				t.Errorf("%s is in %d lines: %s", right, n, &text.text)
+			}
+		}
+	})
+}
+
 // watching keeps the view of a cache.
 type watching struct{ view cacheguard.View }
 

@@ -38,13 +38,27 @@ type StoreTrouble struct {
 	Last          time.Time // when the use last failed; it was not tried since
 	Server, Cause string    // "" if not known
 	Text          string    // the error's text, without keys
+
+	lacks string   // the right that is missing, if the error names one
+	named []string // all rights that have been missing since the beginning
 }
 
 func newTrouble(use string, err error) *StoreTrouble {
 	now := time.Now()
-	t := &StoreTrouble{Use: use, Since: now, Last: now, Text: report.Text(err)}
+	t := &StoreTrouble{Use: use, Since: now, Last: now, Text: report.Text(err), lacks: report.Lacks(err)}
+	t.named = []string{t.lacks}
 	t.Server, t.Cause = report.Where(err)
 	return t
+}
+
+// follows makes t the continuation of an earlier state, and reports whether t has news for the log:
+// another cause, or a right that wasn't named before. Two rights that fail by turns are no news.
+func (t *StoreTrouble) follows(before *StoreTrouble) (news bool) {
+	t.Since, t.named = before.Since, before.named
+	if t.lacks != "" && !slices.Contains(t.named, t.lacks) {
+		t.named, news = append(slices.Clip(t.named), t.lacks), true
+	}
+	return news || t.Cause != before.Cause
 }
 
 // troubles returns the troubles that have not ended. The store knows those with messages.

@@ -228,6 +228,8 @@ func TestRightToSubscribeIsLost(t *testing.T) {
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
 	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
 	await(t, "the log names the right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +subscribe")) == 1 })
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+subscribe").Err())
+	await(t, "the log names the next right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +psubscribe")) == 1 })
 }
 
 // The store says why messages don't arrive, since when, and when that was last. Without the right to

@@ -128,6 +128,7 @@ type ear struct {
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
 	refused bool    // Redis turns the subscription away
+	lacked  string  // the right that was missing when Redis last did so
 	masters masters // in a cluster
 }
 
@@ -179,11 +180,11 @@ func (e *ear) lost(err error) {
 		d.since = before.since
 	}
 	s.deaf.Store(d)
-	if refused := redislink.TurnsAway(err); refused != e.refused {
-		if e.refused = refused; refused {
-			e.spell.Anew() // so far the log says that the connection was cut, for instance
-		}
+	refused, lacks := redislink.TurnsAway(err), report.Lacks(err)
+	if refused && (!e.refused || lacks != e.lacked) {
+		e.spell.Anew() // so far the log says that the connection was cut, or names another right, for instance
 	}
+	e.refused, e.lacked = refused, lacks
 	e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", err)
 }
 

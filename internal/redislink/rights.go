@@ -69,6 +69,18 @@ type Rules struct {
 // errRights is the beginning of errors that name the rights that a user lacks.
 var errRights = errors.New("the Redis user lacks")
 
+// lacking is a refusal by access control, with the rule that would allow the step.
+type lacking struct {
+	right string
+	err   error
+}
+
+func (l lacking) Error() string   { return fmt.Sprintf("%v %s: %v", errRights, l.right, l.err) }
+func (l lacking) Unwrap() []error { return []error{errRights, l.err} }
+
+// Lacks returns the rule, such as +del.
+func (l lacking) Lacks() string { return l.right }
+
 // ErrReplica says that a server can't be used because it accepts no writes.
 var ErrReplica = errors.New("this is a replica, which can't be written to")
 
@@ -87,7 +99,7 @@ func (r Rules) Explained(err error, keys ...any) error {
 	case Refused(err):
 		command, _ := r.Sources.failed(answerOf(err))
 		if right := r.missing(err.Error(), command); right != "" {
-			return fmt.Errorf("%w %s: %w", errRights, right, err)
+			return lacking{right, err}
 		}
 		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights, r.Package, err)
 	case err != nil && len(keys) > 0 && strings.Contains(err.Error(), "WRONGTYPE"):

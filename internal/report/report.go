@@ -78,6 +78,20 @@ func Where(err error) (server, cause string) {
 	return "", ""
 }
 
+// lacking is an error that names the right that the server's user lacks.
+type lacking interface {
+	error
+	Lacks() string
+}
+
+// Lacks returns the right that is missing, if the error names one.
+func Lacks(err error) string {
+	if known := lacking(nil); errors.As(err, &known) {
+		return known.Lacks()
+	}
+	return ""
+}
+
 // Text returns an error's text without the wrappers of the callers in this module, which may
 // contain the name of a key. If an error in the chain names its server and its cause, Text returns
 // the text of that error. Otherwise it returns the texts at the bottom of the chain.
