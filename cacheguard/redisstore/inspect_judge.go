@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -88,19 +87,18 @@ func (i *Inspection) judgeValue(found sight) string {
 	if len(b) > 1 {
 		v.Flags = b[1]
 	}
-	h, body, err := frame.Parse(b)
-	if found.value.foreign || errors.Is(err, frame.ErrTruncated) || errors.Is(err, frame.ErrVersion) || errors.Is(err, frame.ErrFlags) {
-		if _, ours := frame.RemnantTags(b); !ours {
-			i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
-			v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))
-			return "what stands there is " + v.Err + ": another program has written it, and the next load overwrites it"
-		}
+	tags, remnant := frame.RemnantTags(b)
+	if !remnant && (len(b) == 0 || b[0] != frame.Version) { // of this version it is a damaged frame, or one with flags of a later program
+		i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
+		v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))
+		return "what stands there is " + v.Err + ": another program has written it, and the next load overwrites it"
 	}
 	v.Load = hex.EncodeToString(frame.ID(b))
-	if tags, ok := frame.RemnantTags(b); ok {
+	if remnant {
 		i.State, i.Tags = StateRemnant, tagsOf(tags)
 		return "a writer has removed the value, and its tags are kept for the one to come"
 	}
+	h, body, err := frame.Parse(b)
 	if other, ok := madeFor(h.Codec, found.version); ok && err == nil && !h.Null {
 		err = fmt.Errorf("it was made for Options.Version %d, and asked for is %d", other, found.version)
 	}

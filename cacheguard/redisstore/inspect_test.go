@@ -140,7 +140,10 @@ func TestInspect(t *testing.T) {
 		"not there, of another type": {with(made(0), func(h *frame.Header) { h.Null, h.Codec = true, frame.Fingerprint("json", 4) }),
 			redisstore.StateFresh, []string{"a caller is told that it does not exist"}},
 		"another version": {append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable, []string{"not an entry of cacheguard but bytes that begin with 07000000"}},
-		"foreign":         {[]byte("\x01"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but bytes that begin with 01", "frame none"}},
+		"cut off early":   {[]byte("\x01"), redisstore.StateUnreadable, []string{"what stands there is no value (frame is shorter than its header)", "frame none"}},
+		"cut off":         {with(made(0), nothing)[:40], redisstore.StateUnreadable, []string{"no value (frame is shorter than its header)", "made by load 010203"}},
+		"later flags": {append([]byte{1, 0x80}, with(made(0), nothing)[2:]...), redisstore.StateUnreadable, []string{
+			"no value (frame has unknown flags)", "flags 80, made by load 010203"}},
 		"foreign JSON": {[]byte(`{"id": 1, "name": "a lamp of another program"}`), redisstore.StateUnreadable, []string{
 			"what stands there is not an entry of cacheguard but JSON: another program has written it, and the next load overwrites it", "frame none"}},
 		"foreign text":  {[]byte("neither frame nor JSON"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but text:"}},
