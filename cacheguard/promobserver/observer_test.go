@@ -277,6 +277,37 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// Every label of the package's own is refused as a label of the user, because a metric that has it
+// twice can't be collected.
+func TestOwnLabelsAreRefused(t *testing.T) {
+	o := newObserver(t, promobserver.Options{})
+	for kind := range cacheguard.EventKind(100) {
+		o.Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: "a", Reason: 1})
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(o)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{"le": true}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, pair := range metric.GetLabel() {
+				own[pair.GetName()] = true
+			}
+		}
+	}
+	for name := range own {
+		if _, err := promobserver.New(promobserver.Options{ConstLabels: prometheus.Labels{name: "x"}}); err == nil {
+			t.Errorf("the label %s was taken", name)
+		}
+	}
+	if len(own) != 6 {
+		t.Errorf("the labels are %v; are all on the list of Options.ConstLabels?", own)
+	}
+}
+
 // An event costs no allocation once its cache is known.
 func TestNoAllocations(t *testing.T) {
 	o := newObserver(t, promobserver.Options{})

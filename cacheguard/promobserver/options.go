@@ -22,7 +22,7 @@ type Options struct {
 	Namespace string
 
 	// ConstLabels are added to every metric. They must not have the names of this package's own
-	// labels: cache, result, outcome, le. Default: none.
+	// labels: cache, result, outcome, cause, reason, le. Default: none.
 	ConstLabels prometheus.Labels
 
 	// Buckets are the upper bounds of the histograms' buckets, in seconds, ascending. Default: from
@@ -52,10 +52,14 @@ func (o Options) withDefaults() (Options, error) {
 	if !metricName.MatchString(o.Namespace) {
 		errs = append(errs, fmt.Errorf("promobserver: Options.Namespace %q is no name of a metric", o.Namespace))
 	}
+	own := []string{"cache", "le"}
+	for _, m := range eventcount.Metrics {
+		own = append(own, m.Label)
+	}
 	o.ConstLabels = maps.Clone(o.ConstLabels)
 	for _, name := range slices.Sorted(maps.Keys(o.ConstLabels)) {
 		switch {
-		case slices.Contains([]string{"cache", "result", "outcome", "le"}, name):
+		case name != "" && slices.Contains(own, name):
 			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which metrics have themselves", name))
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
 			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which is no name of a label", name))
