@@ -35,9 +35,9 @@ var (
 
 var (
 	silentLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis doesn't answer; it is not asked until it does", See: "redis-doesnt-answer",
-		Means: "no hits; each process loads for itself, nothing is stored, and nobody waits for Redis"}
+		Means: "no hits; each process loads for itself, nothing is stored, and only changes wait for Redis"}
 	crowdedLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no more connections; it is not asked until it does", See: "redis-doesnt-answer",
-		Means: "no hits; each process loads for itself, nothing is stored, and nobody waits for Redis"}
+		Means: "no hits; each process loads for itself, nothing is stored, and only changes wait for Redis"}
 	answersLine  = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis answers again", See: "redis-doesnt-answer"}
 	noWritesLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no writes; no leases are asked for until it does", See: "redis-doesnt-answer",
 		Means: "hits are served; what is missing each process loads for itself, and nothing is stored"}
