@@ -311,9 +311,10 @@ type unheard struct {
 	cacheguard.Store
 	since, last time.Time
 	err         error
+	listening   bool
 }
 
-func (s *unheard) Listening() bool { return false }
+func (s *unheard) Listening() bool { return s.listening }
 
 func (s *unheard) Deafness() (since, last time.Time, err error) { return s.since, s.last, s.err }
 
@@ -349,6 +350,10 @@ func TestPageShowsWhyMessagesDontArrive(t *testing.T) {
 		if page := p.body("/"); !strings.Contains(page, `store fails for messages: redis:6379: the Redis user lacks a right as user &#34;shop&#34; (lacks &#43;subscribe), first at 00:00:00 UTC, last at 00:00:09 UTC`) ||
 			!strings.Contains(page, "messages: don&#39;t arrive") && !strings.Contains(page, "messages: don't arrive") || strings.Contains(page, "secret") {
 			t.Errorf("the page:\n%s", page)
+		}
+		store.listening = true // for some seconds the store still has the cause
+		if page := p.body("/"); !strings.Contains(page, `store failed for messages: redis:6379`) || !strings.Contains(page, `00:00:09 UTC; messages arrive again</li>`) {
+			t.Errorf("the page says that messages arrive, and that they fail:\n%s", page)
 		}
 		store.err = nil
 		if tr := p.shown().Caches[0].Troubles; len(tr) != 0 {

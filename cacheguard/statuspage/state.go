@@ -62,6 +62,7 @@ type failing struct {
 	Server string        `json:"server,omitempty"`
 	Why    string        `json:"why"`
 	Text   string        `json:"error"` // the error's text, which names a missing right, for instance
+	Works  bool          `json:"works"` // messages arrive again, and did not a moment ago
 }
 
 // quiet is the time after which a trouble is not shown as a present one: nothing has tried that use
@@ -84,13 +85,15 @@ func (f failing) Said() string {
 }
 
 // add adds a trouble of one instance. Instances whose troubles have one cause share a line.
-func (c *cacheState) add(t cacheguard.StoreTrouble, now time.Time) {
+func (c *cacheState) add(t cacheguard.StoreTrouble, listening bool, now time.Time) {
 	one := failing{
 		Use: t.Use, Since: t.Since.UTC(), Last: t.Last.UTC(), Ago: max(now.Sub(t.Last), 0),
 		Server: t.Server, Why: cmp.Or(t.Cause, cut(t.Text)), Text: cut(t.Text),
+		Works: t.Use == "messages" && listening,
 	}
 	for i := range c.Troubles {
 		if o := &c.Troubles[i]; o.Use == one.Use && o.Server == one.Server && o.Why == one.Why {
+			o.Works = o.Works && one.Works
 			if one.Since.Before(o.Since) {
 				o.Since = one.Since
 			}
@@ -175,7 +178,8 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	if c.Instances++; c.Instances == 1 || v.Mode() != cacheguard.ModeOn {
 		c.Mode = v.Mode().String()
 	}
-	c.Listening = c.Listening && v.Listening()
+	listening := v.Listening()
+	c.Listening = c.Listening && listening
 	c.Answers.Local += s.LocalHits + s.LocalNegativeHits
 	c.LoadsRunning += s.LoadsRunning
 	c.LoadsQueued += s.LoadsQueued
@@ -188,7 +192,7 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
-		c.add(t, now)
+		c.add(t, listening, now)
 	}
 	for _, l := range v.Loads(mostLoads) {
 		if l.Leased {
