@@ -100,7 +100,7 @@
 //  5. A load that ignores its context keeps its slot until it returns (load.go):
 //     TestAbandonedLoadKeepsItsSlot.
 //  6. An invalidation goes on when its caller's context ends, and is sent even if a breaker is
-//     open. Its error names the keys of which the store could not be told (write.go, deliver.go):
+//     open. Its error names the keys of which the store could not be told (write.go, letters.go):
 //     TestWritesGoThrough, TestFailedInvalidateSeals, TestRestoredSealsFlights.
 //  9. Each grant has a stamp, the clock of the node that keeps the generations from before the
 //     load. An invalidation by tag sets the tag's generation to that clock. A value is valid only
