@@ -128,6 +128,28 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// A change of many keys takes several trips. If Redis doesn't answer the first one, nobody waits for
+// the others.
+func TestManyChangesWaitOnceForRedis(t *testing.T) {
+	t.Parallel()
+	const trip = 256
+	rdb := newClient(t, miniredis.RunT(t).Addr())
+	f := newFaulty(rdb)
+	store := newStore(t, rdb, redisstore.Options{Prefix: newPrefix()})
+	keys := make([]cacheguard.Key, 3*trip+1)
+	for i := range keys {
+		keys[i] = cacheguard.Key{Cache: "c", Key: strconv.Itoa(i)}
+	}
+	f.down.Store(true)
+	var failed cacheguard.KeyErrors
+	if err := store.Invalidate(t.Context(), keys); !errors.As(err, &failed) || len(failed) != len(keys) {
+		t.Errorf("of %d changes %d failed", len(keys), len(failed))
+	}
+	if n := f.sent.Load(); n != 2*trip {
+		t.Errorf("%d commands were sent to a Redis that doesn't answer, want two times one trip of %d", n, trip)
+	}
+}
+
 // A change must reach Redis if there is a way. So it is sent although the breaker is open, and its
 // answer closes the breaker.
 func TestChangesPassAnOpenBreaker(t *testing.T) {

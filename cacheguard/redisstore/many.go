@@ -168,7 +168,14 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	var nodes sync.WaitGroup
 	for _, all := range byNode {
 		nodes.Go(func() {
+			var away error // the node doesn't answer: each further trip would be as much time for nothing
 			for some := range slices.Chunk(all, inOneTrip) {
+				if away != nil {
+					for _, i := range some {
+						replies[i].Err = away
+					}
+					continue
+				}
 				first, _ := step(some[0])
 				got, err := way(ctx, s, first[0], func(ctx context.Context, rdb redis.UniversalClient) ([]cacheguard.Reply[any], error) {
 					return s.atOnce(ctx, rdb, script, some, step)
@@ -177,6 +184,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 					if replies[i].Err = err; got != nil {
 						replies[i] = got[j]
 					}
+				}
+				if got == nil && err != nil && redislink.NoAnswer(err) {
+					away = err
 				}
 			}
 		})
