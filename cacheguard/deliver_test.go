@@ -840,17 +840,24 @@ type broken string
 func (b broken) Error() string           { return "redis:6379: " + string(b) }
 func (b broken) Where() (string, string) { return "redis:6379", string(b) }
 
+// watchedWithLog opens a cache with the value of "k", whose store can be made to fail.
+func watchedWithLog(t *testing.T, eye *watching, text *lockedText) (*tampered, *cacheguard.Cache[string]) {
+	t.Helper()
+	store := newTampered()
+	c := openOn(t, store, cacheguard.Options[string]{Observer: eye, Logger: slog.New(slog.NewTextHandler(text, nil))})
+	if err := c.Set(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	return store, c
+}
+
 // Trouble whose cause changes has the cause of now, for the log and for watchers, and the time when
 // it began.
 func TestTroubleHasTheCauseOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text lockedText
 		var eye watching
-		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{Observer: &eye, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		if err := c.Set(t.Context(), "k", "v"); err != nil {
-			t.Fatal(err)
-		}
+		store, c := watchedWithLog(t, &eye, &text)
 		began := time.Now()
 		for _, cause := range []string{"connection refused", "connection refused", "authentication failed"} {
 			store.onto("Get", func(context.Context) error { return broken(cause) })
@@ -880,11 +887,7 @@ func TestTroubleNamesTheRightOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text lockedText
 		var eye watching
-		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{Observer: &eye, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		if err := c.Set(t.Context(), "k", "v"); err != nil {
-			t.Fatal(err)
-		}
+		store, c := watchedWithLog(t, &eye, &text)
 		for _, right := range strings.Fields("+evalsha +del" + strings.Repeat(" +mget +get", 100)) {
 			store.onto("Get", func(context.Context) error { return refused(right) })
 			_, _ = c.Get(t.Context(), "k", returning("v"))
