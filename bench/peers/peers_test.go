@@ -24,6 +24,8 @@ func TestEachPeer(t *testing.T) {
 		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
 
 		"rueidis-cache": {HearsLater: true}, // see rueidisCache
+
+		"redisio-recipe": {LooksOnce: true}, // the recipe doesn't read again when it has the lock
 	})
 }
 

@@ -25,6 +25,7 @@ type Exception struct {
 	StaleOnce    bool // the first answer after a change is the old value, and a load follows in the background
 	HearsLater   bool // the old value is returned until the message about the change has arrived, in the same process, too
 	WritesBehind bool // a value is stored in Redis, under the key itself, after it was returned
+	LooksOnce    bool // a caller that gets the lock (SET NX) loads, also if it had looked for the value before another's load ended
 }
 
 // Each runs the checks for each contender on the Redis at addr, which has no data.
@@ -122,12 +123,15 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	var loads atomic.Int64
 	release := make(chan struct{})
 	p, rdb := open(t, addr, c, func(string) (string, bool, error) {
-		if n := loads.Add(1); n == 1 && !e.EachLoads || n == callers && e.EachLoads {
+		if n := loads.Add(1); n == 1 && !e.EachLoads && !e.LooksOnce || n == callers && e.EachLoads {
 			close(release)
 		}
 		<-release
 		return "value", true, nil
 	})
+	if e.LooksOnce { // then it loads once for callers that ask for the lock while it is held
+		rdb.AddHook(&lockCounter{want: callers, reached: release})
+	}
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
@@ -147,6 +151,29 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	if n := loads.Load(); n != want {
 		t.Errorf("%d loads, want %d", n, want)
 	}
+}
+
+// A lockCounter closes reached when Redis has answered want commands SET NX.
+type lockCounter struct {
+	want    int64
+	reached chan struct{}
+	seen    atomic.Int64
+}
+
+func (l *lockCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if args := cmd.Args(); cmd.Name() == "set" && args[len(args)-1] == "nx" && l.seen.Add(1) == l.want {
+			close(l.reached)
+		}
+		return err
+	}
+}
+
+func (l *lockCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lockCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // eventually repeats a check until it succeeds. It is for effects in the background after an
