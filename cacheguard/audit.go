@@ -68,7 +68,7 @@ func (c *Cache[V]) auditLocal(ctx context.Context, key, id string, load loader[V
 func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V], got *found[V]) {
 	was := bytes.Clone(got.id)
 	c.audit(ctx, key, id, load, func(ctx context.Context) (found[V], bool) {
-		now, err := c.read(ctx, c.key(id))
+		now, _, err := c.read(ctx, c.key(id))
 		return now, err == nil && bytes.Equal(now.id, was)
 	})
 }

@@ -69,7 +69,7 @@ func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 //
 //go:noinline
 func (c *Cache[V]) askAgain(ctx context.Context, id string) {
-	if _, err := c.read(ctx, c.key(id)); err == nil {
+	if _, _, err := c.read(ctx, c.key(id)); err == nil {
 		c.up(ctx, &c.reading)
 	}
 }

@@ -186,7 +186,7 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 // another value than the origin has.
 func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
 	had := of.had
-	now, raw, err := c.readFrame(ctx, c.key(of.id))
+	now, raw, err := c.read(ctx, c.key(of.id))
 	if err != nil {
 		return d, false
 	}

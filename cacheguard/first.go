@@ -6,28 +6,38 @@ import (
 	"io"
 	"net"
 
-	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// find looks for a value. Usually it reads the store. If there is likely no value, find asks for
-// the lease at once, which saves a trip. The request contains the double check: if there is a value
-// after all, the answer has the value, as the answer to a read would, and no lease is granted. With
-// any other answer the run goes on.
-func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) (got found[V], goesOn *run[V], err error) {
-	if r := c.firstRun(ctx, of, mayLead, e); r != nil {
-		m := r.misses[0]
-		switch err = r.asksFirst(ctx); {
-		case m.State != protocol.Begun:
-			return got, r, nil
-		case err == nil:
-			return m.had, nil, m.storeErr
-		case unanswered(err) && !timeIsUp(ctx): // a read would run into the same time-out
-			return got, nil, err
-		}
+// leaseFirst asks for the lease in place of a read, because there likely is no value. That saves a
+// trip. The request contains the double check: if there is a value after all, the answer has the
+// value, as the answer to a read would, and no lease is granted. With any other answer the run goes
+// on.
+//
+// If asked is false, the caller must read instead. That is so if no slot is free, so that a load
+// couldn't begin at once; if reads or leases have trouble; if a load of the key has just failed;
+// inside a load of the same key; or if the server has answered with an error.
+func (c *Cache[V]) leaseFirst(ctx context.Context, of *target[V]) (got found[V], goesOn *run[V], asked bool, err error) {
+	if c.reading.is() || c.leasing.is() || c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
+		return got, nil, false, nil
 	}
-	got, err = c.read(ctx, of.key)
-	return got, nil, err
+	slot := c.opts.Limiter.try(ctx)
+	if slot == nil {
+		c.life.End()
+		return got, nil, false, nil
+	}
+	m := c.missOf(of, found[V]{}, nil)
+	m.Reads, m.Unseen, m.turn = true, true, &turn{release: slot, members: 1}
+	r := c.newRun(ctx, nil, m)
+	switch err = r.asksFirst(ctx); {
+	case m.State != protocol.Begun:
+		return got, r, true, nil
+	case err == nil:
+		return m.had, nil, true, m.storeErr
+	case unanswered(err) && !timeIsUp(ctx): // a read would run into the same time-out
+		return got, nil, true, err
+	}
+	return got, nil, false, nil
 }
 
 // unanswered reports whether a request to the store got no answer at all, not even an error of the
@@ -35,25 +45,6 @@ func (c *Cache[V]) find(ctx context.Context, of *target[V], mayLead bool, e know
 func unanswered(err error) bool {
 	var network net.Error // a time-out is one, too
 	return errors.As(err, &network) || errors.Is(err, io.EOF)
-}
-
-// firstRun makes a run that asks for the lease without a look-up before. It returns nil if a read
-// is better. That is so if there likely is a value; if no slot is free, so that a load couldn't
-// begin at once; if reads or leases have trouble; if a load of the key has just failed; or inside a
-// load of the same key.
-func (c *Cache[V]) firstRun(ctx context.Context, of *target[V], mayLead bool, e knowledge.Expected) *run[V] {
-	if !mayLead || !c.presence.Lacks(e) || c.reading.is() || c.leasing.is() ||
-		c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
-		return nil
-	}
-	slot := c.opts.Limiter.try(ctx)
-	if slot == nil {
-		c.life.End()
-		return nil
-	}
-	m := c.missOf(of, found[V]{}, nil)
-	m.Reads, m.Unseen, m.turn = true, true, &turn{release: slot, members: 1}
-	return c.newRun(ctx, nil, m)
 }
 
 // asksFirst asks for the lease in place of a read, on the goroutine of the caller that leads the

@@ -156,11 +156,12 @@ func (r *run[V]) readStored(m *miss[V], question uint32) {
 				}
 			})
 		}()
-		got, err = c.read(r.values, m.key)
+		got, _, err = c.read(r.values, m.key)
 	}) {
 		return
 	}
-	take(c.read(r.values, m.key))
+	got, _, err := c.read(r.values, m.key)
+	take(got, err)
 }
 
 // listen registers the miss for messages about its key. If it is registered already, earlier

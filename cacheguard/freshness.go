@@ -64,18 +64,14 @@ func (got *found[V]) use() protocol.Use {
 	return got.good
 }
 
-// open decodes the frame of a key. Take asked from unsent.Now before you ask the store. open never
-// panics and never returns an error, because bytes that are no value are a miss.
-func (c *Cache[V]) open(asked uint64, id string, f []byte) (got found[V]) {
-	if f != nil {
-		c.openInto(&got, asked, id, f, c.store.Now())
+// open decodes the frame of a key into got, which must be zero, so that a batch needs no copies. A
+// nil frame leaves got zero. Take asked from unsent.Now before you ask the store. now is the time
+// on the store's clock. open never panics and never returns an error, because bytes that are no
+// value are a miss.
+func (c *Cache[V]) open(got *found[V], asked uint64, id string, f []byte, now time.Time) {
+	if f == nil {
+		return
 	}
-	return got
-}
-
-// openInto is open for a frame that is not nil. It decodes into got, which must be zero, so that a
-// batch needs no copies. now is the time on the store's clock.
-func (c *Cache[V]) openInto(got *found[V], asked uint64, id string, f []byte, now time.Time) {
 	got.id = frame.ID(f)
 	if tags, ok := frame.RemnantTags(f); ok {
 		got.tags = tags

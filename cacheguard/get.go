@@ -101,15 +101,18 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 			return err
 		}
 	}
-	if linkOf(ctx) != nil && !call.demands {
-		if after := c.demanded(ctx); after > 0 {
-			if call.demands = true; desk.From(ctx) == nil { // with a desk, the owner of the desk checks the result
-				return c.notOlder(ctx, key, call, after, res)
+	var since uint64
+	if linkOf(ctx) != nil {
+		if !call.demands {
+			if after := c.demanded(ctx); after > 0 {
+				if call.demands = true; desk.From(ctx) == nil { // with a desk, the owner of the desk checks the result
+					return c.notOlder(ctx, key, call, after, res)
+				}
 			}
 		}
+		since = c.since(ctx, id)
 	}
 	call.group = c.groupIn(c.opts.Switch.Mode(), call.group)
-	since := c.since(ctx, id)
 	if call.group == reads && c.tier.values != nil {
 		if since == 0 {
 			if found, err := c.getLocal(ctx, key, id, call, res); found {

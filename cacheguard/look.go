@@ -22,7 +22,13 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 	}()
 	id := of.key.Key
 	before, expected := c.tier.moment(id), c.presence.Of(id)
-	got, goesOn, err := c.find(ctx, of, mayLead, expected)
+	asked, err := false, error(nil)
+	if mayLead && c.presence.Lacks(expected) {
+		got, goesOn, asked, err = c.leaseFirst(ctx, of)
+	}
+	if !asked {
+		got, _, err = c.read(ctx, of.key)
+	}
 	switch {
 	case goesOn != nil:
 		c.presence.Looked(expected, false, 0)
@@ -63,15 +69,9 @@ func timeIsUp(ctx context.Context) bool {
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
-// read returns the value that the store has under a key. A value that was invalidated by a tag is
-// treated as missing.
-func (c *Cache[V]) read(ctx context.Context, k Key) (found[V], error) {
-	got, _, err := c.readFrame(ctx, k)
-	return got, err
-}
-
-// readFrame is read, and also returns the frame.
-func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
+// read returns the value that the store has under a key, and its frame. A value that was
+// invalidated by a tag is treated as missing.
+func (c *Cache[V]) read(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
 	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
 	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []by
 	}
 	got, checked := c.openWith(asked, k.Key, raw, hint, gens)
 	if !checked {
-		got, err = c.validateOne(ctx, got)
+		err = c.validate(ctx, []*found[V]{&got})
 	}
 	return got, raw, err
 }
@@ -88,7 +88,7 @@ func (c *Cache[V]) readFrame(ctx context.Context, k Key) (got found[V], raw []by
 // other tags than the hint. Then other generations are needed, because the store was asked for the
 // generations of the hint's tags.
 func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
-	if got = c.open(asked, id, raw); got.res.Status == StatusMiss {
+	if c.open(&got, asked, id, raw, c.store.Now()); got.res.Status == StatusMiss {
 		return got, true
 	}
 	c.hints.Note(id, got.tags)
@@ -109,12 +109,11 @@ func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock int
 // enough to check it against the invalidations of earlier messages, because messages come in the
 // order of the changes. Otherwise messages may arrive later than the frame, so openAlone reads the
 // generations.
-func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (found[V], error) {
-	got := c.open(asked, k.Key, raw)
-	if got.res.Status == StatusMiss || byMessage && c.invalidations.Passes(got.tags, got.stamp) {
-		return got, nil
+func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (got found[V], err error) {
+	if c.open(&got, asked, k.Key, raw, c.store.Now()); got.res.Status != StatusMiss && !(byMessage && c.invalidations.Passes(got.tags, got.stamp)) {
+		err = c.validate(ctx, []*found[V]{&got})
 	}
-	return c.validateOne(ctx, got)
+	return got, err
 }
 
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
@@ -154,10 +153,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 			continue
 		}
 		got = found[V]{}
-		if r.Answer != nil {
-			c.openInto(&got, unsent, keys[i].Key, r.Answer, now)
-		}
-		if got.res.Status != StatusMiss {
+		if c.open(&got, unsent, keys[i].Key, r.Answer, now); got.res.Status != StatusMiss {
 			if len(asked.All) > 0 || len(got.tags) > 0 {
 				c.hints.Note(keys[i].Key, got.tags)
 			}
@@ -212,12 +208,6 @@ func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 		}
 	}
 	return err
-}
-
-// validateOne is validate for one value.
-func (c *Cache[V]) validateOne(ctx context.Context, got found[V]) (found[V], error) {
-	err := c.validate(ctx, []*found[V]{&got})
-	return got, err
 }
 
 // forget makes a value unusable. The value's id stays for the request for the lease. Its tags stay

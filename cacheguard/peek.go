@@ -37,7 +37,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 			return res, nil
 		}
 	}
-	got, err := c.read(ctx, c.key(id))
+	got, _, err := c.read(ctx, c.key(id))
 	if err != nil {
 		if timeIsUp(ctx) {
 			<-ctx.Done()
