@@ -5,6 +5,9 @@ package cacheguard_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +84,24 @@ func TestHitAllocations(t *testing.T) {
 		}
 		check(t, 5, get)
 	})
+	// A long string shares the memory of its frame. A short one is copied.
+	t.Run("string", func(t *testing.T) {
+		c := openOn(t, store, cacheguard.Options[string]{Name: "strings", TTL: time.Hour})
+		hit := func(length int) float64 {
+			key, value := strconv.Itoa(length), strings.Repeat("v", length)
+			load := func(context.Context) (string, error) { return value, nil }
+			get := func() {
+				if v, err := c.Get(ctx, key, load); v != value || err != nil {
+					t.Fatal(len(v), err)
+				}
+			}
+			get()
+			return testing.AllocsPerRun(2000, get)
+		}
+		if short, long := hit(10), hit(10_000); long > 4 || short > 5 {
+			t.Errorf("a hit allocates %v times for 10 bytes, %v times for 10,000; want 5 and 4 at most", short, long)
+		}
+	})
 	t.Run("redis", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 		defer rdb.Close()
@@ -102,5 +123,27 @@ func TestHitAllocations(t *testing.T) {
 		// The flight and the question, which has room for the command; the second answer, of the
 		// cache's generation.
 		check(t, bare+3, getting(open(store, cacheguard.Options[[]byte]{})))
+
+		// For each key its name and its value, as MGET does, and not a third time. The others are for the call.
+		t.Run("many", func(t *testing.T) {
+			many := openOn(t, store, cacheguard.Options[[]byte]{Name: "many", TTL: time.Hour})
+			keys := make([]string, 100)
+			for i := range keys {
+				keys[i] = strconv.Itoa(i)
+				if err := many.Set(ctx, keys[i], []byte("value")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			load := func(context.Context, []string) (map[string][]byte, error) { return nil, errors.New("not a hit") }
+			n := testing.AllocsPerRun(200, func() {
+				if got, err := many.GetMany(ctx, keys, load); err != nil || len(got) != len(keys) {
+					t.Fatal(len(got), err)
+				}
+			})
+			t.Logf("%v allocations", n)
+			if most := float64(2*len(keys) + 30); n > most {
+				t.Errorf("100 hits allocate %v times; want %v at most", n, most)
+			}
+		})
 	})
 }

@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"encoding/json"
+	"unsafe"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
@@ -35,7 +36,8 @@ func (JSON[V]) Decode(src []byte) (v V, err error) {
 func (JSON[V]) Name() string { return "json" }
 
 // rawBytes and rawString store []byte and string as they are. JSON would encode bytes as base64 and
-// escape strings.
+// escape strings. Their values share the memory of the frame, which nobody changes. So they cost no
+// copy, but keep the whole frame in memory. That would be too much for a short string.
 type rawBytes struct{}
 
 func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
@@ -45,8 +47,16 @@ func (rawBytes) Name() string                         { return "raw" }
 type rawString struct{}
 
 func (rawString) Append(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil }
-func (rawString) Decode(src []byte) (string, error)           { return string(src), nil }
 func (rawString) Name() string                                { return "raw" }
+func (rawString) Decode(src []byte) (string, error) {
+	if len(src) < leastShared {
+		return string(src), nil
+	}
+	return unsafe.String(unsafe.SliceData(src), len(src)), nil
+}
+
+// leastShared is the length from which a string is several times as long as the rest of its frame.
+const leastShared = 256
 
 // defaultCodec returns the codec for a type. It is used if Options.Codec is nil.
 func defaultCodec[V any]() Codec[V] {

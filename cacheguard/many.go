@@ -238,7 +238,7 @@ func (m *many[V]) local(ctx context.Context, keys []string) []string {
 			continue
 		}
 		if got, early := e.dueEarly(res, c.opts.EarlyRefresh); early {
-			m.refresh(key, id, got)
+			m.refresh(key, c.key(id), got)
 		}
 		if c.sampler.due.Load() != 0 {
 			c.sampledLocally(ctx, key, id, m.one(key), e, res.Age)
@@ -258,8 +258,8 @@ func (m *many[V]) answer(ctx context.Context, key string, res *Result[V]) {
 }
 
 // refresh notes that the call must start a refresh of a value in the background.
-func (m *many[V]) refresh(key, id string, got found[V]) {
-	m.behind = append(m.behind, m.cache.missOf(&target[V]{nil, key, m.cache.key(id), m.one(key)}, got, nil))
+func (m *many[V]) refresh(key string, k Key, got found[V]) {
+	m.behind = append(m.behind, m.cache.missOf(m.target(key, k), got, nil))
 }
 
 // read answers the keys for which the store has a value that may be served, and notes the other
@@ -276,7 +276,7 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 	}
 	if m.mode == ModeOff {
 		for i, key := range keys {
-			m.miss(c.offPath(&target[V]{nil, key, ks[i], m.one(key)}), before[i])
+			m.miss(c.offPath(m.target(key, ks[i])), before[i])
 		}
 		return
 	}
@@ -292,33 +292,36 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	} else if !got.servable() {
 		c.observeMiss(ctx, key, *got)
 	}
-	of := target[V]{nil, key, k, m.one(key)}
-	if m.mode == ModeShadow {
-		m.miss(c.inShadow(&of, *got, err), changed)
+	switch {
+	case m.mode == ModeShadow:
+		m.miss(c.inShadow(m.target(key, k), *got, err), changed)
 		return
-	}
-	if m.group == refreshes {
-		m.miss(c.missOf(&of, *got, err), changed)
+	case m.group == refreshes:
+		m.miss(c.missOf(m.target(key, k), *got, err), changed)
 		return
 	}
 	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
 	case EventHit, EventStale:
 		if got.res.Err = failed; behind {
-			m.refresh(key, k.Key, *got)
+			m.refresh(key, k, *got)
 		}
 		if kind == EventHit && c.sampler.due.Load() != 0 {
-			c.sampled(ctx, key, k.Key, of.load, got)
+			c.sampled(ctx, key, k.Key, m.one(key), got)
 		}
 		m.answer(ctx, key, &got.res)
 	case EventCoalesced, EventOverloaded:
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 		m.give(key, &Result[V]{}, failed)
 	default:
-		p := c.missOf(&of, *got, err)
+		p := c.missOf(m.target(key, k), *got, err)
 		p.Reads = true
 		m.miss(p, changed)
 	}
 }
+
+// target makes the target of a miss. A hit has none, because the target and its load cost two
+// allocations for each key.
+func (m *many[V]) target(key string, k Key) *target[V] { return &target[V]{nil, key, k, m.one(key)} }
 
 // miss notes that a key needs a load. changed is the key's count of changes before the store was
 // asked.

@@ -34,7 +34,8 @@ type Store interface {
 	// bytes is stored under the key (a wrong type), Get returns an empty frame that is not nil, or
 	// nil if generations are read in the same trip. If tags is not nil, Get also returns the
 	// generations of the key's cache and of these tags, in the same trip if the store can do that.
-	// If there is no frame, callers ignore the generations.
+	// If there is no frame, callers ignore the generations. A frame that a store returns, here or by
+	// another method, belongs to the caller: values may share its memory.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
 	// GetMany is Get for many keys of one cache, in one trip if the store can do that. If Get would

@@ -221,6 +221,24 @@ var valueMutants = []mutant{
 		},
 	},
 	{
+		name:   "value is read into a buffer that is used again",
+		caught: []string{"value belongs to its reader"},
+		mutate: func(b *broken) {
+			var buffer []byte
+			b.get = func(k cacheguard.Key) ([]byte, error) {
+				f, _, err := b.Store.Get(ctx, k, nil)
+				if f == nil {
+					return nil, err
+				}
+				b.locked(func() {
+					buffer = append(buffer[:0], f...)
+					f = buffer
+				})
+				return f, err
+			}
+		},
+	},
+	{
 		name:   "value lives for whole seconds, rounded down",
 		caught: []string{"value lives until its expiry"},
 		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {

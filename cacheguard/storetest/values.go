@@ -108,7 +108,7 @@ func valueIsCopy(e *env) {
 
 // valueIsTheReaders takes each step that returns a frame, overwrites the returned frame, and checks
 // that the store's value is still the same. A reader may make the frame a part of its value, which
-// may be changed.
+// may be changed. So the store must not use the frame's memory again either.
 func valueIsTheReaders(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)
@@ -121,6 +121,15 @@ func valueIsTheReaders(e *env) {
 	clear(e.get(e.a, k))
 	clear(e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}).Frame)
 	e.value(k, f)
+
+	first, second := e.key("first"), e.key("second")
+	e.set(e.a, first, []byte("what the first has"))
+	e.set(e.a, second, []byte("what another has"))
+	got := e.get(e.a, first)
+	e.get(e.a, second)
+	if string(got) != "what the first has" {
+		e.Errorf("after another value was read, the frame of the first is %s", brief(got))
+	}
 
 	k = e.key("unstored")
 	g = e.leader(e.a, k)
