@@ -10,42 +10,6 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
-// once. If the answer to that request is not a value, goesOn is the run that sent the request. An
-// error means that the store can't be used.
-func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
-	whole := false
-	defer func() {
-		if !whole { // the user's code has called Goexit; the flight must land, or other callers would wait for ever
-			of.flight.Land(outcome[V]{err: errGoexit})
-		}
-	}()
-	id := of.key.Key
-	before, expected := c.tier.moment(id), c.presence.Of(id)
-	asked, err := false, error(nil)
-	if mayLead && c.presence.Lacks(expected) {
-		got, goesOn, asked, err = c.leaseFirst(ctx, of)
-	}
-	if !asked {
-		got, _, err = c.read(ctx, of.key)
-	}
-	switch {
-	case goesOn != nil:
-		c.presence.Looked(expected, false, 0)
-	case err == nil:
-		c.up(ctx, &c.reading)
-		c.presence.Looked(expected, got.id != nil, got.keeps)
-		c.tier.keep(id, before, got)
-		if !got.servable() {
-			c.observeMiss(ctx, of.name, got)
-		}
-	default:
-		storeErr = c.unread(ctx, of.name, id, &got, err)
-	}
-	whole = true
-	return got, goesOn, storeErr
-}
-
 // unread handles a read that failed. If it failed only because the caller's deadline is over, the
 // store has no trouble, and other callers of the flight must not suffer. In this case unread
 // returns no error, so the value is treated as missing. If there is a value, the request for the
@@ -67,32 +31,6 @@ func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], er
 func timeIsUp(ctx context.Context) bool {
 	by, ok := ctx.Deadline()
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
-}
-
-// read returns the value that the store has under a key, and its frame. A value that was
-// invalidated by a tag is treated as missing.
-func (c *Cache[V]) read(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
-	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
-	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
-	if err != nil {
-		return found[V]{}, nil, err
-	}
-	got, checked := c.openWith(asked, k.Key, raw, hint, gens)
-	if !checked {
-		err = c.validate(ctx, []*found[V]{&got})
-	}
-	return got, raw, err
-}
-
-// openWith opens a frame that came together with generations. checked is false if the frame has
-// other tags than the hint. Then other generations are needed, because the store was asked for the
-// generations of the hint's tags.
-func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
-	if c.open(&got, asked, id, raw, c.store.Now()); got.res.Status == StatusMiss {
-		return got, true
-	}
-	c.hints.Note(id, got.tags)
-	return got, got.checkWith(hint, gens, c.store)
 }
 
 // checkWith checks a value against the generations of a hint's tags. It reports whether these are
