@@ -29,16 +29,14 @@ type Cache[V any] struct {
 	flights flights[V]
 	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
 	tier    localTier[V]         // the process-local tier; without values if there is none
-	plain   bool                 // a hit of the tier only returns the value: it needs no event, no early refresh and no copy
-	sampler sampler              // picks hits for audits and Watchers
-	loads   loads                // running loads
-	life    life
+	checks
+	loads loads // running loads
+	life  life
 	memory
 	delivery
 	listeners
 	health
-	demands     demand.Judge // of tokens
-	comparisons comparisons  // with the origin
+	demands demand.Judge // of tokens
 	doubts
 }
 
@@ -49,6 +47,13 @@ type meaning struct {
 	protocol    protocol.Config // for the state machine
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 	sentinels   sentinels
+	plain       bool // a hit of the tier only returns the value: it needs no event, no early refresh and no copy
+}
+
+// checks has what some hits are used for besides their answer.
+type checks struct {
+	sampler     sampler     // picks hits for audits and Watchers
+	comparisons comparisons // with the origin
 }
 
 // memory has the knowledge of this process about keys and tags, besides values.

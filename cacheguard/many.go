@@ -106,17 +106,22 @@ type many[V any] struct {
 	results map[string]Result[V] // the results that the call has so far, if entries is set
 	failed  KeyErrors
 
+	since uint64     // results that were found before this time are too old
+	after int64      // results whose load began before this time, on the store's clock, are too old
+	came  uint64     // when the call began; a load in this process that began later is new enough
+	again []string   // keys for which only too old results were found
+	waits []*miss[V] // the misses whose flights the call waits for: first flights of other callers, then its own flights
+	leads int        // how many flights the call leads
+	round[V]
+}
+
+// round is one attempt of a GetMany. There is a second one only for results that are too old.
+type round[V any] struct {
 	behind []*miss[V] // refreshes in the background of values that the call returns
 	missed []*miss[V] // the misses of keys that need a load
 	asOf   uint64     // the moment before the store was read, on the flights' clock
-	since  uint64     // results that were found before this time are too old
-	after  int64      // results whose load began before this time, on the store's clock, are too old
-	came   uint64     // when the call began; a load in this process that began later is new enough
 	mode   Mode       // mode of the cache's Switch
 	group  group      // the group of the flights that the call takes part in
-	again  []string   // keys for which only too old results were found
-	waits  []*miss[V] // the misses whose flights the call waits for: first flights of other callers, then its own flights
-	leads  int        // how many flights the call leads
 }
 
 // all gets the results of the keys. A repeated key is treated as one key.
@@ -134,7 +139,7 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	m.after, m.came = m.cache.demanded(ctx), flight.Tick()
 	m.get(ctx, keys, m.came, reads)
 	for n := 1; len(m.again) > 0; n++ { // only with StrongReads, or if the context has a token
-		keys, m.again, m.behind, m.missed = m.again, nil, nil, nil
+		keys, m.again, m.round = m.again, nil, round[V]{}
 		if n == 2*attempts {
 			m.alone(ctx, keys)
 			break
