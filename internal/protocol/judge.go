@@ -6,8 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// ClockSlack is how far in the future a value may have been made without counting as nonsense:
-// processes estimate the store's clock, each with an error of up to half a round trip.
+// ClockSlack is how far in the future a value may have been made. The processes estimate the store's
+// clock, each with an error of up to half a round trip.
 const ClockSlack = 250 * time.Millisecond
 
 // stampsAhead is how far in the future the stamp of a value may be. If the store's clock is set
@@ -16,18 +16,19 @@ const ClockSlack = 250 * time.Millisecond
 // in the meantime before their TTL is over.
 const stampsAhead = 24*time.Hour + time.Second
 
-// TooFarAhead reports whether a value has a stamp that no load can have been given by now. It is no
-// value then.
+// TooFarAhead reports whether a stamp is so far in the future that no load can have got it by now. A
+// value with such a stamp counts as absent.
 func TooFarAhead(stamp int64, now time.Time) bool { return stamp > now.Add(stampsAhead).UnixMicro() }
 
-// Counts reports whether a value with this stamp is from after an invalidation: of its cache, or of
-// one of its tags. In the same microsecond nobody knows which was first.
+// Counts reports whether the load of a value began after an invalidation of its cache or of one of
+// its tags. If the two times are equal, it is unknown which came first, and the value is invalid.
 func Counts(stamp, generation int64) bool { return stamp > generation }
 
-// Judge returns how old a value is, for how long its soft TTL has been over, and what it may be used
-// for. A mark ends the soft TTL early. If a value was made more than ClockSlack in the future, it is
-// only shown to the next load: the clock was set, or the store fell back to another machine with
-// another clock. Otherwise such a value could count as fresh for ever.
+// Judge returns the age of a value, the time since the end of its soft TTL, and what the value is
+// good for. A stale mark ends the soft TTL early. A value may seem to have been made more than
+// ClockSlack in the future, because the clock was set, or because another server with another clock
+// has taken over. Such a value is only shown to the next load, because it could otherwise count as
+// fresh for ever.
 func Judge(h frame.Header, now time.Time) (age, over time.Duration, good Use) {
 	age = now.Sub(h.Created)
 	over = age - h.Soft
@@ -42,7 +43,8 @@ func Judge(h frame.Header, now time.Time) (age, over time.Duration, good Use) {
 	return age, over, GoodFor(over, h.Revalidate, h.IfError)
 }
 
-// GoodFor is what a value is good for whose soft TTL has been over for so long.
+// GoodFor returns what a value is good for. over is the time since the end of its soft TTL, and is
+// negative before this end. revalidate and ifError are the value's stale windows.
 func GoodFor(over, revalidate, ifError time.Duration) Use {
 	switch {
 	case over < 0:

@@ -5,171 +5,172 @@ import "time"
 // ID is the token of a load.
 type ID [16]byte
 
-// Miss is what one process does about one key between a look-up that found nothing fresh and a
-// result. It decides and does nothing: Step is told what happened and says what to do. It is a
-// comparable value, so that a copy of it is a state.
+// Miss is the state of one process for one key, from a look-up that found nothing fresh to a result.
+// Step gets an event and returns what the driver must do next. A Miss does nothing by itself. It is
+// a comparable value, so a copy of it is a state that the explorer can keep.
 //
-// Instants are durations on the clock of the process, from wherever that counts.
+// All times are durations since some fixed moment, on the clock of the process.
 type Miss struct {
-	// Set before the first step:
+	// The driver sets these fields before the first step.
 	Config
-	Reads  bool // its callers take a stale value for an answer, if one is good enough
-	Behind bool // nobody waits for it: it doesn't wait for others either
-	Solo   bool // the result is for one caller, who waits for nobody else's load
-	Apart  bool // that caller was told to load for itself: the lease isn't asked for
-	Own    bool // it takes nothing but the result of its own load, with the lease if nobody else has it
-	Claims bool // its load is a write, under a lease that was taken over: Begin says when that was asked for
-	Down   bool // the store can't be used: the look-up could not be made, or later the lease not be asked for
-	Unseen bool // nothing was looked up: it has its slot, and asks for the lease at once
-	Seen   Use  // what it found, which won't do
+	Reads  bool // the callers accept a stale value that may be served
+	Behind bool // a refresh in the background: no caller waits for it, and it waits for no other load
+	Solo   bool // the result is for one caller, and this caller waits for no other load
+	Apart  bool // the stored value said that each caller loads for itself, so the miss doesn't ask for the lease
+	Own    bool // the callers accept only the result of their own load; it has the lease if no other load has it
+	Claims bool // the load is a write, under a lease that the miss has claimed; Begin says when the claim was sent
+	Down   bool // the store can't be used: the look-up has failed, or later the request for the lease
+	Unseen bool // there was no look-up: the miss has a slot already, and asks for the lease at once
+	Seen   Use  // what the value that the look-up found is good for
 
 	State    State
-	Ended    bool          // nobody waits any more, or the cache is closing
-	Turn     bool          // it has a slot in hand that no load has yet
-	Restarts uint8         // what it waited for was changed or lost under it
-	Awaited  ID            // the load that it was told to wait for last
-	Until    time.Duration // when its lease ends unless it is renewed; 0: it has none, as far as it knows
+	Ended    bool          // no caller waits any longer, or the cache is closing
+	Turn     bool          // the miss has a slot, and no load has taken the slot over
+	Restarts uint8         // how often the miss had to ask again because what it waited for was changed, lost or of no use
+	Awaited  ID            // the load that the miss was last told to wait for
+	Until    time.Duration // when the lease ends unless it is renewed; 0: the miss knows of no lease
 }
 
-// Config is what all misses of a cache have in common.
+// Config has the settings that all misses of a cache share.
 type Config struct {
 	LeaseTTL   time.Duration
-	FailClosed bool // without the store there are no loads
-	Soft       bool // callers lose patience by themselves and take what is stale then
+	FailClosed bool // while the store can't be used, nothing is loaded
+	Soft       bool // callers take a stale value by themselves after SoftTimeout
 }
 
-// MaxRestarts is how often a miss asks again because what it waited for was changed or lost under
-// it. After that its process loads without the lease, so that a key which is invalidated faster
-// than it loads still answers.
+// MaxRestarts is how often a miss asks again because what it waited for was changed, lost or of no
+// use. After that its process loads without the lease. So even a key that is invalidated faster than
+// it loads gets an answer.
 const MaxRestarts = 2
 
-// State is what a miss waits for.
+// State says what a miss waits for.
 type State uint8
 
 const (
 	Begun     State = iota // its first step
-	Queued                 // its turn to ask for the lease
-	Asking                 // the answer to that question
+	Queued                 // a slot, to ask for the lease
+	Asking                 // the answer to its request for the lease
 	Leading                // its own load, which has the lease
-	Settling               // the store, which is told of that load's result
-	Failing                // the store, which is told of its failure
+	Settling               // the store, to which the result of its own load was sent
+	Failing                // the store, to which the failure of its own load was sent
 	Following              // a load that has the lease, in another process or in this one
-	Leaving                // whether anybody wants a refresh that can't be done now
-	Spared                 // its turn to load without the lease
+	Leaving                // the decision whether a caller wants a refresh that can't be done now
+	Spared                 // a slot, to load without the lease
 	Alone                  // its own load, without the lease
-	Landed                 // nothing
+	Landed                 // nothing: the callers have their result
 )
 
-// Use is what a value in the store is good for.
+// Use says what a stored value is good for. A greater Use up to Fresh includes the smaller ones.
 type Use uint8
 
 const (
-	Nothing   Use = iota // there is none
-	Shown                // for being shown to the next load
-	OnError              // for being served instead of an error
-	Meanwhile            // and while it is refreshed
-	Fresh                // for being served
-	Passing              // for saying that each caller loads for itself
+	Nothing   Use = iota // there is no value
+	Shown                // the next load may see it
+	OnError              // it may be served in place of an error
+	Meanwhile            // it may be served while it is refreshed
+	Fresh                // it may be served
+	Passing              // it says that each caller loads for itself
 )
 
-// Kind is what happened.
+// Kind is the kind of an event. The comments name the fields of the Event that the kind uses.
 type Kind uint8
 
 const (
-	Begin      Kind = iota
-	Turned          // the slot came
-	Refused         // there is no slot for it
-	Granted         // the lease is its own: Sent
-	Held            // another load has it: Load
-	Value           // there is a value after all: Use
-	Outcome         // the load that had the lease left none: Left, Load
-	Unanswered      // the store could not be asked for the lease
-	Changed         // told while it follows: the key was changed
-	Filled          // told while it follows: the awaited load has stored a value: Use
-	Over            // told while it follows: the awaited load left none: Left
-	Woken           // told something else while it follows, or the time to wait is over
-	Overdue         // it has followed for longer than any load can take
-	Wanted          // somebody has joined the refresh
-	Unwanted        // nobody has
-	Renewed         // the lease is still its own: Sent
-	Unrenewed       // the store could not be asked to renew it: Sent
-	Gone            // the lease is nobody's
-	Taken           // another load has the lease
-	Returned        // its load has a result that is to be stored
-	Unstorable      // its load has a result that isn't
-	Failed          // its load has failed
-	Stored          // the result is in the store, or was refused there
-	Unsure          // nobody knows whether the result is in the store
-	Told            // the store knows what became of the load, or will be told again
-	End             // nobody waits any more, or the cache is closing
+	Begin      Kind = iota // the first event; Sent, if the miss Claims
+	Turned                 // the miss has got a slot
+	Refused                // there is no slot for the miss
+	Granted                // the store has granted the lease; Now, Sent
+	Held                   // another load has the lease; Load
+	Value                  // the store has a value after all; Use, Mine
+	Outcome                // the last load has left a record in place of a value; Left
+	Unanswered             // the store has not answered the request for the lease
+	Changed                // while the miss follows: the key was changed
+	Filled                 // while the miss follows: the awaited load has stored a value; Use, Mine
+	Over                   // while the miss follows: the awaited load has ended without a value; Left
+	Woken                  // while the miss follows: another message has come, or the time to wait is over
+	Overdue                // the miss has followed for longer than a load can take
+	Wanted                 // a caller has joined the refresh
+	Unwanted               // no caller has joined the refresh
+	Renewed                // the lease was renewed; Sent
+	Unrenewed              // the store has not answered the request to renew the lease; Sent
+	Gone                   // no load has the lease
+	Taken                  // another load has the lease
+	Returned               // the miss's load has returned a result that can be stored
+	Unstorable             // the miss's load has returned a result that must not be stored
+	Failed                 // the miss's load has failed
+	Stored                 // the store has the result, or has refused it
+	Unsure                 // the store has not answered, so it may have the result or not
+	Told                   // the store knows how the load has ended, or the driver will tell it again
+	End                    // no caller waits any longer, or the cache is closing
 	kinds
 )
 
-// Left is what a load left that left no value.
+// Left is what a load has left in the store in place of a value.
 type Left uint8
 
 const (
 	Failure    Left = iota // an error
-	Result                 // its result, for those who waited
-	Unreadable             // its result, of which nobody can say now whether it has been invalidated
-	Damaged                // its result, which is none
-	Unshared               // nothing: it is for nobody else
-	Unknown                // something that only a later release knows
+	Result                 // a result for the processes that waited, which isn't stored
+	Unreadable             // such a result, but it is unknown whether it was invalidated meanwhile
+	Damaged                // bytes that are no result
+	Unshared               // the statement that the result is for one caller only
+	Unknown                // a kind of record that only a later release knows
 )
 
-// Event is what happened, with what its kind says.
+// Event is something that has happened. Kind says which of the other fields are set.
 type Event struct {
 	Kind Kind
-	Now  time.Duration // Granted: when the answer is looked at
-	Sent time.Duration // when the question was sent that is answered
-	Load ID
+	Now  time.Duration // when the driver looks at the answer
+	Sent time.Duration // when the request was sent that is answered now
+	Load ID            // the load that has the lease
 	Use  Use
-	Mine bool // Value, Filled: it is of the load that was awaited, and nobody has marked it stale since
+	Mine bool // the value is of the awaited load, and was not marked stale since
 	Left Left
 }
 
-// Do is what is to be done, in this order.
+// Do is a set of things that the driver must do, in the order of the constants.
 type Do uint32
 
 const (
-	Seal          Do = 1 << iota // nobody joins it any more, and its lease isn't renewed any more
-	CancelLoad                   // the load is to stop, and is nobody's from now on
-	EndTurn                      // the slot is given back
-	Release                      // the lease is given up by its token, once at least before what follows
-	Fill                         // the result is stored
-	Land                         // all who wait get the Landing
-	Conclude                     // the store is told why there is no result
-	ReleaseLater                 // the lease is given up behind everybody's back: it may have been granted
-	ConcludeLater                // and so is the store told
-	Refresh                      // what is served is refreshed behind its callers' backs
-	LetGo                        // the refresh gives itself up unless somebody wants it
-	Follow                       // messages about the key are waited for, or the end of the awaited load's lease
-	TakeTurn                     // a slot is taken
-	Ask                          // the lease is asked for
-	Load                         // the load is started, with the slot
-	Renew                        // and its lease is renewed from now on, until the load is over or the lease is
+	Seal          Do = 1 << iota // let no further caller join, and stop renewing the lease
+	CancelLoad                   // cancel the load, and ignore its result
+	EndTurn                      // give the slot back
+	Release                      // release the lease by its token; at least one try comes before the next steps
+	Fill                         // store the result
+	Land                         // give the Landing to all callers
+	Conclude                     // tell the store why there is no result
+	ReleaseLater                 // release the lease in the background, because it may have been granted
+	ConcludeLater                // tell the store in the background why there is no result
+	Refresh                      // refresh the served value in the background
+	LetGo                        // find out whether a caller wants the refresh: Wanted or Unwanted
+	Follow                       // wait for messages about the key, and for the end of the awaited lease
+	TakeTurn                     // take a slot
+	Ask                          // ask for the lease
+	Load                         // start the load, which takes over the slot
+	Renew                        // renew the lease from now on, until the load or the lease ends
 )
 
-// Landing is what those who wait get.
+// Landing says what the callers get.
 type Landing uint8
 
 const (
 	NoLanding      Landing = iota
-	LandFound              // the value that is there
-	LandStale              // that value, which is stale
-	LandMarker             // that each loads for itself
-	LandTheirs             // the result of the load that was awaited, which isn't stored
-	LandTheirError         // its error, or the stale value
-	LandOwn                // the result of its own load
-	LandOwnError           // its error, or the stale value
-	LandRefused            // that there was no slot, or the stale value
-	LandDown               // that the store can't be used, or the stale value
-	LandOverdue            // that it has waited for too long, or the stale value
-	LandEnded              // that it has ended: nobody waits, or the cache is closed
+	LandFound              // the stored value
+	LandStale              // the stored value, which is stale
+	LandMarker             // the statement that each caller loads for itself
+	LandTheirs             // the result of the awaited load, which isn't stored
+	LandTheirError         // the error of the awaited load, or a stale value
+	LandOwn                // the result of the miss's own load
+	LandOwnError           // the error of the miss's own load, or a stale value
+	LandRefused            // the error that there is no slot, or a stale value
+	LandDown               // the error that the store can't be used, or a stale value
+	LandOverdue            // the error that the wait was too long, or a stale value
+	LandEnded              // the error that the miss has ended: no caller waits, or the cache is closed
 )
 
-// Step takes note of what happened and says what to do. An event that a state does not wait for
-// changes nothing: it is of a question, a load or a wait that is over.
+// Step changes the state by an event, and returns what the driver must do. If the state does not
+// wait for this event, nothing changes: the event belongs to a request, a load or a wait that is
+// over.
 func (m *Miss) Step(e Event) (Do, Landing) {
 	if e.Kind == End {
 		return m.end()
@@ -199,6 +200,7 @@ func (m *Miss) Step(e Event) (Do, Landing) {
 	return 0, 0
 }
 
+// begun handles the first event.
 func (m *Miss) begun(e Event) (Do, Landing) {
 	switch {
 	case e.Kind != Begin:
@@ -220,11 +222,11 @@ func (m *Miss) begun(e Event) (Do, Landing) {
 	return m.again(0)
 }
 
-// turned goes on when its turn has come.
+// turned handles the events of a miss that waits for a slot.
 func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	switch e.Kind {
 	case Turned:
-		m.Turn, m.State = do != Load, next // a load gives its slot back itself, however late it ends
+		m.Turn, m.State = do != Load, next // a load gives its slot back by itself, even if it ends late
 		return do, 0
 	case Refused:
 		return m.land(0, LandRefused)
@@ -232,9 +234,10 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	return 0, 0
 }
 
-// asking: granted, lead; held, give the slot back and follow. One that asked in the place of a
-// look-up has not begun if that brought a value, which is looked at first, or no answer, which says
-// nothing about a value that can be read.
+// asking handles the answer to the request for the lease. After a grant the miss leads. If another
+// load has the lease, the miss gives its slot back and follows. If the request was made in place of
+// a look-up and brought a value or no answer, the miss is Begun again. Then the driver looks at the
+// value first, or reads the store, because a store that grants no leases may still have values.
 func (m *Miss) asking(e Event) (Do, Landing) {
 	unseen := m.Unseen
 	switch m.Unseen = false; {
@@ -254,7 +257,7 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	}
 	switch e.Kind {
-	case Unanswered: // it may have been granted, or be granted later
+	case Unanswered: // the lease may have been granted, or may be granted later
 		return m.withoutStore(ReleaseLater)
 	case Granted:
 		return m.granted(e)
@@ -272,7 +275,7 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	case Value:
 		do := m.endTurn()
-		if m.Behind && e.Use != Nothing { // refreshed by somebody else; who has joined meanwhile asked for a load
+		if m.Behind && e.Use != Nothing { // another process has refreshed the value, but a caller that has joined wants a load
 			m.Seen = e.Use
 			return m.letGo(do)
 		}
@@ -283,8 +286,9 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// granted: a lease that has ended by now, because this process stood still, may be another's. It is
-// given back, should it still be there, and so is one that came too late for everybody who waited.
+// granted handles a grant. If the process stood still for longer than LeaseTTL, the lease has ended
+// and another load may have it. Then the miss releases the lease, in case it still exists, and asks
+// again. If no caller waits any longer, the miss releases the lease and ends.
 func (m *Miss) granted(e Event) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -294,32 +298,33 @@ func (m *Miss) granted(e Event) (Do, Landing) {
 		return m.again(m.endTurn() | Release)
 	}
 	m.State, m.Turn = Leading, false
-	m.Until = e.Sent + m.LeaseTTL // counted from before the question
+	m.Until = e.Sent + m.LeaseTTL // counted from the request, which was before the grant
 	return Load | Renew, 0
 }
 
+// leading handles the events of a miss whose load has the lease.
 func (m *Miss) leading(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Renewed:
 		m.Until = e.Sent + m.LeaseTTL
 	case Unrenewed:
-		if e.Sent >= m.Until { // as good as gone: nobody knows
+		if e.Sent >= m.Until { // the lease may have ended
 			return m.lose(), 0
 		}
-	case Gone: // invalidated or evicted: the load goes on for those who wait for it
+	case Gone: // invalidated or evicted; the load goes on for the callers that wait for it
 		return m.lose(), 0
 	case Taken:
-		if m.Claims { // a write isn't cancelled, it may be half done
+		if m.Claims { // a write isn't cancelled, because it may be half done
 			return m.lose(), 0
 		}
-		// There is somebody to follow.
+		// The miss can follow the other load.
 		m.Restarts++
 		return m.again(m.lose() | CancelLoad)
 	case Returned:
 		m.State = Settling
 		return Fill, 0
 	case Unstorable, Failed:
-		if m.Claims { // whose caller invalidates the key
+		if m.Claims { // the writer invalidates the key by itself
 			return m.alone(e)
 		}
 		if m.State = Settling; e.Kind == Failed {
@@ -330,16 +335,18 @@ func (m *Miss) leading(e Event) (Do, Landing) {
 	return 0, 0
 }
 
+// lose notes that the lease is lost.
 func (m *Miss) lose() Do {
 	m.Until = 0
 	return Seal
 }
 
+// settling handles the store's answer to the result or to the failure of the miss's load.
 func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	switch e.Kind {
 	case Stored, Told:
 		return m.land(0, landing)
-	case Unsure: // if it was not stored, those who wait are told; if it was, that does nothing
+	case Unsure: // if the result was not stored, ConcludeLater wakes the processes that wait; otherwise it does nothing
 		if m.Claims {
 			return m.land(0, landing)
 		}
@@ -348,7 +355,7 @@ func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	return 0, 0
 }
 
-// following is what a miss that follows is told.
+// following handles the events of a miss that waits for another load.
 func (m *Miss) following(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Changed:
@@ -366,8 +373,9 @@ func (m *Miss) following(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// found takes a value that is there: any that is fresh or, however short its life, the one of the
-// load that was awaited.
+// found handles a stored value. The callers get a fresh value. They also get the value of the
+// awaited load, even if it is stale already because its TTL is short. If counts is true and the
+// value can't be used, the next request is one of the restarts.
 func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 	m.Seen = e.Use
 	switch {
@@ -377,15 +385,15 @@ func (m *Miss) found(do Do, e Event, counts bool) (Do, Landing) {
 		return m.land(do, LandMarker)
 	case e.Use == Fresh, e.Mine && e.Use != Nothing:
 		return m.land(do, LandFound)
-	case e.Use == Meanwhile && m.Reads && !m.Soft: // nobody waits for its refresh
+	case e.Use == Meanwhile && m.Reads && !m.Soft: // no caller waits for the refresh
 		return m.land(do|Refresh, LandStale)
-	case counts: // it is none that can be used: ask again in spite of it
+	case counts: // the value can't be used, so ask again although it is there
 		m.Restarts++
 	}
 	return m.again(do)
 }
 
-// noValue takes what became of a load that left no value.
+// noValue handles the end of a load that has left no value.
 func (m *Miss) noValue(do Do, left Left) (Do, Landing) {
 	switch left {
 	case Failure:
@@ -399,6 +407,7 @@ func (m *Miss) noValue(do Do, left Left) (Do, Landing) {
 	return m.again(do)
 }
 
+// leaving handles the decision whether a caller wants a refresh that can't be done now.
 func (m *Miss) leaving(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Unwanted:
@@ -412,19 +421,20 @@ func (m *Miss) leaving(e Event) (Do, Landing) {
 	return 0, 0
 }
 
+// alone handles the end of a load without the lease.
 func (m *Miss) alone(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Returned, Unstorable:
 		return m.land(0, LandOwn)
 	case Failed:
 		return m.land(0, LandOwnError)
-	case Refused: // another load has its slot
+	case Refused: // another load has taken the slot
 		return m.land(0, LandRefused)
 	}
 	return 0, 0
 }
 
-// again has the lease asked for, unless that has been in vain too often.
+// again takes a slot to ask for the lease. After MaxRestarts it loads without the lease.
 func (m *Miss) again(do Do) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -436,8 +446,8 @@ func (m *Miss) again(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutLease loads for the callers of this process alone. That is never stored: nobody knows
-// whether the key is invalidated meanwhile.
+// withoutLease loads for the callers of this process only. The result is never stored, because
+// without a lease an invalidation during the load would go unnoticed.
 func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	if m.Ended {
 		return m.land(do|m.endTurn(), LandEnded)
@@ -450,7 +460,8 @@ func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutStore goes on when the store can't be used, as the policy says.
+// withoutStore continues while the store can't be used: with a stale value, with an error if
+// FailClosed is set, or with a load without the lease.
 func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	m.Down = true
 	switch serves := m.Reads && m.Seen >= OnError && m.Seen <= Fresh; {
@@ -462,7 +473,7 @@ func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	return m.withoutLease(do)
 }
 
-// letGo ends a refresh that can't be done now, unless a caller has started to wait for it.
+// letGo ends a refresh that can't be done now, unless a caller has begun to wait for it.
 func (m *Miss) letGo(do Do) (Do, Landing) {
 	m.Behind = false
 	if m.Ended {
@@ -472,8 +483,8 @@ func (m *Miss) letGo(do Do) (Do, Landing) {
 	return do | LetGo, 0
 }
 
-// end: nobody waits any more. A question that is out is waited for, and what settles a lease is
-// done all the same.
+// end handles the event End. If a request for the lease, a fill or a failure is on its way to the
+// store, the miss still waits for the answer, so that no lease stays behind.
 func (m *Miss) end() (Do, Landing) {
 	m.Ended = true
 	switch m.State {
@@ -483,8 +494,8 @@ func (m *Miss) end() (Do, Landing) {
 		if m.Claims {
 			return m.land(CancelLoad, LandEnded)
 		}
-		// Given up here, not failed at the origin: those who wait elsewhere ask again and load for
-		// themselves
+		// The load was given up and has not failed, so the processes that wait for it ask again and
+		// load by themselves.
 		return m.land(CancelLoad|Release, LandEnded)
 	case Alone:
 		return m.land(CancelLoad, LandEnded)
@@ -492,7 +503,7 @@ func (m *Miss) end() (Do, Landing) {
 	return 0, 0
 }
 
-// endTurn gives the slot back: nobody sleeps with one in hand.
+// endTurn gives the slot back, because a miss must not wait for another load while it has a slot.
 func (m *Miss) endTurn() Do {
 	if !m.Turn {
 		return 0
@@ -501,6 +512,7 @@ func (m *Miss) endTurn() Do {
 	return EndTurn
 }
 
+// land ends the miss: the callers get the landing.
 func (m *Miss) land(do Do, landing Landing) (Do, Landing) {
 	m.State = Landed
 	return do | Land, landing

@@ -127,7 +127,7 @@ var mutants = []mutant{
 
 	{
 		"4: a lease that is gone does not seal", machine,
-		"	case Gone: // invalidated or evicted: the load goes on for those who wait for it\n		return m.lose(), 0",
+		"	case Gone: // invalidated or evicted; the load goes on for the callers that wait for it\n		return m.lose(), 0",
 		"	case Gone:\n		return 0, 0",
 		"renewed and changed", "joinsOld",
 	},
@@ -273,8 +273,8 @@ var mutants = []mutant{
 	},
 	{
 		"8: a write that has failed leaves a record", machine,
-		"		if m.Claims { // whose caller",
-		"		if false { // whose caller",
+		"		if m.Claims { // the writer",
+		"		if false { // the writer",
 		"updates fail", "tellsOfWrite",
 	},
 
@@ -298,8 +298,8 @@ var mutants = []mutant{
 	},
 	{
 		"11: a lease of which nobody knows is believed in for ever", machine,
-		"		if e.Sent >= m.Until { // as good",
-		"		if false { // as good",
+		"		if e.Sent >= m.Until { // the lease",
+		"		if false { // the lease",
 		"renews twice", "joinsOld",
 	},
 
@@ -377,8 +377,8 @@ var mutants = []mutant{
 	},
 	{
 		"13: who is refused a slot of its own waits on", machine,
-		"	case Refused: // another load has its slot\n		return m.land(0, LandRefused)",
-		"	case Refused: // another load has its slot\n		return 0, 0",
+		"	case Refused: // another load has taken the slot\n		return m.land(0, LandRefused)",
+		"	case Refused: // another load has taken the slot\n		return 0, 0",
 		"batch, half answered", "waitsForEver",
 	},
 	{

@@ -8,89 +8,90 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Slot is what the store has of one key: its value, and the lease of the load that runs or the
-// record of how the last one ended. Each method is one atomic step of the store. A step is told the
-// instant, and says what its asker is answered and what everybody who listens is told. A Slot is a
-// comparable value, so that a copy of it is a state.
+// Slot is everything that the store has about one key: the value, and the lease of the running load
+// or the record of how the last load ended. Each method is one atomic step of the store. It gets the
+// present time, and returns the answer and the message to send. A Slot is a comparable value, so a
+// copy of it is a state that the explorer can keep.
 //
-// Instants are durations on the clock of the store, from wherever that counts. What has an Until is
-// there before it.
+// All times are durations since some fixed moment, on the clock of the store. A part of the slot
+// exists only before its Until.
 type Slot struct {
 	Frame   string
-	Until   time.Duration // of the frame
+	Until   time.Duration // when the frame expires
 	Lease   Lease
-	Record  Record // of a key there is a lease or a record, never both
+	Record  Record // a key has a lease or a record, never both
 	Waiters Waiters
 }
 
 // Lease is the right to load the key.
 type Lease struct {
 	Token  ID
-	Number int64 // of the grant: no two have the same
+	Number int64 // number of the grant; no two grants have the same number
 	Until  time.Duration
 }
 
-// Waiters are the processes that wait for the end of a lease and want to be told. Those whose
-// leader has died are told of the load that takes its place, unless they have asked again before.
+// Waiters are the processes that wait for the end of a lease and get a message about it. They stay
+// for a while after the lease has ended. So if its leader has died, they get the message about the
+// load that takes its place, even if they don't ask again.
 type Waiters struct {
-	Inboxes uint64        // a bit for each
-	Until   time.Duration // some time after the lease
+	Inboxes uint64        // a bit for each process
+	Until   time.Duration // waitersStay after the end of the lease
 }
 
-// waitersStay is for how much longer than the lease.
+// waitersStay is how long the waiters stay after the end of the lease.
 const waitersStay = time.Second
 
-// Record is how a load ended that left no value.
+// Record says how a load ended that left no value.
 type Record struct {
 	Load ID
 	Ending
-	Backoff time.Duration // until this instant everybody is given the ending
+	Backoff time.Duration // until this time, every process that asks for the lease gets the ending instead
 	Until   time.Duration
 }
 
-// Ending is what there is to say of that.
+// Ending is the content of a record.
 type Ending struct {
 	Kind              uint8 // the slot doesn't look at it
 	Text, Frame, Note string
 	Failures          int
 }
 
-// Question is a question for the lease.
+// Question is a request for the lease.
 type Question struct {
 	Token   ID
-	Number  int64 // of the grant, if there is one
+	Number  int64 // number of the grant, if the lease is granted
 	TTL     time.Duration
-	Seen    string // the id of the value that counts as absent
+	Seen    string // the id of a value that the asker has seen already, and that counts as absent
 	Awaited ID     // the load that the asker has waited for
-	Inbox   uint64 // the bit of an asker that waits
+	Inbox   uint64 // the bit of an asker that will wait; 0: it won't
 }
 
 // Reply is the answer to a Question.
 type Reply struct {
 	Kind   Kind          // Granted, Held, Value or Outcome
-	Number int64         // Granted: of the grant in place
+	Number int64         // Granted: number of the grant
 	Stands bool          // Granted: the value that the asker has seen is still there
-	Load   ID            // Held, Outcome: whose lease, or whose record
-	Left   time.Duration // Held, Outcome: of the lease, or of the back-off
+	Load   ID            // Held: the load that has the lease; Outcome: the load that left the record
+	Left   time.Duration // Held: the time left of the lease; Outcome: the time left of the back-off
 	Frame  string        // Value
-	Ending Ending        // Outcome; Granted: of the record whose place the lease took
+	Ending Ending        // Outcome; Granted: the content of the record that the lease has replaced
 }
 
-// Tells is what a step tells: a change everybody who listens, all else the processes that wait,
-// which were Slot.Waiters before it.
+// Tells is the message that a step sends. A change is sent to all processes that listen. All other
+// messages are sent to the processes that were in Slot.Waiters before the step.
 type Tells uint8
 
 const (
-	TellsNothing  Tells = iota // or there is nobody to tell
+	TellsNothing  Tells = iota // no message, or no process that waits for one
 	TellsFilled                // a load has stored a value
-	TellsEnding                // a load has ended without one
-	TellsReleased              // a load has given its lease up
+	TellsEnding                // a load has ended without a value
+	TellsReleased              // a load has released its lease
 	TellsChanged               // the key was changed
 )
 
-// Ask asks for the lease. A value that the asker hasn't seen comes first: beside it somebody may
-// refresh it, or have failed to. A lease that is the asker's own is granted again with the number
-// it has, for the first answer may have been lost.
+// Ask is a request for the lease. If there is a value that the asker hasn't seen, the answer is this
+// value, even if there is a lease or a record, too. If the asker has the lease already, its request
+// is a copy, because the first answer may have been lost. Then the answer is the same grant again.
 func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	*s = s.At(now)
 	mine := s.Lease.Until > 0 && s.Lease.Token == q.Token
@@ -117,13 +118,13 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	return Reply{Kind: Granted, Number: q.Number, Ending: before, Stands: stands}
 }
 
-// grant puts a lease in the place of whatever lease or record is there.
+// grant replaces the lease or the record, if there is one, by a new lease.
 func (s *Slot) grant(now time.Duration, token ID, number int64, ttl time.Duration) {
 	s.Record = Record{}
 	s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
 }
 
-// leaseUntil puts a lease there, and keeps those who wait for longer than it lasts.
+// leaseUntil sets the lease, and keeps the waiters for waitersStay longer.
 func (s *Slot) leaseUntil(l Lease) {
 	s.Lease = l
 	if s.Waiters.Until > 0 {
@@ -131,9 +132,9 @@ func (s *Slot) leaseUntil(l Lease) {
 	}
 }
 
-// Fill stores a frame and ends the lease, if that still carries the grant: Stored, or refused
-// because the lease is Gone or Taken. A fill that finds a value of its own load is a copy of one
-// that was stored.
+// Fill stores a frame and ends the lease, if the lease still has this grant. It returns Stored, or
+// Gone or Taken if the fill is refused. If the fill finds a value of its own load, it is a copy of a
+// fill that was carried out, and Fill returns Stored.
 func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl time.Duration) (Kind, Tells) {
 	*s = s.At(now)
 	if k := s.holding(token, number); k != Renewed {
@@ -146,8 +147,8 @@ func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl
 	return Stored, s.endLease(TellsFilled)
 }
 
-// Conclude ends the lease without a value, if it still carries the grant, and leaves a record for
-// keep, unless that is zero. With drop the value goes, too.
+// Conclude ends the lease without a value, if the lease still has this grant. Unless keep is zero, it
+// leaves a record for this time. If drop is true, it removes the value, too.
 func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration) Tells {
 	*s = s.At(now)
 	if s.holding(token, number) != Renewed {
@@ -163,7 +164,8 @@ func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, dro
 	return tells
 }
 
-// Renew sets the lease's remaining time, if it still carries the grant: Renewed, Gone or Taken.
+// Renew sets the remaining time of the lease, if the lease still has this grant. It returns Renewed,
+// Gone or Taken.
 func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duration) Kind {
 	*s = s.At(now)
 	k := s.holding(token, number)
@@ -173,7 +175,7 @@ func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duratio
 	return k
 }
 
-// Release removes the lease if it carries the token, whatever the number of its grant.
+// Release removes the lease if it has this token, with any number.
 func (s *Slot) Release(now time.Duration, token ID) Tells {
 	*s = s.At(now)
 	if s.Lease.Until == 0 || s.Lease.Token != token {
@@ -182,9 +184,9 @@ func (s *Slot) Release(now time.Duration, token ID) Tells {
 	return s.endLease(TellsReleased)
 }
 
-// Claim removes the value, but for what is left of one with tags, and takes the lease over from
-// whoever holds it. A copy of a claim keeps the number of the first: with a new one the first one's
-// fill would be refused. It keeps the time, too, which the claimer counts from before it asked.
+// Claim removes the value, and takes over the lease even if another load has it. If the value has
+// tags, its remnant stays. A copy of a claim changes neither the number of the lease, because the
+// fill has the first number, nor its end, because the claimer counts from before its first request.
 func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duration) (int64, Tells) {
 	*s = s.At(now)
 	if left := frame.Remnant([]byte(s.Frame)); left != nil {
@@ -195,18 +197,19 @@ func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duratio
 	if s.Lease.Until == 0 || s.Lease.Token != token {
 		s.grant(now, token, number, ttl)
 	}
-	s.Waiters = Waiters{} // who hears of the change asks again
+	s.Waiters = Waiters{} // they get the message about the change and ask again
 	return s.Lease.Number, TellsChanged
 }
 
-// Invalidate removes everything.
+// Invalidate removes everything that the store has about the key.
 func (s *Slot) Invalidate() Tells {
 	*s = Slot{}
 	return TellsChanged
 }
 
-// MarkStale writes the mark into the frame where as many zeros stand, and ends the lease: what it
-// loads may be older than what the mark is for.
+// MarkStale writes the mark into the frame at the offset at, if the frame has as many zeros there. It
+// also ends the lease, because the running load may have read the origin before the change for which
+// the value is marked.
 func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	*s = s.At(now)
 	if f, end := s.Frame, at+len(mark); len(f) >= end && strings.Trim(f[at:end], "\x00") == "" {
@@ -216,7 +219,7 @@ func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	return TellsChanged
 }
 
-// At is the slot without what has ended by now. What is not there is zero.
+// At returns the slot without the parts that have ended by now. These parts are zero.
 func (s Slot) At(now time.Duration) Slot {
 	if s.Until <= now {
 		s.dropFrame()
@@ -235,7 +238,7 @@ func (s Slot) At(now time.Duration) Slot {
 
 func (s *Slot) dropFrame() { s.Frame, s.Until = "", 0 }
 
-// endLease ends the lease, and tells that if somebody wants to be told.
+// endLease ends the lease. It returns the message to send, or TellsNothing if no process waits.
 func (s *Slot) endLease(tells Tells) Tells {
 	if s.Waiters.Inboxes == 0 {
 		tells = TellsNothing
@@ -244,7 +247,8 @@ func (s *Slot) endLease(tells Tells) Tells {
 	return tells
 }
 
-// holding reports whether the lease carries the grant: Renewed, or it is Gone or Taken.
+// holding returns Renewed if the lease has this grant, Gone if there is no lease, and Taken if
+// another grant has replaced it.
 func (s *Slot) holding(token ID, number int64) Kind {
 	switch {
 	case s.Lease.Until == 0:
@@ -255,13 +259,14 @@ func (s *Slot) holding(token ID, number int64) Kind {
 	return Taken
 }
 
-// LoadOf returns what stands where a frame has the id of its load: nothing if it is too short.
+// LoadOf returns the id of the load that made a frame. If the frame is too short, it returns the
+// bytes that are there.
 func LoadOf(frame string) string {
 	const start, end = 2, 18
 	return frame[min(start, len(frame)):min(end, len(frame))]
 }
 
-// After is the instant when what begins now and lasts for ttl is over.
+// After returns now plus ttl, or the latest possible time if the sum is too large.
 func After(now, ttl time.Duration) time.Duration {
 	if ttl > math.MaxInt64-now {
 		return math.MaxInt64
