@@ -80,7 +80,8 @@ type Breakers interface {
 type Deafness interface {
 	// Deafness returns the error that stopped messages, the time since which they don't arrive, and
 	// the time at which listening last failed. If messages arrive, or if listening has not failed
-	// yet, err is nil.
+	// yet, err is nil. For a few seconds after messages have begun to arrive again, the store may
+	// still return the error.
 	Deafness() (since, last time.Time, err error)
 }
 

@@ -42,7 +42,8 @@ type Config[V any] struct {
 }
 
 // Tier is a cache of decoded values in this process, with a limited size. A new tier is not trusted
-// yet. It is safe for concurrent use. A nil Tier has no entries and ignores all calls.
+// yet. It is safe for concurrent use. On a nil Tier, Drop, Distrust, Trust, Forget, Len and Close do
+// nothing, and the other methods panic.
 type Tier[V any] struct{ tier }
 
 // New returns an empty tier that is not trusted yet.
