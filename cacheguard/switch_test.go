@@ -339,34 +339,34 @@ func flipSwitch(t *testing.T, store cacheguard.Store) {
 	}
 	keys := []*key{{name: "a"}, {name: "b"}}
 	sw := new(cacheguard.Switch)
-	var caches [2]*cacheguard.Cache[int64]
+	var caches [2]*cacheguard.Cache[int]
 	for p := range caches {
-		opts := cacheguard.Options[int64]{Local: cacheguard.Local[int64]{Entries: 100}}
+		opts := cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: 100}}
 		if p == 0 {
 			opts.Switch = sw
 		}
 		caches[p] = openOn(t, store, opts)
 	}
-	read := func(p int, k *key, c *cacheguard.Cache[int64]) {
-		load := func(context.Context) (int64, error) { return k.origin.Load(), nil }
-		many := func(_ context.Context, missing []string) (map[string]int64, error) {
-			return map[string]int64{k.name: k.origin.Load()}, nil
+	read := func(p int, k *key, c *cacheguard.Cache[int]) {
+		load := func(context.Context) (int, error) { return int(k.origin.Load()), nil }
+		many := func(_ context.Context, missing []string) (map[string]int, error) {
+			return map[string]int{k.name: int(k.origin.Load())}, nil
 		}
-		for name, get := range map[string]func() (int64, error){
-			"Get":     func() (int64, error) { return c.Get(t.Context(), k.name, load) },
-			"Refresh": func() (int64, error) { return c.Refresh(t.Context(), k.name, load) },
-			"GetMany": func() (int64, error) {
+		for name, get := range map[string]func() (int, error){
+			"Get":     func() (int, error) { return c.Get(t.Context(), k.name, load) },
+			"Refresh": func() (int, error) { return c.Refresh(t.Context(), k.name, load) },
+			"GetMany": func() (int, error) {
 				got, err := c.GetMany(t.Context(), []string{k.name}, many)
 				return got[k.name], err
 			},
 		} {
-			mode, least := sw.Mode(), k.said[p].Load()
+			mode, least := sw.Mode(), int(k.said[p].Load())
 			if v, err := get(); err != nil || v < least {
 				t.Errorf("process %d, %v: %s gave %d, %v; a change to %d had returned", p, mode, name, v, err, least)
 			}
 		}
 	}
-	change := func(p int, k *key, c *cacheguard.Cache[int64]) {
+	change := func(p int, k *key, c *cacheguard.Cache[int]) {
 		v := k.origin.Add(1)
 		if err := c.Invalidate(t.Context(), k.name); err != nil {
 			t.Errorf("Invalidate: %v", err)

@@ -1,6 +1,7 @@
 // Command release makes releases of this repository's modules, all with one version.
 //
-//	go run ./internal/release try               builds each module as its users will, and counts what they get with it
+//	go run ./internal/release try               type-checks each module as its users get it, and counts what comes with it
+//	go run ./internal/release types windows     type-checks all modules for other systems
 //	go run ./internal/release prepare v0.1.0    writes the version into each go.mod and go.sum
 //	go run ./internal/release check v0.1.0      says what is still wrong, or how the version is tagged
 //	go run ./internal/release sbom v0.1.0 DIR   writes a bill of materials for each module, in CycloneDX

@@ -20,7 +20,7 @@ func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	dir := flags.String("C", ".", "the repository")
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "usage: release [-C folder] try | prepare VERSION | check VERSION | sbom VERSION FOLDER\n")
+		fmt.Fprint(flags.Output(), "usage: release [-C folder] try | types SYSTEM... | prepare VERSION | check VERSION | sbom VERSION FOLDER\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -34,8 +34,10 @@ func run(args []string, out io.Writer) error {
 	switch {
 	case step == "try" && flags.NArg() == 1:
 		return try(r, out)
+	case step == "types" && flags.NArg() > 1:
+		return types(r, flags.Args()[1:])
 	case !(flags.NArg() == 2 && (step == "prepare" || step == "check")) && !(flags.NArg() == 3 && step == "sbom"):
-		return fmt.Errorf("%q is not try, prepare VERSION, check VERSION or sbom VERSION FOLDER", flags.Args())
+		return fmt.Errorf("%q is not try, types SYSTEM..., prepare VERSION, check VERSION or sbom VERSION FOLDER", flags.Args())
 	case semver.Canonical(version) != version:
 		return fmt.Errorf("version %q is not like v0.1.0", version)
 	case step == "check":

@@ -175,16 +175,49 @@ func TestTryWantsTidyModules(t *testing.T) {
 	if said := r.release("try"); !strings.Contains(said, "   2  example.com/toy\n") {
 		t.Errorf("try says %q", said)
 	}
-	r.replace("wheel/go.mod", "toy v0.1.0", "toy v0.1.0 // indirect")
+	r.write("wheel/wheel_test.go", "package wheel\n\nvar size int = Of\n")
 	err := run([]string{"-C", r.dir, "try"}, &strings.Builder{})
+	if err == nil || !strings.Contains(err.Error(), "toy/wheel: ") || !strings.Contains(err.Error(), "cannot use Of") {
+		t.Errorf("a test that doesn't compile: %v", err)
+	}
+	r.write("wheel/wheel_test.go", "package wheel\n")
+	r.replace("wheel/go.mod", "toy v0.1.0", "toy v0.1.0 // indirect")
+	err = run([]string{"-C", r.dir, "try"}, &strings.Builder{})
 	if err == nil || !strings.Contains(err.Error(), "wheel/go.mod is not tidy") {
 		t.Errorf("a comment that is wrong: %v", err)
 	}
 }
 
+// Whatever doesn't compile for a system is named with the system, and each error once.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	r.write("wheel/wheel_test.go", "package wheel\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestWheel(*testing.T) { _ = os.Args }\n")
+	r.release("types", "windows", "darwin")
+	for _, c := range []struct{ file, text, want string }{
+		{"toy_unix.go", "//go:build unix\n\npackage toy\n\nfunc Stop() {}\n\nfunc init() { Name() }\n", ""},
+		{"wheel/wheel_test.go", "package wheel\n\nimport \"example.com/toy\"\n\nfunc init() { toy.Stop() }\n", "wheel_test.go:5:19: undefined: toy.Stop"},
+		{"wheel/wheel_test.go", "package wheel_test\n\nimport _ \"example.com/toy/wheel/spoke\"\n", "wheel/spoke"},
+		{"wheel/wheel_test.go", "package wheel\n\nfunc TestWheel() {}\n", "wrong signature"},
+		{"wheel/wheel_test.go", "package wheel\n\nfunc {\n", "wheel_test.go:3:6"},
+		{"wheel/wheel_test.go", "package wheel\n\nimport _ \"embed\"\n\n//go:embed tyre.txt\nvar tyre string\n", "tyre.txt"},
+	} {
+		r.write(c.file, c.text)
+		err := run([]string{"-C", r.dir, "types", "windows", "linux"}, &strings.Builder{})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.text, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), "for windows:\n") || strings.Count(err.Error(), c.want) == 0):
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		case c.want == "wheel_test.go:5:19: undefined: toy.Stop" && strings.Count(err.Error(), c.want) != 1:
+			t.Errorf("it is said more than once, or for Linux, which has it: %v", err)
+		}
+	}
+}
+
 // What can't be a release says so before anything is written.
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{}, {"try", "v0.1.0"}, {"prepare"}, {"tag", "v0.1.0"}, {"prepare", "0.1.0"}, {"check", "v0.1"}} {
+	for _, args := range [][]string{{}, {"try", "v0.1.0"}, {"prepare"}, {"types"}, {"tag", "v0.1.0"}, {"prepare", "0.1.0"}, {"check", "v0.1"}} {
 		if err := run(append([]string{"-C", "../.."}, args...), &strings.Builder{}); err == nil {
 			t.Errorf("%q is taken", args)
 		}

@@ -16,7 +16,7 @@ import (
 // the user's own module.
 const mostModules = 25
 
-// try packs copies of the modules as a unique version, and builds each module outside of the
+// try packs copies of the modules as a unique version, and type-checks each module outside of the
 // workspace. Then it counts the modules that come with each of them.
 func try(r *repo, out io.Writer) error {
 	work, err := os.MkdirTemp("", "try")
@@ -39,8 +39,8 @@ func try(r *repo, out io.Writer) error {
 		return err
 	}
 	for _, m := range c.modules {
-		if _, err := command(c.where(m), p.env(c), "go", "vet", "./..."); err != nil {
-			return err
+		if err := typeCheck(c.where(m), p.env(c), "./..."); err != nil {
+			return fmt.Errorf("%s: %w", m.path, err)
 		}
 	}
 	fmt.Fprintf(out, "modules that come with each, itself and its user counted:\n")
