@@ -1,7 +1,6 @@
 package cacheguard_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // TestClose tests that Close ends all work of a cache: loads, callers that wait for them, and
@@ -152,8 +152,8 @@ func TestCloseDuringTheLookUp(t *testing.T) {
 func TestCloseAndAStubbornLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		var log lockedBuffer
-		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var log logtest.Lines
+		c := openOn(t, store, cacheguard.Options[string]{Logger: log.Logger()})
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, c, "k", o.stubborn)
 		load := o.next()
@@ -178,8 +178,8 @@ func TestCloseAndAStubbornLoad(t *testing.T) {
 // the program runs after Close.
 func TestCloseWaitsForLoadsThatStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var log logtest.Lines
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Logger: log.Logger()})
 		stopped := false
 		leader := getting(t.Context(), t, c, "k", func(ctx context.Context) (string, error) {
 			<-ctx.Done()
@@ -251,24 +251,6 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 	other.Close()
 	goleak.VerifyNone(t, others)
-}
-
-// lockedBuffer is a bytes.Buffer for many goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // A Refresh that joined a background refresh gets ErrClosed at Close.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // changeable is a store that can refuse changes, or can lose changes that it has taken, as a master
@@ -673,9 +674,9 @@ func TestDeliveryOfKeysBesideTheWholeCache(t *testing.T) {
 // verified or repeated. A change that came in time and is still there doesn't count at all.
 func TestALateChangeCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text lockedText
+		var text logtest.Lines
 		store := newChangeable()
-		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		c := openOn(t, store, cacheguard.Options[string]{Logger: text.Logger()})
 		for _, key := range []string{"in time", "k"} {
 			if err := c.Invalidate(t.Context(), key); err != nil {
 				t.Fatal(err)
@@ -724,8 +725,8 @@ func TestALateChangeCountsOnce(t *testing.T) {
 		if s := c.Stats(); s.SentLate != 3 || s.Changes != 6 {
 			t.Errorf("%d of %d changes were late, want 3 of 6", s.SentLate, s.Changes)
 		}
-		if text.count("repeated=3") != 1 {
-			t.Errorf("the log: %s", &text.text)
+		if text.Count("repeated=3") != 1 {
+			t.Errorf("the log: %s", &text)
 		}
 
 		// A change of the same key that comes late later is another one.
@@ -786,9 +787,9 @@ func TestAChangeThatIsRepeatedToBeSureIsNotLate(t *testing.T) {
 // Trouble with changes that lasts is told, however often it has come and gone before.
 func TestDeliveryThatFailsIsToldInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text lockedText
+		var text logtest.Lines
 		store := newChangeable()
-		c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		c := openOn(t, store, cacheguard.Options[string]{Logger: text.Logger()})
 		for range 4 {
 			store.away(true)
 			if err := c.Invalidate(t.Context(), "k"); !errors.Is(err, cacheguard.ErrPending) {
@@ -802,36 +803,18 @@ func TestDeliveryThatFailsIsToldInTheEnd(t *testing.T) {
 		store.away(true)
 		_ = c.Invalidate(t.Context(), "k")
 		const begins, ends = "can't be used for changes", "store has all changes now"
-		if n, over := text.count(begins), text.count(ends); n != 3 || over != 3 {
+		if n, over := text.Count(begins), text.Count(ends); n != 3 || over != 3 {
 			t.Errorf("four times that were soon over are %d lines, and %d about the end", n, over)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := text.count(begins); n != 4 {
+		if n := text.Count(begins); n != 4 {
 			t.Errorf("%d lines after two minutes of trouble", n)
 		}
 		store.away(false)
-		if err := c.Flush(t.Context()); err != nil || text.count(ends) != 4 {
-			t.Errorf("%v, and %d lines about the end", err, text.count(ends))
+		if err := c.Flush(t.Context()); err != nil || text.Count(ends) != 4 {
+			t.Errorf("%v, and %d lines about the end", err, text.Count(ends))
 		}
 	})
-}
-
-// lockedText is where a logger writes while others read.
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedText) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
 }
 
 // broken is an error of a store that knows its server and its cause.
@@ -841,10 +824,10 @@ func (b broken) Error() string           { return "redis:6379: " + string(b) }
 func (b broken) Where() (string, string) { return "redis:6379", string(b) }
 
 // watchedWithLog opens a cache with the value of "k", whose store can be made to fail.
-func watchedWithLog(t *testing.T, eye *watching, text *lockedText) (*tampered, *cacheguard.Cache[string]) {
+func watchedWithLog(t *testing.T, eye *watching, text *logtest.Lines) (*tampered, *cacheguard.Cache[string]) {
 	t.Helper()
 	store := newTampered()
-	c := openOn(t, store, cacheguard.Options[string]{Observer: eye, Logger: slog.New(slog.NewTextHandler(text, nil))})
+	c := openOn(t, store, cacheguard.Options[string]{Observer: eye, Logger: text.Logger()})
 	if err := c.Set(t.Context(), "k", "v"); err != nil {
 		t.Fatal(err)
 	}
@@ -855,7 +838,7 @@ func watchedWithLog(t *testing.T, eye *watching, text *lockedText) (*tampered, *
 // it began.
 func TestTroubleHasTheCauseOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text lockedText
+		var text logtest.Lines
 		var eye watching
 		store, c := watchedWithLog(t, &eye, &text)
 		began := time.Now()
@@ -868,8 +851,8 @@ func TestTroubleHasTheCauseOfNow(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := text.count("can't be used for reading"); n != 2 || text.count("authentication failed") == 0 {
-			t.Errorf("%d lines: %s", n, &text.text)
+		if n := text.Count("can't be used for reading"); n != 2 || text.Count("authentication failed") == 0 {
+			t.Errorf("%d lines: %s", n, &text)
 		}
 	})
 }
@@ -885,7 +868,7 @@ func (r refused) Lacks() string           { return string(r) }
 // after another. The log has each right once, even if two rights are missing by turns.
 func TestTroubleNamesTheRightOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text lockedText
+		var text logtest.Lines
 		var eye watching
 		store, c := watchedWithLog(t, &eye, &text)
 		for _, right := range strings.Fields("+evalsha +del" + strings.Repeat(" +mget +get", 100)) {
@@ -897,8 +880,8 @@ func TestTroubleNamesTheRightOfNow(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, right := range []string{"+evalsha", "+del", "+mget"} { // and no fourth one in this minute
-			if n := text.count("lacks " + right); n != 1 {
-				t.Errorf("%s is in %d lines: %s", right, n, &text.text)
+			if n := text.Count("lacks " + right); n != 1 {
+				t.Errorf("%s is in %d lines: %s", right, n, &text)
 			}
 		}
 	})

@@ -3,7 +3,6 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // comparisons are the events of what was compared.
@@ -391,12 +391,12 @@ func flipSwitch(t *testing.T, store cacheguard.Store) {
 }
 
 func TestSwitchModes(t *testing.T) {
-	var said lockedBuffer
+	var said logtest.Lines
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	sw := new(cacheguard.Switch)
 	open := func(name string) *cacheguard.Cache[int] {
-		return openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: name, Switch: sw, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		return openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: name, Switch: sw, Logger: said.Logger()})
 	}
 	gone := open("gone")
 	open("one")

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
@@ -48,7 +48,7 @@ type replica struct {
 	spy    *spy
 	events *watcher
 	panics *panicLog
-	said   logbook // by the server
+	said   logtest.Lines // by the server
 	url    string
 	client *http.Client
 
@@ -329,24 +329,6 @@ func (o *watcher) flights() (flights, callers int) {
 		flights, callers = flights+now.Flights, callers+now.Callers
 	}
 	return flights, callers
-}
-
-// logbook keeps the lines of a log.
-type logbook struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // panicLog keeps the values that chi's Recoverer recovers.

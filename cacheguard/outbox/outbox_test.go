@@ -1,12 +1,10 @@
 package outbox_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // Each kind of invalidation has the same effect on a value as the cache's own method, and has no
@@ -171,8 +170,8 @@ func TestLateCommit(t *testing.T) {
 func TestStoreIsAway(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
-		var log logged
-		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }), s.db(t)
+		var log logtest.Lines
+		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = log.Logger() }), s.db(t)
 		run(t, b)
 		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "1") })
 		l.await(t, "the first", func(told []string) bool { return len(told) == 1 })
@@ -194,9 +193,9 @@ func TestStoreIsAway(t *testing.T) {
 		if got := firsts(l.all()); !slices.Equal(got, []string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
 			t.Errorf("delivered: %q", got)
 		}
-		l.await(t, "the line", func([]string) bool { l.note("look"); return log.count("delivered again") == 1 })
-		if n := log.count("gone fishing"); n != 1 {
-			t.Errorf("%d lines about the store:\n%s", n, log.text())
+		log.Await(t, 1, "delivered again")
+		if n := log.Count("gone fishing"); n != 1 {
+			t.Errorf("%d lines about the store:\n%s", n, &log)
 		}
 	})
 }
@@ -215,8 +214,8 @@ func firsts(all []string) (some []string) {
 func TestRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
-		var log logged
-		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }), s.db(t)
+		var log logtest.Lines
+		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = log.Logger() }), s.db(t)
 		for _, r := range [][3]string{
 			{"tag", "product", ""}, {"tag", "product", strings.Repeat("x", 5000)}, {"key", "", "1"}, {"key", "a{b}", "1"},
 			{"key", "product", `\xnothex`}, {"stale-tag", "product", `\x00`}, {"key", "product", "good"},
@@ -233,8 +232,8 @@ func TestRefused(t *testing.T) {
 		if backlog, err := b.Backlog(soon(t)); err != nil || backlog != (outbox.Backlog{Refused: 6}) {
 			t.Errorf("%+v, %v", backlog, err)
 		}
-		if n := log.count("can't be delivered and is kept"); n != 6 {
-			t.Errorf("%d lines:\n%s", n, log.text())
+		if n := log.Count("can't be delivered and is kept"); n != 6 {
+			t.Errorf("%d lines:\n%s", n, &log)
 		}
 		if _, err := db.ExecContext(soon(t), "INSERT INTO "+s.Table+" (kind, cache, name) VALUES ('nothing', 'product', '1')"); err == nil {
 			t.Error("the table takes any kind")
@@ -422,26 +421,6 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// logged keeps the lines of the log.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logged) count(words string) int { return strings.Count(l.text(), words) }
 
 // listen is an Options.Listen that uses pgx.
 func listen(source string, standing chan<- struct{}) sqllock.Listen {

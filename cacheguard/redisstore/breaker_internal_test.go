@@ -8,7 +8,6 @@ import (
 	"net"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/report"
@@ -234,8 +234,8 @@ func TestTurnedAwayIsNotSaidOfWrites(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			s := storeThatHangs(t)
-			var log lockedLines
-			s.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			var log logtest.Lines
+			s.opts.Logger = log.Logger()
 			probing(&s.health, io.ErrUnexpectedEOF)
 			probed := probing(&s.writes, said(says))
 			for _, b := range []*breaker{s.health.of("x"), s.writes.of("x")} {
@@ -248,28 +248,11 @@ func TestTurnedAwayIsNotSaidOfWrites(t *testing.T) {
 			for range 3 {                                 // the first may have begun before that
 				<-probed
 			}
-			if n := log.count("takes no writes"); n != lines || !s.writes.of("x").open.Load() {
+			if n := log.Count("takes no writes"); n != lines || !s.writes.of("x").open.Load() {
 				t.Errorf("%d lines say that Redis takes no writes, want %d", n, lines)
 			}
 		})
 	}
-}
-
-type lockedLines struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *lockedLines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLines) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
 }
 
 // A read that waits for its batch in vain has an error that names the server and the cause, however

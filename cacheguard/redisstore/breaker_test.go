@@ -113,17 +113,17 @@ func TestBreaker(t *testing.T) {
 	if n := f.sent.Load() - before; n > 0 {
 		t.Errorf("%d commands were sent for callers to a Redis that doesn't answer", n)
 	}
-	if n := len(r.log.lines("Redis doesn't answer")); n != 1 {
+	if n := r.log.Count("Redis doesn't answer"); n != 1 {
 		t.Errorf("that Redis doesn't answer was logged %d times; want once", n)
 	}
-	if lines := r.log.lines("takes no writes"); len(lines) > 0 { // writes are not the problem
+	if lines := r.log.With("takes no writes"); len(lines) > 0 { // writes are not the problem
 		t.Errorf("of a Redis that doesn't answer the log says %q", lines)
 	}
 
 	f.down.Store(false)
 	await(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
 	r.get(t, "new", mustNotLoad(t)).hit(t, "v")
-	if n := len(r.log.lines("Redis answers again")); n != 1 {
+	if n := r.log.Count("Redis answers again"); n != 1 {
 		t.Errorf("that Redis answers again was logged %d times; want once", n)
 	}
 }
@@ -207,7 +207,7 @@ func TestAnswersKeepTheBreakerClosed(t *testing.T) {
 	}
 	f.says.Store(nil)
 	r.get(t, "k", mustNotLoad(t)).hit(t, "v")
-	if lines := r.log.lines("doesn't answer"); len(lines) > 0 {
+	if lines := r.log.With("doesn't answer"); len(lines) > 0 {
 		t.Errorf("logged %q", lines)
 	}
 }
@@ -243,15 +243,15 @@ func TestTurnedAway(t *testing.T) {
 			for range 10 {
 				r.get(t, "k", newOrigin("v").load).is(t, "v")
 			}
-			if lines := r.log.lines("Redis doesn't answer"); len(lines) > 0 {
+			if lines := r.log.With("Redis doesn't answer"); len(lines) > 0 {
 				t.Errorf("the log says %q", lines)
 			}
 			open, _ := r.store.Breakers()
-			if crowded := c.cause == "too many clients"; crowded != (open > 0) || len(r.log.lines("no more connections", c.cause)) != open {
-				t.Errorf("%d breakers are open, and the log says %q", open, r.log.lines())
+			if crowded := c.cause == "too many clients"; crowded != (open > 0) || r.log.Count("no more connections", c.cause) != open {
+				t.Errorf("%d breakers are open, and the log says %q", open, r.log.With())
 			}
-			if n := len(r.log.lines("store can't be used for reading", c.cause)); n != 1 && open == 0 {
-				t.Errorf("%d lines say %q:\n%s", n, c.cause, r.log.lines())
+			if n := r.log.Count("store can't be used for reading", c.cause); n != 1 && open == 0 {
+				t.Errorf("%d lines say %q:\n%s", n, c.cause, r.log.With())
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 		close(gate)
 		fault.Disarm()
 	}
-	if lines := r.log.lines("doesn't answer"); len(lines) > 0 {
+	if lines := r.log.With("doesn't answer"); len(lines) > 0 {
 		t.Errorf("logged %q", lines)
 	}
 }
@@ -413,12 +413,12 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			if median := took[len(took)/2]; median > 50*time.Millisecond {
 				t.Errorf("a miss takes %v at the median", median)
 			}
-			if n := len(r.log.lines("takes no writes")); n != 1 {
+			if n := r.log.Count("takes no writes"); n != 1 {
 				t.Errorf("that Redis takes no writes was logged %d times; want once", n)
 			}
 			must(t, admin.Do(t.Context(), c.end...).Err())
 			await(t, "leases are asked for again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
-			if n := len(r.log.lines("takes writes again")); n != 1 {
+			if n := r.log.Count("takes writes again"); n != 1 {
 				t.Errorf("that Redis takes writes again was logged %d times; want once", n)
 			}
 		})

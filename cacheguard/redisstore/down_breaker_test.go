@@ -77,7 +77,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 				}
 				await(t, "the breaker opens", func() bool {
 					r.get(t, "k", o.load).inTime(t, "v")
-					return len(r.log.lines("Redis doesn't answer")) == 1
+					return r.log.Count("Redis doesn't answer") == 1
 				})
 
 				const calls = 200

@@ -356,7 +356,7 @@ func TestRestartWithData(t *testing.T) {
 		default:
 		}
 	}
-	if len(f.first.log.lines("LOADING"))+len(f.second.log.lines("LOADING")) == 0 {
+	if f.first.log.Count("LOADING")+f.second.log.Count("LOADING") == 0 {
 		t.Error("the log doesn't say LOADING")
 	}
 	loading := time.Since(began)

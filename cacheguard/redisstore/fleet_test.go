@@ -1,12 +1,10 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 const (
@@ -33,7 +32,7 @@ type replica struct {
 	store  *spy
 	cache  *cacheguard.Cache[string]
 	events *tally
-	log    *logbook
+	log    *logtest.Lines
 	prefix string
 }
 
@@ -49,8 +48,8 @@ type site struct {
 // fleet.
 func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *replica {
 	t.Helper()
-	r := &replica{events: &tally{}, log: &logbook{}, prefix: prefix}
-	logger := slog.New(slog.NewTextHandler(r.log, nil))
+	r := &replica{events: &tally{}, log: &logtest.Lines{}, prefix: prefix}
+	logger := r.log.Logger()
 	s := site{
 		redis: redis.Options{Addr: addr, ContextTimeoutEnabled: true},
 		store: redisstore.Options{Prefix: prefix, OpTimeout: opTimeout, Logger: logger},
@@ -72,7 +71,7 @@ func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *repli
 	t.Cleanup(func() {
 		_ = r.cache.Close()
 		if t.Failed() {
-			t.Logf("a replica saw %v and said %q", r.events, r.log.lines())
+			t.Logf("a replica saw %v and said %q", r.events, r.log.With())
 		}
 	})
 	return r
@@ -209,34 +208,6 @@ func (c *tally) of(kind cacheguard.EventKind) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.counts[kind]
-}
-
-// logbook keeps the lines of a log.
-type logbook struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// lines returns the lines that have all of these words.
-func (l *logbook) lines(words ...string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-next:
-	for line := range strings.Lines(l.text.String()) {
-		for _, w := range words {
-			if !strings.Contains(line, w) {
-				continue next
-			}
-		}
-		found = append(found, line)
-	}
-	return found
 }
 
 // put stores a value under the key, whatever was stored there before.

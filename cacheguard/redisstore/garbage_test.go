@@ -143,7 +143,7 @@ func TestGarbageValue(t *testing.T) {
 	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got > want || got < want-short {
 		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want, short)
 	}
-	if lines := r.log.lines(); len(lines) != 1 || len(r.log.lines("no value")) != 1 {
+	if lines := r.log.With(); len(lines) != 1 || r.log.Count("no value") != 1 {
 		t.Errorf("%d garbage values were logged in %d lines; want 1", len(all), len(lines))
 	}
 }
@@ -195,7 +195,7 @@ func TestGarbageForCodec(t *testing.T) {
 			o := newOrigin("loaded")
 			r.get(t, "k", o.load).is(t, "loaded")
 			o.loaded(t, 1)
-			if n := len(r.log.lines("no value")); n != 1 {
+			if n := r.log.Count("no value"); n != 1 {
 				t.Errorf("the value was logged in %d lines; want 1", n)
 			}
 		})

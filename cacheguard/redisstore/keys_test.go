@@ -96,7 +96,7 @@ func keysOfAnyBytes(t *testing.T, a, b *replica) {
 	}
 	for kind, r := range map[string]*replica{"first": a, "second": b} {
 		if n := r.events.of(cacheguard.EventStoreError); n != 0 {
-			t.Errorf("the %s replica saw %d errors of the store: %q", kind, n, r.log.lines())
+			t.Errorf("the %s replica saw %d errors of the store: %q", kind, n, r.log.With())
 		}
 	}
 }

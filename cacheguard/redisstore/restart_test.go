@@ -131,7 +131,7 @@ func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) 
 		}
 	}
 	t.Fatalf("no load served all: the replicas saw %v and %v, and said %q and %q",
-		leader.events, waiter.events, leader.log.lines(), waiter.log.lines())
+		leader.events, waiter.events, leader.log.With(), waiter.log.With())
 	return 0
 }
 

@@ -108,7 +108,7 @@ func TestNoRightToSubscribe(t *testing.T) {
 		if r.store.Listening() {
 			t.Errorf("replica %d says that messages arrive", i)
 		}
-		if n := len(r.log.lines("messages don't arrive")); n != 1 {
+		if n := r.log.Count("messages don't arrive"); n != 1 {
 			t.Errorf("replica %d has logged that no messages arrive %d times; want once", i, n)
 		}
 		r.get(t, "k", mustNotLoad(t)).hit(t, "v")
@@ -143,8 +143,8 @@ func TestNoRightToRunScripts(t *testing.T) {
 				}
 				all = append(all, a)
 			}
-			if lines := r.log.lines("NOPERM", test.says); len(lines) != 1 {
-				t.Errorf("that the user %s was logged in %d lines; want 1: %q", test.says, len(lines), r.log.lines())
+			if lines := r.log.With("NOPERM", test.says); len(lines) != 1 {
+				t.Errorf("that the user %s was logged in %d lines; want 1: %q", test.says, len(lines), r.log.With())
 			}
 
 			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+evalsha", "+eval").Err())
@@ -189,8 +189,8 @@ func TestNoRightToPublish(t *testing.T) {
 		t.Errorf("the last caller was answered %v after the load; want the lease of %v at most", took, lease)
 	}
 	o.loaded(t, 1)
-	if lines := first.log.lines("lacks +publish:"); len(lines) != 1 {
-		t.Errorf("that +publish is missing was logged in %d lines; want 1: %q", len(lines), first.log.lines())
+	if lines := first.log.With("lacks +publish:"); len(lines) != 1 {
+		t.Errorf("that +publish is missing was logged in %d lines; want 1: %q", len(lines), first.log.With())
 	}
 	second.get(t, "k", mustNotLoad(t)).hit(t, "v")
 	if err := second.cache.Invalidate(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "lacks +publish:") {
@@ -227,9 +227,9 @@ func TestRightToSubscribeIsLost(t *testing.T) {
 	await(t, "messages arrive", r.store.Listening)
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
 	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
-	await(t, "the log names the right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +subscribe")) == 1 })
+	r.log.Await(t, 1, "messages don't arrive", "lacks +subscribe")
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+subscribe").Err())
-	await(t, "the log names the next right", func() bool { return len(r.log.lines("messages don't arrive", "lacks +psubscribe")) == 1 })
+	r.log.Await(t, 1, "messages don't arrive", "lacks +psubscribe")
 }
 
 // The store says why messages don't arrive, since when, and when that was last. Without the right to

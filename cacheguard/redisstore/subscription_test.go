@@ -65,20 +65,20 @@ func TestSubscriptionCut(t *testing.T) {
 	f := newEarshot(t)
 	o, letGo, mine, theirs := f.loads(t)
 
-	said := len(f.second.log.lines("messages don't arrive"))
+	said := f.second.log.Count("messages don't arrive")
 	must(t, f.messages.Refuse(true))
 	f.messages.Cut()
 	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
 	letGo()
 	mine.got(t, "v") // the value is stored, and the process without a connection wasn't told
-	await(t, "the break is logged", func() bool { return len(f.second.log.lines("messages don't arrive")) == said+1 })
+	f.second.log.Await(t, said+1, "messages don't arrive")
 	must(t, f.messages.Refuse(false))
 	restored := time.Now()
 	theirs.got(t, "v")
 	o.loaded(t, 1)
 	await(t, "messages arrive again", f.second.store.Listening)
 	figures(t, "subscription cut during a load (waits are the cut's)", o.loads.Load(), time.Since(restored), theirs.answers...)
-	await(t, "the end of the break is logged", func() bool { return len(f.second.log.lines("messages arrive again")) == said+1 })
+	f.second.log.Await(t, said+1, "messages arrive again")
 	f.serves(t)
 }
 
@@ -147,7 +147,7 @@ func TestSubscriptionQuiet(t *testing.T) {
 	for range tries {
 		f := newEarshot(t)
 		await(t, "the quiet connection is tried", func() bool { return f.messages.Counts()["PING"] >= 3 })
-		if f.messages.Counts()["SUBSCRIBE"] == 1 && len(f.second.log.lines()) == 0 {
+		if f.messages.Counts()["SUBSCRIBE"] == 1 && f.second.log.Count() == 0 {
 			return
 		}
 	}

@@ -59,7 +59,7 @@ func TestTagsNeedNoMoreRights(t *testing.T) {
 			t.Errorf("something was refused: %s", said)
 		}
 	}
-	if lines := r.log.lines("lacks"); len(lines) > 0 {
+	if lines := r.log.With("lacks"); len(lines) > 0 {
 		t.Errorf("the log says %q", lines)
 	}
 }
@@ -101,8 +101,8 @@ func TestNoRightForTags(t *testing.T) {
 			}
 			words := strings.Fields(right)
 			name := strings.TrimPrefix(words[len(words)-1], "-")
-			if lines := r.log.lines("lacks +" + name); (len(lines) > 0) != missing.logs || len(lines) > 1 {
-				t.Errorf("the log names the right in %d lines, want one: %v: %q", len(lines), missing.logs, r.log.lines())
+			if lines := r.log.With("lacks +" + name); (len(lines) > 0) != missing.logs || len(lines) > 1 {
+				t.Errorf("the log names the right in %d lines, want one: %v: %q", len(lines), missing.logs, r.log.With())
 			}
 			err := r.cache.InvalidateTags(t.Context(), "t")
 			if missing.bumps && (err == nil || !strings.Contains(err.Error(), "lacks +"+name)) {

@@ -94,16 +94,12 @@ func TestTroubleIsTold(t *testing.T) {
 				for i := range 5 { // until the breaker is open, and one more call
 					r.get(t, fmt.Sprint(key, i), o.load).is(t, "v")
 				}
-				await(t, "the log says why", func() bool {
-					return len(r.log.lines("server="+opts.Addr, c.cause, "means=", "see=docs/operations.md#")) > 0
-				})
-				if !c.writes && len(r.log.lines("store can't be used for reading", c.cause)) != 1 {
-					t.Errorf("no line, or more than one, says that and why the cache can't read:\n%s", r.log.lines())
+				r.log.AwaitSome(t, "server="+opts.Addr, c.cause, "means=", "see=docs/operations.md#")
+				if !c.writes && r.log.Count("store can't be used for reading", c.cause) != 1 {
+					t.Errorf("no line, or more than one, says that and why the cache can't read:\n%s", r.log.With())
 				}
 				if !c.writes && name != "missing right" {
-					await(t, "it is said that messages don't arrive", func() bool {
-						return len(r.log.lines("messages don't arrive", "server="+opts.Addr, c.cause)) > 0
-					})
+					r.log.AwaitSome(t, "messages don't arrive", "server="+opts.Addr, c.cause)
 				}
 				_, _, err := r.store.Get(t.Context(), cacheguard.Key{Cache: "test", Key: key}, nil)
 				if (err == nil) != c.writes || err != nil && (!strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
@@ -113,10 +109,10 @@ func TestTroubleIsTold(t *testing.T) {
 				if c.changes && (err == nil || !strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
 					t.Errorf("the error of a change is %v; want %s and %q in it", err, opts.Addr, c.cause)
 				}
-				if lines := r.log.lines(key); len(lines) > 0 {
+				if lines := r.log.With(key); len(lines) > 0 {
 					t.Errorf("the log has a key: %s", lines)
 				}
-				if lines := r.log.lines("wrong-password"); len(lines) > 0 || err != nil && strings.Contains(err.Error(), "wrong-password") {
+				if lines := r.log.With("wrong-password"); len(lines) > 0 || err != nil && strings.Contains(err.Error(), "wrong-password") {
 					t.Errorf("the password is told: %s, %v", lines, err)
 				}
 			})

@@ -81,10 +81,10 @@ func TestRedisInTrouble(t *testing.T) {
 				}
 			}
 			o.loaded(t, calls)
-			if lines := r.log.lines("store can't be used"); len(lines) != 1 {
+			if lines := r.log.With("store can't be used"); len(lines) != 1 {
 				t.Errorf("%d lines of the log tell of %d calls; want 1:\n%s", len(lines), calls, lines)
 			}
-			if lines := r.log.lines("store can't be used", trouble.says); len(lines) == 0 {
+			if lines := r.log.With("store can't be used", trouble.says); len(lines) == 0 {
 				t.Errorf("the log doesn't say %s", trouble.says)
 			}
 
@@ -96,7 +96,7 @@ func TestRedisInTrouble(t *testing.T) {
 				return err == nil && res.Value == "v"
 			})
 			figures(t, "Redis says "+trouble.says, calls, time.Since(began), all...)
-			if lines := r.log.lines("store can be used again"); len(lines) != 1 {
+			if lines := r.log.With("store can be used again"); len(lines) != 1 {
 				t.Errorf("%d lines of the log tell of the end; want 1", len(lines))
 			}
 		})
@@ -160,7 +160,7 @@ func TestRedisIsBusy(t *testing.T) {
 		all = append(all, a)
 	}
 	o.loaded(t, calls)
-	if lines := r.log.lines("store can't be used for reading"); len(lines) != 1 {
+	if lines := r.log.With("store can't be used for reading"); len(lines) != 1 {
 		t.Errorf("%d lines of the log tell of %d calls; want 1:\n%s", len(lines), calls, lines)
 	}
 	must(t, admin.ScriptKill(t.Context()).Err())

@@ -1,7 +1,6 @@
 package slogobserver_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,25 +8,19 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/slogobserver"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
-// log is what was written.
+// log is a log of JSON.
 type log struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
+	logtest.Lines
+	read int // the length of what records has returned
 }
 
 func (l *log) logger() *slog.Logger {
@@ -37,16 +30,15 @@ func (l *log) logger() *slog.Logger {
 // records returns what was written since the last call.
 func (l *log) records(t *testing.T) (all []map[string]any) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for in := json.NewDecoder(&l.text); in.More(); {
+	text := l.String()[l.read:]
+	l.read += len(text)
+	for in := json.NewDecoder(strings.NewReader(text)); in.More(); {
 		var r map[string]any
 		if err := in.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, r)
 	}
-	l.text.Reset()
 	return all
 }
 

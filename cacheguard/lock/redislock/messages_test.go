@@ -6,13 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -24,24 +24,6 @@ type separate struct {
 
 func (s separate) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return s.messages.Subscribe(ctx, channels...)
-}
-
-// lines counts the log's lines that contain a text.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) with(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
 }
 
 // While messages don't arrive, waiting calls poll. The log has one line about the lost messages,
@@ -63,21 +45,21 @@ func TestMessagesBreak(t *testing.T) {
 			const prefix, name = "breaks", "n"
 			addr := redistest.Start(t).Addr()
 			wire := newProxy(t, addr)
-			var log lines
+			var log logtest.Lines
 			opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: time.Second}
 			a := locker(t, addr, opts)
-			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			opts.Logger = log.Logger()
 			b := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
 			held := locked(t, a, name)
 			waits := calls(t.Context(), b, name)
 			line(t, client(t, addr), prefix, name, 1)
 
 			heal := breaks(t, wire)
-			await(t, "it is noticed", func() bool { return log.with("messages don't arrive") == 1 })
+			log.Await(t, 1, "messages don't arrive")
 			unlock(t, held)
 			held = waits.lock(t) // the call has polled, because the lease is an hour
 			heal()
-			await(t, "it is said that they arrive again", func() bool { return log.with("messages arrive again") == 1 })
+			log.Await(t, 1, "messages arrive again")
 			waits = calls(t.Context(), a, name)
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
@@ -86,7 +68,7 @@ func TestMessagesBreak(t *testing.T) {
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
 			unlock(t, waits.lock(t)) // a message on the new connection has woken the call
-			if n := log.with("messages don't arrive"); n != 1 {
+			if n := log.Count("messages don't arrive"); n != 1 {
 				t.Errorf("it was logged %d times", n)
 			}
 		})

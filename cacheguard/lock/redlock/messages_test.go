@@ -1,13 +1,10 @@
 package redlock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -79,12 +77,11 @@ func TestWokenByMessages(t *testing.T) {
 func TestMessagesCut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	var log safeBuffer
+	var log logtest.Lines
 	o := opts()
-	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	o.Logger = log.Logger()
 	from, to := s.open(t, o), s.wired(t, o)
 	must(t, to.Warm(t.Context()))
-	lines := func(text string) int { return strings.Count(log.String(), text) }
 	var cut []*redistest.Fault
 	for _, p := range s.proxies[:3] {
 		for range 20 { // waits for tries to subscribe again
@@ -92,15 +89,15 @@ func TestMessagesCut(t *testing.T) {
 		}
 		p.Cut()
 	}
-	await(t, "it is said", func() bool { return lines("messages of a master don't arrive") == 3 })
+	log.Await(t, 3, "messages of a master don't arrive")
 	if took := handover(t, from, to); took > time.Second/4 {
 		t.Errorf("a hand-over took %v", took)
 	}
 	for _, f := range cut {
 		f.Disarm()
 	}
-	await(t, "it is said that messages arrive again", func() bool { return lines("messages of a master arrive again") == 3 })
-	if n := lines("messages of a master don't arrive"); n != 3 {
+	log.Await(t, 3, "messages of a master arrive again")
+	if n := log.Count("messages of a master don't arrive"); n != 3 {
 		t.Errorf("it was said %d times that messages don't arrive", n)
 	}
 	if took := handover(t, from, to); took > time.Second/4 {
@@ -276,42 +273,23 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 func TestMastersInTheLog(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	var log safeBuffer
+	var log logtest.Lines
 	o := opts()
-	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	o.Logger = log.Logger()
 	l := s.wired(t, o)
 	l.SetNodeTimeout(3 * patience) // so that no master is too slow; a refused connection fails at once
 	must(t, l.Warm(t.Context()))
-	lines := func(text string) int { return strings.Count(log.String(), text) }
 	s.refuse(t, 3)
 	for range 5 {
 		must(t, get(t, l, "k").Unlock(t.Context()))
 	}
-	await(t, "it is said", func() bool { return lines(`a master can't be used" master=3`) == 1 })
+	log.Await(t, 1, `a master can't be used" master=3`)
 	must(t, s.proxies[3].Refuse(false))
 	await(t, "it is said that it is back", func() bool {
 		must(t, get(t, l, "k").Unlock(t.Context()))
-		return lines(`a master can be used again" master=3`) > 0
+		return log.Count(`a master can be used again" master=3`) > 0
 	})
-	if lines("a master can") != lines(`a master can't be used" master=3`)+lines(`a master can be used again" master=3`) {
-		t.Errorf("the log says:\n%s", log.String())
+	if log.Count("a master can") != log.Count(`a master can't be used" master=3`)+log.Count(`a master can be used again" master=3`) {
+		t.Errorf("the log says:\n%s", &log)
 	}
-}
-
-// safeBuffer is a bytes.Buffer for many goroutines.
-type safeBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

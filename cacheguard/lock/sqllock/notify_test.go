@@ -1,15 +1,12 @@
 package sqllock_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 )
 
@@ -201,13 +199,13 @@ func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	s := onPostgreSQL(t)
 	a := s.process(t)
-	var log lines
+	var log logtest.Lines
 	broken := make(chan struct{})
 	var tries sync.WaitGroup
 	tries.Add(3)
 	n := 0
 	b := s.process(t, func(o *sqllock.Options) {
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		o.Logger = log.Logger()
 		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
 			if n++; n <= 3 {
 				tries.Done()
@@ -226,29 +224,11 @@ func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	tries.Wait()
 	mustUnlock(t, held)
 	mustUnlock(t, await(t, got, "the waiter"))
-	if n := log.count("out of order"); n != 1 {
+	if n := log.Count("out of order"); n != 1 {
 		t.Errorf("it was said %d times that notifications don't arrive", n)
 	}
 	close(broken)
-	eventually(t, "the line that they arrive again", func() bool { return log.count("arrive again") == 1 })
-}
-
-// lines is a log that can be written and read at the same time.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
+	log.Await(t, 1, "arrive again")
 }
 
 // A connection whose other end is gone stays open for hours if the client sends no query on it.

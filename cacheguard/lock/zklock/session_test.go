@@ -1,17 +1,15 @@
 package zklock_test
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -179,8 +177,8 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	var log lines
-	l, err := zklock.New(conn, zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var log logtest.Lines
+	l, err := zklock.New(conn, zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,22 +193,4 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	if said := log.String(); !strings.Contains(said, "session timeout") {
 		t.Errorf("the log says %q", said)
 	}
-}
-
-// lines is a log that can be written and read at the same time.
-type lines struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
