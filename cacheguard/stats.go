@@ -26,7 +26,8 @@ type Stats struct {
 	// the store does not have, or that it has perhaps lost. SentLate counts the changes that the
 	// store got only when this process repeated them, each change once. After an interruption of
 	// messages recent changes are repeated, too. A change of a key among them counts only if the
-	// store still had a value from before the change. See [ErrPending].
+	// store still had a value from before the change. If messages are interrupted again soon, such a
+	// change may be missed. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64

@@ -35,7 +35,7 @@ type View struct {
 type StoreTrouble struct {
 	Use           string    // "reading", "leases", "storing results", "changes", or "messages" of a store with Deafness
 	Since         time.Time // when the use first failed
-	Last          time.Time // when the use last failed; it was not tried since
+	Last          time.Time // when the use last failed; no try has succeeded since
 	Server, Cause string    // "" if not known
 	Text          string    // the error's text, without keys
 

@@ -110,7 +110,7 @@ func (i *Inspection) judgeValue(found sight) string {
 	return i.judgeHeader(h, found)
 }
 
-// kindOf returns what a string is that is no frame. It doesn't tell the contents.
+// kindOf returns the kind of a string that is no frame. Of the contents it shows at most four bytes.
 func kindOf(b []byte) string {
 	_, notNumber := strconv.ParseFloat(string(b), 64)
 	switch {

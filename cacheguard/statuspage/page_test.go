@@ -302,7 +302,7 @@ func TestPageShowsHowOldATroubleIs(t *testing.T) {
 		}
 		shows(`<li class="bad">store fails for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC</li>`, time.Second)
 		time.Sleep(time.Hour - time.Second)
-		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; not tried since</li>`, time.Hour)
+		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; no success since</li>`, time.Hour)
 	})
 }
 
