@@ -192,25 +192,42 @@ func TestTryWantsTidyModules(t *testing.T) {
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
-	r.write("wheel/wheel_test.go", "package wheel\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestWheel(*testing.T) { _ = os.Args }\n")
-	r.release("types", "windows", "darwin")
-	for _, c := range []struct{ file, text, want string }{
-		{"toy_unix.go", "//go:build unix\n\npackage toy\n\nfunc Stop() {}\n\nfunc init() { Name() }\n", ""},
-		{"wheel/wheel_test.go", "package wheel\n\nimport \"example.com/toy\"\n\nfunc init() { toy.Stop() }\n", "wheel_test.go:5:19: undefined: toy.Stop"},
-		{"wheel/wheel_test.go", "package wheel_test\n\nimport _ \"example.com/toy/wheel/spoke\"\n", "wheel/spoke"},
-		{"wheel/wheel_test.go", "package wheel\n\nfunc TestWheel() {}\n", "wrong signature"},
-		{"wheel/wheel_test.go", "package wheel\n\nfunc {\n", "wheel_test.go:3:6"},
-		{"wheel/wheel_test.go", "package wheel\n\nimport _ \"embed\"\n\n//go:embed tyre.txt\nvar tyre string\n", "tyre.txt"},
+	r.write("toy_unix.go", "//go:build unix\n\npackage toy\n\nfunc Stop() {}\n")
+	r.release("types", "windows")
+	wrong := map[string]string{ // in a file of that name, and in what is said of it
+		"wheel/wheel_test.go":   "package wheel\n\nimport \"example.com/toy\"\n\nfunc init() { toy.Stop() }\n",
+		"wheel/rim/rim.go":      "package rim\n\nvar Size string = 3\n\nfunc init() { size() }\n",
+		"wheel/rim/rim_test.go": "package rim\n",
+		"wheel/hub/hub_test.go": "package hub_test\n\nimport _ \"example.com/toy/wheel/spoke\"\n",
+		"wheel/nut/nut_test.go": "package nut\n\nfunc TestNut() {}\n",
+		"wheel/axle/axle.go":    "package axle\n\nfunc {\n",
+		"wheel/tyre/tyre.go":    "package tyre\n\nimport _ \"embed\"\n\n//go:embed tyre.txt\nvar tyre string\n",
+		"wheel/brake/brake.go":  "package brake\n\nfunc init() {\n\tvar unused int\n}\n",
+	}
+	for name, text := range wrong {
+		r.write(name, text)
+	}
+	err := run([]string{"-C", r.dir, "types", "windows", "linux"}, &strings.Builder{})
+	if err == nil {
+		t.Fatal("nothing is wrong")
+	}
+	_, windows, _ := strings.Cut(err.Error(), "for windows:\n")
+	windows, linux, _ := strings.Cut(windows, "for linux:\n")
+	for want, onLinux := range map[string]bool{
+		"wheel_test.go:5:19: undefined: toy.Stop": false, // Linux has it
+		"rim.go:3:19: cannot use 3":               true,
+		"rim.go:5:15: undefined: size":            true,
+		"example.com/toy/wheel/spoke":             true,
+		"wrong signature for TestNut":             true,
+		"axle.go:3:6":                             true,
+		"pattern tyre.txt: no matching files":     true,
+		"declared and not used: unused":           true,
 	} {
-		r.write(c.file, c.text)
-		err := run([]string{"-C", r.dir, "types", "windows", "linux"}, &strings.Builder{})
-		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%s: %v", c.text, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), "for windows:\n") || strings.Count(err.Error(), c.want) == 0):
-			t.Errorf("%s: %v, want %q", c.text, err, c.want)
-		case c.want == "wheel_test.go:5:19: undefined: toy.Stop" && strings.Count(err.Error(), c.want) != 1:
-			t.Errorf("it is said more than once, or for Linux, which has it: %v", err)
+		if strings.Contains(linux, want) != onLinux || !strings.Contains(windows, want) {
+			t.Errorf("want %q for Windows, and for Linux %v:\n%v", want, onLinux, err)
+		}
+		if strings.Contains(want, ".go:") && strings.Contains(want, ": undefined") && strings.Count(windows, want) != 1 {
+			t.Errorf("%q is said more than once:\n%s", want, windows)
 		}
 	}
 }

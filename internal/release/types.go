@@ -37,6 +37,7 @@ type listed struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
+	EmbedFiles []string          // not used, but go list looks for these files only if it is to print them
 	ImportMap  map[string]string // what an import stands for, if it isn't the path itself
 	DepOnly    bool              // a package that was asked for imports it
 	Module     *struct{ GoVersion string }
@@ -47,7 +48,7 @@ type listed struct {
 // that they import. go vet compiles all of it, which takes far longer if it is for another system
 // or if the module has another version.
 func typeCheck(dir string, env []string, packages string) error {
-	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,ImportMap,DepOnly,Module,Error", packages)
+	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
 	list.Dir, list.Env = dir, append(env, "CGO_ENABLED=0")
 	var said strings.Builder
 	list.Stderr = &said
