@@ -126,7 +126,7 @@ func TestAClosedConnectionIsALostLock(t *testing.T) {
 // In TestServerRestarts a server comes back with its data.
 func TestServerRestarts(t *testing.T) {
 	server := zktest.Start(t)
-	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second, OpTimeout: 25 * time.Second} // a JVM starts slowly
+	opts := zklock.Options{Prefix: "/restart", Lease: 50 * time.Second, OpTimeout: 50 * time.Second} // a JVM starts slowly
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "kept")
 	waits := make(chan error, 1)

@@ -164,7 +164,7 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 // session of the call.
 func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/again", Lease: 20 * time.Second, OpTimeout: 10 * time.Second}
+	opts := zklock.Options{Prefix: "/again", Lease: 8 * time.Second, OpTimeout: 5 * time.Second}
 	for what, harm := range map[string]func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy){
 		"removed": func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy) {
 			node := operator.line(t, "/again", "removed")[1]
