@@ -65,21 +65,6 @@ type detached struct {
 	urge    func() // tells the work that a member can't wait for it to get its turn
 }
 
-// announced has the words that the work tells the members before it ends. It is guarded by
-// shard.mu.
-type announced struct {
-	word   any           // the latest word
-	spoken chan struct{} // closed when there is another word; made when a member waits for it
-}
-
-// offer is the interim result for members that don't want to wait longer for the result.
-type offer[T any] struct {
-	interim T             // set once, before offered is closed
-	expires time.Time     // when interim is no longer offered
-	offers  bool          // interim is set; guarded by shard.mu, and so is offered
-	offered chan struct{} // closed when interim is set; made when a member waits for it
-}
-
 // now orders the beginnings of the flights of all groups and the moments of Now.
 var now atomic.Uint64
 
@@ -337,84 +322,6 @@ func (f *Flight[T]) Outcome(ctx context.Context) (*T, error) {
 // result may call it.
 func (f *Flight[T]) Since(moment uint64) bool { return f.asOf > moment }
 
-// Offer gives the flight an interim result for members that don't want to wait longer. They can
-// take it until it expires. Call Offer at most once.
-func (f *Flight[T]) Offer(interim T, expires time.Time) {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	f.interim, f.expires, f.offers = interim, expires, true
-	if f.offered != nil {
-		close(f.offered)
-	}
-}
-
-// offering returns a channel that is closed when there is an offer.
-func (f *Flight[T]) offering() <-chan struct{} {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	if f.offered == nil {
-		f.offered = make(chan struct{})
-		if f.offers {
-			close(f.offered)
-		}
-	}
-	return f.offered
-}
-
-// WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
-// offer, if there is an offer. taken reports whether the member took the offer.
-func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-f.done:
-		return f.result, false, nil
-	case <-ctx.Done():
-	case <-timer.C:
-		select {
-		case <-f.done:
-			return f.result, false, nil
-		case <-ctx.Done():
-		case <-f.offering():
-			if time.Now().Before(f.expires) {
-				if f.Leave() {
-					return f.interim, true, nil
-				}
-				return f.result, false, nil
-			}
-			result, err = f.Wait(ctx)
-			return result, false, err
-		}
-	}
-	if f.Leave() {
-		return result, false, ctx.Err()
-	}
-	return f.result, false, nil
-}
-
-// Announce tells the members a word before the work ends. Members that join later hear only the
-// latest word.
-func (f *Flight[T]) Announce(word any) {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	f.word = word
-	if f.spoken != nil {
-		close(f.spoken)
-		f.spoken = nil
-	}
-}
-
-// Word returns the latest announced word, or nil if there is none. It also returns a channel that
-// is closed when another word is announced.
-func (f *Flight[T]) Word() (last any, next <-chan struct{}) {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	if f.spoken == nil {
-		f.spoken = make(chan struct{})
-	}
-	return f.word, f.spoken
-}
-
 // Hold makes the work a member of its own flight. So the work goes on even if all callers have
 // left.
 func (f *Flight[T]) Hold() {
@@ -422,13 +329,6 @@ func (f *Flight[T]) Hold() {
 	defer f.shard.mu.Unlock()
 	f.members++
 	f.work++
-}
-
-// Offers reports whether there is an offer that members can take now.
-func (f *Flight[T]) Offers() bool {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	return f.offers && time.Now().Before(f.expires)
 }
 
 // LeadAsWork changes a leader that is not a caller into work that holds itself.
