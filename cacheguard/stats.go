@@ -41,8 +41,8 @@ type Stats struct {
 	Compared, Wrong uint64
 
 	// BreakersOpen is the number of circuit breakers of the store that are open. Breakers is the
-	// number of all its circuit breakers: one per server, so several in a cluster. If the store has
-	// no circuit breakers, both are 0.
+	// number of all its circuit breakers: package redisstore has two for a server, and two for
+	// every 256 slots of a cluster. If the store has no circuit breakers, both are 0.
 	BreakersOpen, Breakers int
 }
 

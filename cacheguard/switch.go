@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Switch turns caches off and on while the program runs. It applies to all caches of this process,
-// those of package middleware included, that have it in their Options. The zero Switch is on. A
+// Switch turns caches off and on while the program runs. It applies to all caches of this process
+// that have it in their Options, including caches of package middleware. The zero Switch is on. A
 // Switch is safe for concurrent use and must not be copied.
 //
 //	var products cacheguard.Switch // Options.Switch: &products
@@ -138,9 +138,9 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 }
 
 // groupIn returns the group of flights for a call of this group in this mode. While the cache is
-// not on, the group is direct. Flights of direct only land with loads of this process. So a call
-// that begins after the switch was set never joins an older flight, which may have found a stored
-// value.
+// not on, the group is direct, except for refreshes in shadow. The callers of a flight in the group
+// direct only get results of loads of this process. So a call that begins after the switch was set
+// never joins an older flight that may have found a stored value.
 func (c *Cache[V]) groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
 		return g

@@ -1,6 +1,6 @@
 // Package redisstore stores cached values and leases in Redis, where all processes of a fleet share
 // them. Redis can be a single server, Sentinel or a cluster. The package is tested on Redis 7.0 and
-// on miniredis.
+// 6.2, on Valkey 8.0 and on miniredis.
 //
 // # In Redis
 //
@@ -120,9 +120,9 @@
 // than Options.Version don't know the names that end in :odd, and their changes don't reach the
 // values stored there. So use a version above 0 only when none of these programs runs any longer.
 //
-// Two things have changed in version 1. First, earlier programs know only the common channel. They
-// can run beside new ones. Both kinds of programs hear of each other's changes and wake each
-// other's waiters. A token in capital letters means that the lease's holder reads the list of
+// Two things have changed in version 1. First, earlier programs know only the common channel.
+// Earlier programs can run beside new programs. Both kinds hear of each other's changes and wake
+// each other's waiters. A token in capital letters means that the lease's holder reads the list of
 // waiters, and the mark "+" means that a process waits on the common channel. PUBSUB NUMSUB doesn't
 // count an earlier program that is subscribed at a replica. After a failover this program may miss
 // changes until it has noticed the failover. Give the Redis user the channels and commands below
@@ -137,11 +137,11 @@
 //
 // Every step is one command or one Lua script (the .lua files of this package) and takes at most
 // Options.OpTimeout. If the first try gets no answer, the step is sent a second time. If Redis has
-// applied the first one, too, the step's token shows this. A copy of a command that is applied late
-// does no harm: the server numbers each grant of a lease, and a fill must carry the number. A write
-// without a load, Cache.Set, claims the key first, so it takes two steps. In a burst on a cold key
-// a process needs two round trips and four commands, whatever the number of its callers. It needs
-// one more trip and command if it expected a value and read first.
+// already carried out the first try, Redis recognises the second try by the step's token. A copy of
+// a command that is applied late does no harm: the server numbers each grant of a lease, and a fill
+// must carry the number. A write without a load, Cache.Set, claims the key first, so it takes two
+// steps. In a burst on a cold key a process needs two round trips and four commands, whatever the
+// number of its callers. It needs one more trip and command if it expected a value and read first.
 //
 // Up to four reads at a time run on their callers' goroutines. Further reads are collected into one
 // MGET, or into one pipeline on a cluster. The store doesn't use the AutoPipeline of go-redis for

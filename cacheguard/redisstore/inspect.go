@@ -32,8 +32,8 @@ type Inspection struct {
 	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing is stored under the lease's name
 	Waiters *InspectedWaiters `json:"waiters,omitempty"`
 
-	// NewerLeft is how long the value of a later program stays in Redis, which is stored beside
-	// this one. Zero: there is no such value.
+	// NewerLeft is how long the value of a later program stays in Redis, if it is stored beside
+	// this value. Zero: there is no value of a later program.
 	NewerLeft time.Duration `json:"newer_left_ns,omitempty"`
 }
 
@@ -57,7 +57,7 @@ const (
 type InspectedValue struct {
 	Size    int           `json:"size"`            // size in Redis, in bytes
 	Left    time.Duration `json:"left_ns"`         // time until Redis removes it
-	Err     string        `json:"error,omitempty"` // why it is unreadable, or what it is if it is not cacheguard's; then only Version, Flags and Load may mean something
+	Err     string        `json:"error,omitempty"` // the reason why the value is unreadable, or what kind of data it is; if Err is set, only Size, Left, Version, Flags, Load and Body may be set
 	Version byte          `json:"version"`         // version of the frame
 	Flags   byte          `json:"flags"`
 	Load    string        `json:"load,omitempty"` // id of the load that made it, in hexadecimal
@@ -85,7 +85,7 @@ type InspectedValue struct {
 	Stamp  time.Time `json:"stamp,omitzero"`  // when its load began, on the clock of the generations
 	Note   string    `json:"note,omitempty"`  // note of an observer, in hexadecimal
 
-	Body []byte `json:"-"` // as the codec wrote it; of an unreadable value everything that is stored
+	Body []byte `json:"-"` // the value as the codec wrote it; if it is unreadable, all stored bytes
 }
 
 // InspectedTag is a tag of a value, or the whole cache, with the effect of its invalidations on the
@@ -93,15 +93,15 @@ type InspectedValue struct {
 type InspectedTag struct {
 	Name        string    `json:"name"`
 	Soft        bool      `json:"soft"`
-	Invalidated time.Time `json:"invalidated,omitzero"` // last time; of a whole cache perhaps its first use. Zero: never, or not known
-	State       State     `json:"state,omitempty"`      // fresh: the value is not affected; stale, or invalid. Empty: it doesn't matter
+	Invalidated time.Time `json:"invalidated,omitzero"` // the last time; for the whole cache it may be the time of its first use. Zero: never, or not known
+	State       State     `json:"state,omitempty"`      // the effect on the value. Fresh: none; stale; invalid. Empty: the tag doesn't matter
 }
 
 // InspectedLease is the entry that is stored under the name of a lease. It is the lease, or in
 // place of the lease the record of the last load's end.
 type InspectedLease struct {
 	Left    time.Duration `json:"left_ns"`
-	Err     string        `json:"error,omitempty"` // why it is neither a lease nor a record; then the rest is empty
+	Err     string        `json:"error,omitempty"` // the reason why the entry counts neither as a lease nor as a record; if Err is set, only Left is set, too
 	Load    string        `json:"load,omitempty"`  // id of the load that has the lease, or that left the record, in hexadecimal
 	Granted time.Time     `json:"granted,omitzero"`
 	Awaited bool          `json:"awaited"` // a program waits on the common channel
@@ -122,7 +122,7 @@ type InspectedOutcome struct {
 
 // InspectedWaiters are the processes that are told when a lease ends.
 type InspectedWaiters struct {
-	Err       string        `json:"error,omitempty"`     // why it is not a list of waiters; then the rest is empty
+	Err       string        `json:"error,omitempty"`     // the reason why the entry is not a list of waiters; if Err is set, only Left is set, too
 	All       bool          `json:"all"`                 // all processes that have the cache open are told
 	Processes int           `json:"processes,omitempty"` // how many processes had the cache open when the first of them began to wait
 	Inboxes   []string      `json:"inboxes,omitempty"`
