@@ -127,7 +127,7 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 			"loads of %v, values of %d bytes, locks and leases of %v, polling every %v, %s.",
 		about, p.Processes, p.Callers, p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat))))
 	say("## What reaches the origin\n\n%s\n", wrapped("", fmt.Sprintf(
-		"A row is a scenario. A cell has the most loads of a round, the median of the p99 in milliseconds (the load included), and the most commands at Redis, of all processes. "+
+		"A row is a contender, a column is a scenario. A cell has the most loads of a round, the median of the p99 in milliseconds (the load included), and the most commands at Redis, of all processes. "+
 			"Italics: in this scenario the contender did what nobody wants, and the list below the table says what. A dash: nobody got an answer, or nobody counts. Scenarios with %s pass.", passing)))
 	say("| |")
 	for _, r := range reports {
