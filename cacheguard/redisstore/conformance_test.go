@@ -57,12 +57,13 @@ func TestConformanceMiniredis(t *testing.T) {
 func openFleet(t *testing.T, a, b, other redis.UniversalClient) storetest.Fleet {
 	t.Helper()
 	ctx := t.Context()
+	const opTimeout = 4 * patience // miniredis takes its time over a thousand keys
 	value := func(k cacheguard.Key) string { return redisstore.ValueName(conformancePrefix, k) }
 	lease := func(k cacheguard.Key) string { return redisstore.LeaseName(conformancePrefix, k) }
 	return storetest.Fleet{
 		Stores: []cacheguard.Store{
-			newStore(t, a, redisstore.Options{Prefix: conformancePrefix, OpTimeout: patience}),
-			newStore(t, b, redisstore.Options{Prefix: conformancePrefix, OpTimeout: patience}),
+			newStore(t, a, redisstore.Options{Prefix: conformancePrefix, OpTimeout: opTimeout}),
+			newStore(t, b, redisstore.Options{Prefix: conformancePrefix, OpTimeout: opTimeout}),
 		},
 		WrongType: func(k cacheguard.Key) {
 			must(t, other.Del(ctx, value(k)).Err())

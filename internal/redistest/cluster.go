@@ -184,6 +184,28 @@ func (c *Cluster) AwaitFailover(ctx context.Context, key, old string) (master st
 	return master, err
 }
 
+// Failover makes a replica the master of a key although the present master works, and returns when
+// AwaitFailover does. The replica gives up after five seconds (CLUSTER_MF_TIMEOUT in its source),
+// which may be too short for a busy machine: it is then told again. ctx bounds the wait.
+func (c *Cluster) Failover(ctx context.Context, key, replica string) error {
+	old, err := c.Master(ctx, key)
+	if err != nil {
+		return err
+	}
+	for {
+		_, refused := ask(ctx, c.Node(replica), "CLUSTER", "FAILOVER")
+		attempt, cancel := context.WithTimeout(ctx, 6*time.Second)
+		_, err := c.AwaitFailover(attempt, key, old)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, refused)
+		}
+	}
+}
+
 // AwaitWhole returns when every node answers, knows all other nodes and reports that the cluster is
 // in order, and when every replica follows its master. ctx bounds the wait.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {

@@ -42,6 +42,12 @@ func TestClusterFailsOver(t *testing.T) {
 	if replica, err = c.Replica(ctx, master); err != nil || replica != old {
 		t.Errorf("the replica is %s, %v after the old master's return; want %s", replica, err, old)
 	}
+	if err := c.Failover(ctx, key, replica); err != nil {
+		t.Fatal(err)
+	}
+	if master, err = c.Master(ctx, key); err != nil || master != replica {
+		t.Errorf("the master is %s, %v after a failover by hand; want %s", master, err, replica)
+	}
 }
 
 func TestClusterMovesSlot(t *testing.T) {
