@@ -43,7 +43,7 @@ const inTests = "cacheguard/... internal/..."
 // use for them, and guardtest, which shows the tests of others as much of them as they need.
 const (
 	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest " +
-		"internal/zktest internal/pgtest internal/browsertest internal/suitetest internal/logtest"
+		"internal/zktest internal/pgtest internal/browsertest internal/suitetest internal/logtest internal/waittest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 

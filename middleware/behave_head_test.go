@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -62,7 +63,7 @@ func TestHeadFromBeforeAPurge(t *testing.T) {
 				f.do(0, get("/")).want(t, 200, "the old page")
 				f.markStale(0, "/")
 				head := f.start(0, call{method: "HEAD", path: "/"})
-				arrives(t, "the handler of the HEAD runs", began)
+				waittest.Next(t, "the handler of the HEAD runs", began)
 				version.Store("new")
 				change(f)
 				f.do(0, get("/")).want(t, 200, "the new page")

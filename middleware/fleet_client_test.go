@@ -244,14 +244,3 @@ func readAll(tb testing.TB, r io.Reader) string {
 	}
 	return string(all)
 }
-
-// arrives returns the next value from a channel, or the zero value when the channel is closed.
-func arrives[T any](tb testing.TB, what string, c <-chan T) (v T) {
-	tb.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(longWait):
-		tb.Fatalf("did not happen within %v: %s", longWait, what)
-	}
-	return v
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -51,7 +52,7 @@ func TestFleetLeaderLeaves(t *testing.T) {
 				for _, cl := range clients {
 					cl.reply(t).want(t, 200, body)
 				}
-				if err := arrives(t, "the handler ends", ended); err != nil {
+				if err := waittest.Next(t, "the handler ends", ended); err != nil {
 					t.Errorf("the handler of the client that has left: %v", err)
 				}
 				f.wantRuns(1, "one of seven has left")
@@ -88,9 +89,9 @@ func TestFleetAllLeave(t *testing.T) {
 		one.goesAway(f)
 		f.do(0, get("/elsewhere"))
 		calm.open()
-		arrives(t, "the handler looks at its context", checked)
+		waittest.Next(t, "the handler looks at its context", checked)
 		other.goesAway(f)
-		arrives(t, "the handler's context ends", cancelled)
+		waittest.Next(t, "the handler's context ends", cancelled)
 		f.awaitRunning(0)
 		f.do(0, get("/catalog")).want(t, 200, "all categories")
 		f.wantRuns(2, "what was made for nobody is not stored")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -67,7 +68,7 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 			f.do(i%2, get(fmt.Sprintf("/other/%d/x", i)))
 		}
 		hold.open()
-		if got := arrives(t, "the handler runs", behind); got.id != "42" || got.pattern != "/products/{id}/{part}" || got.path != "/products/42/price" || got.err != nil {
+		if got := waittest.Next(t, "the handler runs", behind); got.id != "42" || got.pattern != "/products/{id}/{part}" || got.path != "/products/42/price" || got.err != nil {
 			t.Errorf("the handler in the background sees %+v", got)
 		}
 		f.await("the new response is there", func() bool {
@@ -163,7 +164,7 @@ func TestFleetWriterInTheBackground(t *testing.T) {
 	if got := f.do(0, get("/list")); got.body != "the old list" || len(got.hints) > 0 {
 		t.Errorf("one that doesn't wait for the new list gets %v, told early of %q", got, got.hints)
 	}
-	if err := arrives(t, "the handler runs", ran); err == nil {
+	if err := waittest.Next(t, "the handler runs", ran); err == nil {
 		t.Error("a handler without a client takes its connection over")
 	}
 	f.await("the new list is there", func() bool { return f.do(0, get("/list")).body == "the new list" })

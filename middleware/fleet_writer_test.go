@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -45,7 +46,7 @@ func TestFleetUnwrap(t *testing.T) {
 			}
 		}))
 		f.do(0, call{method: method, path: path})
-		if !arrives(t, "the handler runs", found) {
+		if !waittest.Next(t, "the handler runs", found) {
 			t.Errorf("%s: Unwrap doesn't lead to the writer in front of the cache", path)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // delivered is a store that reports each change when it has been made.
@@ -92,13 +93,13 @@ func BenchmarkCommitToFresh(b *testing.B) {
 		run(b, s.box)
 		s.sell(b, true)
 		s.box.Wake()
-		await(b, s.keys, "the first")
+		waittest.Next(b, "the first", s.keys)
 		var took []time.Duration
 		for b.Loop() {
 			s.sell(b, true)
 			committed := time.Now()
 			s.box.Wake()
-			await(b, s.keys, "the delivery")
+			waittest.Next(b, "the delivery", s.keys)
 			took = append(took, time.Since(committed))
 		}
 		slices.Sort(took)
@@ -121,7 +122,7 @@ func BenchmarkBacklog(b *testing.B) {
 			b.StartTimer()
 			stop := run(b, s.box)
 			for left := rows; left > 0; {
-				left -= await(b, s.keys, "the rest")
+				left -= waittest.Next(b, "the rest", s.keys)
 			}
 			stop()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/internal/logtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Each kind of invalidation has the same effect on a value as the cache's own method, and has no
@@ -320,7 +321,7 @@ func TestWaking(t *testing.T) {
 		listening := func(o *outbox.Options) { o.Listen = listen(s.Source, standing) }
 		b, other, db := s.box(t, l, slowly, listening), s.box(t, nil, slowly, listening), s.db(t)
 		run(t, b)
-		await(t, standing, "LISTEN")
+		waittest.Next(t, "LISTEN", standing)
 		for i := range 10 {
 			in(t, db, func(tx *sql.Tx) error { return other.Invalidate(soon(t), tx, "product", fmt.Sprint(i)) })
 			l.await(t, "the next", func(told []string) bool { return len(told) == i+1 })

@@ -26,6 +26,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -193,7 +194,7 @@ func (r replica) start(t *testing.T) *running {
 		}
 	}()
 	t.Cleanup(func() { p.end(t) })
-	await(t, ready, "a process that begins")
+	waittest.Next(t, "a process that begins", ready)
 	return p
 }
 

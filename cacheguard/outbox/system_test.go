@@ -22,6 +22,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/outbox"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -131,7 +132,7 @@ func run(t testing.TB, b *outbox.Box) (stop func()) {
 	go func() { done <- b.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := await(t, done, "the relay's end"); err != nil {
+		if err := waittest.Next(t, "the relay's end", done); err != nil {
 			t.Error(err)
 		}
 	})
@@ -256,14 +257,4 @@ func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func await[T any](t testing.TB, happened <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-	return v
 }

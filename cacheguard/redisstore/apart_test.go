@@ -8,6 +8,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // lookalikes are prefixes and caches that look alike when they are joined with colons.
@@ -47,7 +48,7 @@ func prefixesAndCachesAreApart(t *testing.T, client func() redis.UniversalClient
 		o := newOrigin("v")
 		letGo = append(letGo, o.hold())
 		waiting := r.ask(t, 1, "leased", o.load)
-		arrives(t, "it is loaded beside the others", o.began)
+		waittest.Next(t, "it is loaded beside the others", o.began)
 		defer waiting.got(t, "v")
 	}
 	for _, f := range letGo {

@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If a caller's own time ends while the value is being read, this says nothing about Redis. Callers
@@ -112,10 +113,11 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	readers.Wait()
 	proxy.Cut() // the commands that have already been sent are not counted
 	proxy.Blackhole(false)
-	await(t, "Redis is used again", func() bool {
+	waittest.Until(t, "Redis is used again", func() bool {
 		_, err := r.cache.Peek(t.Context(), "k")
 		return err == nil
 	})
+
 	if sent := proxy.Counts()["MGET"]; sent > 9*128 { // four batches on their way, their repetitions, and the last Peek
 		t.Errorf("%d reads were sent after their readers had left", sent)
 	}
@@ -143,7 +145,7 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 		})
 	}
 	<-late.Struck()
-	await(t, "the others have been answered, but for one batch that collects", func() bool { return answered.Load() >= all-2*128 })
+	waittest.Until(t, "the others have been answered, but for one batch that collects", func() bool { return answered.Load() >= all-2*128 })
 	if answered.Load() == all {
 		t.Error("nobody waited for the late answer")
 	}

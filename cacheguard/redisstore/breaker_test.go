@@ -18,6 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // faulty is a client's hook that loses the answers of commands, and counts the commands that
@@ -121,7 +122,7 @@ func TestBreaker(t *testing.T) {
 	}
 
 	f.down.Store(false)
-	await(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+	waittest.Until(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
 	r.get(t, "new", mustNotLoad(t)).hit(t, "v")
 	if n := r.log.Count("Redis answers again"); n != 1 {
 		t.Errorf("that Redis answers again was logged %d times; want once", n)
@@ -322,7 +323,7 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 			}
 			must(t, server.Resume())
 			began := time.Now()
-			await(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+			waittest.Until(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
 			t.Logf("normal %v after it was continued", time.Since(began))
 		})
 	}
@@ -417,7 +418,7 @@ func TestRedisTakesNoWrites(t *testing.T) {
 				t.Errorf("that Redis takes no writes was logged %d times; want once", n)
 			}
 			must(t, admin.Do(t.Context(), c.end...).Err())
-			await(t, "leases are asked for again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+			waittest.Until(t, "leases are asked for again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
 			if n := r.log.Count("takes writes again"); n != 1 {
 				t.Errorf("that Redis takes writes again was logged %d times; want once", n)
 			}

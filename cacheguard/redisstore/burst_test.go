@@ -13,6 +13,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -157,10 +158,11 @@ func (b *burst) storeAll(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	await(t, "the youngest value is stale", func() bool {
+	waittest.Until(t, "the youngest value is stale", func() bool {
 		res, err := b.cache.Peek(t.Context(), fmt.Sprint(burstKeys-1))
 		return err == nil && res.Status == cacheguard.StatusStale
 	})
+
 }
 
 func (b *burst) fire(t *testing.T) {
@@ -246,7 +248,7 @@ func (b *burst) wantNoErrors(t *testing.T) {
 // come together share one load.
 func (b *burst) wantNormal(t *testing.T) {
 	t.Helper()
-	await(t, "a new key is loaded and stored", func() bool {
+	waittest.Until(t, "a new key is loaded and stored", func() bool {
 		key := newPrefix()
 		a := b.get(t, key, b.load)
 		if a.err != nil || a.res.Degraded {
@@ -255,6 +257,7 @@ func (b *burst) wantNormal(t *testing.T) {
 		res, err := b.cache.Peek(t.Context(), key)
 		return err == nil && res.Value == "new"
 	})
+
 }
 
 func (b *burst) figures(t *testing.T, fault string, normal time.Duration) {
@@ -277,7 +280,7 @@ func (b *burst) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	const few = 6 << 20 // bytes, of connections' buffers and of keys that are remembered for a while, 4,096 at most
 	b.answers = nil
-	await(t, "the goroutines of the burst are gone", func() bool { return len(ours()) <= b.goroutines })
+	waittest.Until(t, "the goroutines of the burst are gone", func() bool { return len(ours()) <= b.goroutines })
 	if most := b.most.Load(); most > burstLoads {
 		t.Errorf("%d loads ran at a time; want %d at most", most, burstLoads)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Values age by Redis' clock, whatever a replica's wall clock shows. This also holds if a value is
@@ -75,7 +76,7 @@ func TestClockAfterSlowReply(t *testing.T) {
 		close(gate)
 	}()
 	slow.listens(t)
-	arrives(t, "the time is late", late.Struck())
+	waittest.Next(t, "the time is late", late.Struck())
 	must(t, good.cache.Set(t.Context(), "k", "v"))
 	slow.get(t, "k", mustNotLoad(t)).hit(t, "v")
 }

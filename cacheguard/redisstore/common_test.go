@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // commonScripts are the last scripts of the programs that know only one channel for all messages.
@@ -105,7 +106,7 @@ func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*m
 	}
 	for i, m := range all {
 		m.heard(o.t) // the message has come over the connection; after that its listener is called
-		await(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool { return len(m.told.of(kind, testKey.Key)) > 0 })
+		waittest.Until(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool { return len(m.told.of(kind, testKey.Key)) > 0 })
 		m.told.forget()
 	}
 }
@@ -163,10 +164,11 @@ func TestOlderProgramsBesideNewOnes(t *testing.T) {
 	}
 
 	must(t, o.ear.Close())
-	await(t, "the older program's subscription ends", func() bool {
+	waittest.Until(t, "the older program's subscription ends", func() bool {
 		n, err := p.other.PubSubNumSub(t.Context(), redisstore.Channel(p.prefix)).Result()
 		return err == nil && n[redisstore.Channel(p.prefix)] == 0
 	})
+
 	for _, m := range everybody {
 		m.heard(t)
 	}
@@ -213,17 +215,17 @@ func TestCachesComeAndGo(t *testing.T) {
 	for range 20 {
 		stop := late.Listen("test", late.told.tell)
 		again := late.Listen("test", late.told.tell)
-		await(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) >= 2 })
+		waittest.Until(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) >= 2 })
 		late.heard(t)
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
 		hear(t, "the cache that was opened", 1, late)
-		await(t, "each of 2 listeners is told of the change once", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 2 })
+		waittest.Until(t, "each of 2 listeners is told of the change once", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 2 })
 		stop()
 		if n := listening(); n != before+1 {
 			t.Errorf("%d processes listen; want %d", n, before+1)
 		}
 		again()
-		await(t, "the cache's channel is left", func() bool { return listening() == before })
+		waittest.Until(t, "the cache's channel is left", func() bool { return listening() == before })
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
 		hear(t, "the cache that was closed", 0, late)
 		late.told.forget()
@@ -234,7 +236,7 @@ func TestCachesComeAndGo(t *testing.T) {
 		late.Listen("test", late.told.tell)()
 	}
 	t.Cleanup(late.Listen("test", late.told.tell))
-	await(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) > 0 && listening() == before+1 })
+	waittest.Until(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) > 0 && listening() == before+1 })
 	must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
-	await(t, "a change is told", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 1 })
+	waittest.Until(t, "a change is told", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 1 })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A load that asks for its own key gets an error at once, whether it asks directly or through
@@ -57,8 +58,9 @@ func TestCircleOfProcesses(t *testing.T) {
 		t.Errorf("the caller was answered after %v; want %v", got.took, loadTimeout)
 	}
 	began := time.Now()
-	await(t, "the keys are free", func() bool {
+	waittest.Until(t, "the keys are free", func() bool {
 		return here.get(t, "a", newOrigin("v").load).err == nil && there.get(t, "b", newOrigin("v").load).err == nil
 	})
+
 	figures(t, "a circle of loads in two processes", 2, time.Since(began), got)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // holds reads keys through the replica, and returns the keys that still have an old value.
@@ -205,7 +206,7 @@ func (f *forgetful) recovers(ctx context.Context) {
 		t.Fatal("the changes of afterwards take too long")
 	}
 	lost, since := 0, time.Time{}
-	await(t, "what the new master didn't know is repeated", func() bool {
+	waittest.Until(t, "what the new master didn't know is repeated", func() bool {
 		if err := f.writer.cache.Flush(ctx); err != nil {
 			return false
 		}
@@ -224,6 +225,7 @@ func (f *forgetful) recovers(ctx context.Context) {
 		}
 		return old == 0 && f.writer.cache.Stats().SentLate > 0
 	})
+
 	t.Logf("acknowledged: %d and a tag by the old master, %d later; %d old values were there when Redis could be used again, %v after that; none %v later; %d changes repeated",
 		changesKept+changesLost, after, lost, since.Sub(began).Round(time.Millisecond), time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Redis goes away in some way, during the test or before its start. No caller waits for longer than
@@ -75,7 +76,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 					a.inTime(t, "v")
 					all = append(all, a)
 				}
-				await(t, "the breaker opens", func() bool {
+				waittest.Until(t, "the breaker opens", func() bool {
 					r.get(t, "k", o.load).inTime(t, "v")
 					return r.log.Count("Redis doesn't answer") == 1
 				})
@@ -114,7 +115,7 @@ func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []an
 	t.Helper()
 	letGo := o.hold()
 	c := r.ask(t, 10, "k", o.load)
-	arrives(t, "a load begins", o.began)
+	waittest.Next(t, "a load begins", o.began)
 	c.arrived.Wait()
 	lose()
 	ended := time.Now()
@@ -140,19 +141,21 @@ func (r *replica) usedAgain(t *testing.T) {
 	t.Helper()
 	o := newOrigin("new")
 	key := ""
-	await(t, "Redis is used again", func() bool {
+	waittest.Until(t, "Redis is used again", func() bool {
 		key = newPrefix()
 		return !r.get(t, key, o.load).res.Degraded
 	})
-	await(t, "what is loaded is found", func() bool { // on a busy machine Redis may seem to be away once more
+
+	waittest.Until(t, "what is loaded is found", func() bool { // on a busy machine Redis may seem to be away once more
 		r.get(t, key, o.load).is(t, "new")
 		res, err := r.cache.Peek(t.Context(), key)
 		return err == nil && res.Value == "new"
 	})
+
 	if res, err := r.cache.Peek(context.Background(), "together 1"); err == nil && res.Status != cacheguard.StatusMiss {
 		t.Errorf("what was loaded without Redis is a %v", res.Status)
 	}
 	o.set("newer", nil)
-	await(t, "a change goes through", func() bool { return r.cache.Invalidate(t.Context(), key) == nil })
+	waittest.Until(t, "a change goes through", func() bool { return r.cache.Invalidate(t.Context(), key) == nil })
 	r.get(t, key, o.load).is(t, "newer")
 }

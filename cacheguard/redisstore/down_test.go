@@ -12,6 +12,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -92,7 +93,7 @@ func TestRedisDownAtStart(t *testing.T) {
 		letGo := o.hold()
 		began := time.Now()
 		all := r.ask(t, 10, "k", o.load)
-		arrives(t, "a load begins", o.began)
+		waittest.Next(t, "a load begins", o.began)
 		if took := time.Since(began); took > soon {
 			t.Errorf("the load began after %v; want %v and what a busy machine needs", took, shortOp)
 		}
@@ -186,10 +187,11 @@ func TestRedisComesBack(t *testing.T) {
 			f.first.get(t, "k", o.load).is(t, "meanwhile")
 
 			outage.end(t, p)
-			await(t, "Redis is used again", func() bool {
+			waittest.Until(t, "Redis is used again", func() bool {
 				_, err := f.first.cache.Peek(t.Context(), "another key")
 				return err == nil
 			})
+
 			if res, err := f.first.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
 				t.Errorf("Peek gave %v, %v; want a miss", res, err)
 			}
@@ -216,7 +218,7 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 			o := newOrigin("v")
 			letGo := o.hold()
 			mine := f.first.ask(t, 5, "k", o.load)
-			arrives(t, "a load begins", o.began)
+			waittest.Next(t, "a load begins", o.began)
 			mine.arrived.Wait()
 			outage.begin(t, p)
 			letGo()
@@ -229,10 +231,11 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 			// The other replica waits for the end of the lease at most.
 			f.second.get(t, "k", o.load).is(t, "v")
 			outage.end(t, p)
-			await(t, "Redis is used again", func() bool {
+			waittest.Until(t, "Redis is used again", func() bool {
 				_, err := f.first.cache.Peek(t.Context(), "another key")
 				return err == nil
 			})
+
 			f.serves(t)
 		})
 	}

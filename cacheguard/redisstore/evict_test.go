@@ -11,6 +11,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A full Redis evicts leases and values, by every policy. An evicted lease costs at most one more
@@ -29,7 +30,7 @@ func TestEviction(t *testing.T) {
 			older, newer := newOrigin("old"), newOrigin("new")
 			endOlder := older.hold()
 			mine := first.ask(t, 5, "k", older.load)
-			arrives(t, "the first replica loads", older.began)
+			waittest.Next(t, "the first replica loads", older.began)
 			mine.arrived.Wait()
 
 			crowdOut(t, admin, first.leaseName("k"))

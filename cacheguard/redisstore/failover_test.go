@@ -12,6 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A cluster under load changes its masters in every possible way. Callers get right values all the
@@ -244,10 +245,11 @@ func TestClusterLosesSlots(t *testing.T) {
 	must(t, c.Node(dead).Restart())
 	must(t, c.AwaitWhole(ctx))
 	for _, r := range []*replica{f.first, late} {
-		await(t, "the slots are used again", func() bool {
+		waittest.Until(t, "the slots are used again", func() bool {
 			_, err := r.cache.Peek(ctx, lost)
 			return err == nil
 		})
+
 	}
 	f.serves(t)
 }
@@ -358,9 +360,10 @@ func TestRestartWithData(t *testing.T) {
 		t.Error("the log doesn't say LOADING")
 	}
 	loading := time.Since(began)
-	await(t, "the server is used again", func() bool {
+	waittest.Until(t, "the server is used again", func() bool {
 		return !f.first.get(t, newPrefix(), load).res.Degraded && !f.second.get(t, newPrefix(), load).res.Degraded
 	})
+
 	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller", loading, time.Since(began), loads.Load())
 	f.first.get(t, "k", mustNotLoad(t)).hit(t, "v")
 	f.serves(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/logtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -180,7 +181,7 @@ func (s *spy) told(state cacheguard.LeaseState) int {
 // for that process's load.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
-	await(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })
+	waittest.Until(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })
 }
 
 // tally counts events.
@@ -224,30 +225,5 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await returns when ok returns true.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("did not happen within %v: %s", patience, what)
-		}
-	}
-}
-
-// arrives returns when the channel is closed or gets a value.
-func arrives[T any](t *testing.T, what string, c <-chan T) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("did not happen within %v: %s", patience, what)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // garbageLeases returns entries that may be stored under the name of a lease and are no lease.
@@ -73,10 +74,10 @@ func TestLeaseWithoutEnd(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	theirs := other.ask(t, 1, "k", o.load)
-	arrives(t, "a load begins", o.began)
+	waittest.Next(t, "a load begins", o.began)
 	must(t, r.rdb.Persist(ctx, r.leaseName("k")).Err())
 	mine := r.ask(t, 1, "k", o.load)
-	arrives(t, "the lease without an end is taken over", o.began)
+	waittest.Next(t, "the lease without an end is taken over", o.began)
 	letGo()
 	mine.got(t, "v")
 	theirs.got(t, "v")

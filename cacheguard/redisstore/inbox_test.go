@@ -17,6 +17,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // wiretap records the bytes that a server sends to a client's subscription.
@@ -102,11 +103,12 @@ func (m *member) heard(t *testing.T) int {
 	m.last = "nothing " + newPrefix()
 	must(t, m.rdb.Publish(t.Context(), m.InboxChannel(), m.last).Err())
 	now := 0
-	await(t, "the last message arrives", func() (ok bool) {
+	waittest.Until(t, "the last message arrives", func() (ok bool) {
 		all, last := m.tap.messages(m.last)
 		now = all
 		return last == 1
 	})
+
 	n := now - m.had - 1
 	m.had = now
 	return n
@@ -488,10 +490,10 @@ func TestCallersAreWokenByTheirInbox(t *testing.T) {
 		o.set(c.value, c.err)
 		letGo := o.hold()
 		mine := first.ask(t, 2, key, o.load)
-		arrives(t, "the first replica loads", o.began)
+		waittest.Next(t, "the first replica loads", o.began)
 		held := second.store.told(cacheguard.LeaseHeld)
 		theirs := second.ask(t, 2, key, o.load)
-		await(t, "the second one waits", func() bool { return second.store.told(cacheguard.LeaseHeld) > held })
+		waittest.Until(t, "the second one waits", func() bool { return second.store.told(cacheguard.LeaseHeld) > held })
 		name := redisstore.WaitersName(prefix, cacheguard.Key{Cache: "test", Key: key})
 		if waiters := first.rdb.Get(t.Context(), name).Val(); strings.Count(waiters, " ") != 1 {
 			t.Errorf("%q stands there for one that waits", waiters)
@@ -522,7 +524,7 @@ func TestForgottenWaitersAskAgain(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := first.ask(t, 2, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	theirs := second.ask(t, 2, "k", o.load)
 	second.waits(t)
 	if n, err := first.rdb.Del(t.Context(), redisstore.WaitersName(prefix, testKey)).Result(); err != nil || n != 1 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // oddKeys returns keys that are known to cause trouble, and keys that look like the names of these
@@ -63,7 +64,7 @@ func keysOfAnyBytes(t *testing.T, a, b *replica) {
 		origins[i] = newOrigin(value(i, 1))
 		letGo[i] = origins[i].hold()
 		callers[i] = a.ask(t, 1, key, origins[i].load)
-		arrives(t, fmt.Sprintf("key %.40q is loaded", key), origins[i].began)
+		waittest.Next(t, fmt.Sprintf("key %.40q is loaded", key), origins[i].began)
 	}
 	for i := range keys {
 		letGo[i]()

@@ -12,6 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // ghostTTL is how long the ghost of a lease blocks a key. A load in these tests ends long before.
@@ -133,8 +134,8 @@ func TestLateCopiesOfClaimAndFill(t *testing.T) {
 // kept returns when there are copies of both commands.
 func (f late) kept(t *testing.T) {
 	t.Helper()
-	arrives(t, "the first command is kept", f.lease.Struck())
-	arrives(t, "the last command is kept", f.end.Struck())
+	waittest.Next(t, "the first command is kept", f.lease.Struck())
+	waittest.Next(t, "the last command is kept", f.end.Struck())
 }
 
 // release lets a copy arrive.

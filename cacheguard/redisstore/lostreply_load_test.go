@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If the reply to a request for a lease is lost, the process asks again and gets its own lease. The
@@ -23,9 +24,9 @@ func TestLostReplyOfLease(t *testing.T) {
 		letGo := o.hold()
 		lost := f.loseReply(redisstore.LeaseScript)
 		mine := f.first.ask(t, 5, "k", o.load)
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		others := f.othersAsk(t, "k", o.load)
-		arrives(t, "the first replica loads", o.began)
+		waittest.Next(t, "the first replica loads", o.began)
 		letGo()
 		mine.got(t, "v")
 		others.got(t, "v")
@@ -47,10 +48,10 @@ func TestLostReplyOfHeldLease(t *testing.T) {
 		o := newOrigin("v")
 		letGo := o.hold()
 		theirs := f.second.ask(t, 5, "k", o.load)
-		arrives(t, "the second replica loads", o.began)
+		waittest.Next(t, "the second replica loads", o.began)
 		lost := f.loseReply(redisstore.LeaseScript)
 		mine := f.first.ask(t, 5, "k", o.load)
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		f.first.waits(t)
 		letGo()
 		mine.got(t, "v")
@@ -69,10 +70,10 @@ func TestLostReplyOfFill(t *testing.T) {
 		letGo := o.hold()
 		lost := f.loseReply(redisstore.FillScript)
 		mine := f.first.ask(t, 5, "k", o.load)
-		arrives(t, "the first replica loads", o.began)
+		waittest.Next(t, "the first replica loads", o.began)
 		others := f.othersAsk(t, "k", o.load)
 		letGo()
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		others.got(t, "v")
 		mine.got(t, "v")
 		o.loaded(t, 1)
@@ -109,8 +110,8 @@ func TestLostReplyOfFillThenInvalidated(t *testing.T) {
 		lost := f.loseReply(redisstore.FillScript)
 		again := f.proxy.DelayCommand(redistest.IsEval(redisstore.FillScript), gate)
 		mine := f.first.ask(t, 1, "k", o.load)
-		arrives(t, "the reply is lost", lost.Struck())
-		arrives(t, "the fill comes again", again.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the fill comes again", again.Struck())
 		must(t, f.second.cache.Invalidate(ctx, "k"))
 		close(gate)
 		mine.got(t, "old")
@@ -135,11 +136,11 @@ func TestLostReplyOfConclude(t *testing.T) {
 		letGo := o.hold()
 		lost := f.loseReply(redisstore.ConcludeScript)
 		mine := f.first.ask(t, 5, "k", o.load)
-		arrives(t, "the first replica loads", o.began)
+		waittest.Next(t, "the first replica loads", o.began)
 		others := f.othersAsk(t, "k", o.load)
 		mine.arrived.Wait()
 		letGo()
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		for _, a := range others.wait(t) {
 			var remote *cacheguard.LoadError
 			if !errors.As(a.err, &remote) || !strings.Contains(remote.Text, down.Error()) {
@@ -173,10 +174,10 @@ func TestLostReplyOfRelease(t *testing.T) {
 		o := newOrigin("v")
 		lost := f.loseReply(redisstore.ReleaseScript)
 		mine := f.first.ask(t, 1, "k", given.load)
-		arrives(t, "the first replica loads", given.began)
+		waittest.Next(t, "the first replica loads", given.began)
 		others := f.othersAsk(t, "k", o.load)
 		mine.leave()
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		others.got(t, "v")
 		if err := mine.wait(t)[0].err; !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller that left got %v; want %v", err, context.Canceled)

@@ -7,6 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestLostReplyOfSet(t *testing.T) {
@@ -16,7 +17,7 @@ func TestLostReplyOfSet(t *testing.T) {
 			onBothWires(t, func(t *testing.T, f *wired) {
 				lost := f.loseReply(script)
 				must(t, f.first.cache.Set(t.Context(), "k", "v"))
-				arrives(t, "the reply is lost", lost.Struck())
+				waittest.Next(t, "the reply is lost", lost.Struck())
 				f.hits(t, "k", "v")
 			})
 		})
@@ -60,10 +61,10 @@ func TestLostReplyOfSetDuringLoad(t *testing.T) {
 		o := newOrigin("old")
 		letGo := o.hold()
 		theirs := f.second.ask(t, 1, "k", o.load)
-		arrives(t, "the second replica loads", o.began)
+		waittest.Next(t, "the second replica loads", o.began)
 		lost := f.loseReply(redisstore.FillScript)
 		must(t, f.first.cache.Set(t.Context(), "k", "set"))
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		letGo()
 		theirs.got(t, "old") // they asked before the Set
 		f.hits(t, "k", "set")
@@ -77,7 +78,7 @@ func TestLostReplyOfInvalidate(t *testing.T) {
 		f.first.get(t, "k", mustNotLoad(t)).hit(t, "old")
 		lost := f.loseReply(redisstore.InvalidateScript)
 		must(t, f.first.cache.Invalidate(t.Context(), "k"))
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		o := newOrigin("new")
 		f.third.get(t, "k", o.load).is(t, "new")
 		f.hits(t, "k", "new")
@@ -98,7 +99,7 @@ func TestLostReplyOfInvalidateMany(t *testing.T) {
 			redistest.IsEval(redisstore.InvalidateScript), redistest.HasKey(f.first.valueName("c")),
 		), f.then)
 		must(t, f.first.cache.Invalidate(t.Context(), keys...))
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		for _, k := range keys {
 			res, err := f.third.cache.Peek(t.Context(), k)
 			if must(t, err); res.Status != cacheguard.StatusMiss {
@@ -122,9 +123,9 @@ func TestLostReplyOfClaim(t *testing.T) {
 			v, err := f.first.cache.Update(context.Background(), "k", origin.load)
 			updated <- answer{res: cacheguard.Result[string]{Value: v}, err: err}
 		}()
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		readers := f.othersAsk(t, "k", mustNotLoad(t))
-		arrives(t, "the write runs", origin.began)
+		waittest.Next(t, "the write runs", origin.began)
 		letGo()
 		readers.got(t, "written")
 		select {
@@ -146,7 +147,7 @@ func TestLostReplyOfUpdatesFill(t *testing.T) {
 		lost := f.loseReply(redisstore.FillScript)
 		v, err := f.first.cache.Update(t.Context(), "k", origin.load)
 		answer{res: cacheguard.Result[string]{Value: v}, err: err}.is(t, "written")
-		arrives(t, "the reply is lost", lost.Struck())
+		waittest.Next(t, "the reply is lost", lost.Struck())
 		origin.loaded(t, 1)
 		f.hits(t, "k", "written")
 		if told := f.messages.awaits(t, cacheguard.MessageChanged, "k"); len(told) != 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // tagsMessage returns the message of an invalidation of these tags, or of the whole cache. Every
@@ -161,10 +162,11 @@ func TestForgedNumbersInLeases(t *testing.T) {
 		"a back-off longer than its record": {"!f" + id + ":1:999999999999999:1:\x00boom", 50 * time.Millisecond},
 	} {
 		must(t, r.rdb.Set(t.Context(), r.leaseName(what), lease.text, lease.ttl).Err())
-		await(t, what+" is overwritten", func() bool {
+		waittest.Until(t, what+" is overwritten", func() bool {
 			v, err := r.cache.Get(t.Context(), what, newOrigin("v").load)
 			return err == nil && v == "v"
 		})
+
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // origin is the system that caches protect. It counts its loads, and can hold them.
@@ -126,7 +127,7 @@ func (c *crowd) wait(t *testing.T) []answer {
 		c.gone.Wait()
 		close(all)
 	}()
-	arrives(t, "all callers have their answer", all)
+	waittest.Next(t, "all callers have their answer", all)
 	return c.answers
 }
 

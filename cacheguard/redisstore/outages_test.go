@@ -16,6 +16,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // theatre has the parts of a trouble: a server, the proxy of the writer, the writer's client, and
@@ -231,10 +232,11 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 				must(t, trouble.end(ctx, x))
 				began := time.Now()
 				for _, key := range keys {
-					await(t, key+" is not what it was", func() bool {
+					waittest.Until(t, key+" is not what it was", func() bool {
 						res, err := reader.cache.Peek(ctx, key)
 						return err == nil && (res.Value != "old" || res.Status != cacheguard.StatusHit)
 					})
+
 				}
 				took = append(took, time.Since(began))
 				if took[n] > time.Second {

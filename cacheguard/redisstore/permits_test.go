@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/guardtest"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // The whole fleet never runs more loads at a time than its budget allows, however many keys are
@@ -96,13 +97,14 @@ func TestPermits(t *testing.T) {
 	}
 	giveBack(3) // this permit isn't held, so nobody is told
 	giveBack(1)
-	arrives(t, "those who want a permit are told of one", told)
+	waittest.Next(t, "those who want a permit are told of one", told)
 	take(3, time.Millisecond, true)
-	await(t, "a permit ends by itself", func() bool {
+	waittest.Until(t, "a permit ends by itself", func() bool {
 		taken, _, err := s.TakePermit(ctx, "b", cacheguard.ID{4}, 2, time.Minute)
 		must(t, err)
 		return taken
 	})
+
 	giveBack(2)
 	giveBack(2)
 	giveBack(4)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If the application has used up the pool, this is like a Redis that doesn't answer, until there is
@@ -30,10 +31,11 @@ func TestPoolExhausted(t *testing.T) {
 			queue := prefix + ":queue"
 			blocked := make(chan error, 1)
 			go func() { blocked <- rdb.BLPop(context.Background(), 0, queue).Err() }()
-			await(t, "the one connection is blocked", func() bool {
+			waittest.Until(t, "the one connection is blocked", func() bool {
 				clients, err := admin.ClientList(t.Context()).Result()
 				return err == nil && strings.Contains(clients, "cmd=blpop") && rdb.PoolStats().IdleConns == 0
 			})
+
 			o := newOrigin("v")
 			letGo := o.hold()
 			all := r.ask(t, 5, "k", o.load)
@@ -46,12 +48,13 @@ func TestPoolExhausted(t *testing.T) {
 
 			must(t, admin.RPush(t.Context(), queue, "go on").Err())
 			began := time.Now()
-			arrives(t, "the blocking command ends", blocked)
-			await(t, "Redis is used again", func() bool {
+			waittest.Next(t, "the blocking command ends", blocked)
+			waittest.Until(t, "Redis is used again", func() bool {
 				a := r.get(t, "k", o.load)
 				a.is(t, "v")
 				return a.res.Status == cacheguard.StatusHit
 			})
+
 			figures(t, "pool exhausted, "+name+" client", 1, time.Since(began), all.answers...)
 		})
 	}

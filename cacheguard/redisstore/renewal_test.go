@@ -10,6 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If renewals fail for a while, they are tried again while the lease is valid. The load stays the
@@ -23,14 +24,14 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 5, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	others := f.othersAsk(t, "k", o.load)
 	for f.first.store.renewalsFailed.Load() < 2 {
 		lost := f.proxy.DropCommand(redistest.IsEval(redisstore.RenewScript), redistest.Hangup)
-		arrives(t, "a renewal is lost", lost.Struck())
+		waittest.Next(t, "a renewal is lost", lost.Struck())
 	}
 	healed := time.Now()
-	await(t, "the lease is renewed", func() bool { return f.first.events.of(cacheguard.EventRenewed) > 0 })
+	waittest.Until(t, "the lease is renewed", func() bool { return f.first.events.of(cacheguard.EventRenewed) > 0 })
 	normal := time.Since(healed)
 	letGo()
 	mine.got(t, "v")
@@ -57,28 +58,29 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 	older, newer := newOrigin("old"), newOrigin("new")
 	endOlder, endNewer := older.hold(), newer.hold()
 	mine := first.ask(t, 5, "k", older.load)
-	arrives(t, "the first replica loads", older.began)
+	waittest.Next(t, "the first replica loads", older.began)
 	mine.arrived.Wait()
 	theirs := second.ask(t, 5, "k", newer.load)
 	second.waits(t)
 	proxy.Blackhole(true)
 	cut := time.Now()
-	arrives(t, "the second replica loads", newer.began)
+	waittest.Next(t, "the second replica loads", newer.began)
 	took := time.Since(cut)
 	if took > lease+soon {
 		t.Errorf("the second load began %v after the first replica was cut off; want the lease of %v at most", took, lease)
 	}
-	await(t, "the first replica gives its lease up as lost", func() bool { return first.events.of(cacheguard.EventLeaseLost) == 1 })
+	waittest.Until(t, "the first replica gives its lease up as lost", func() bool { return first.events.of(cacheguard.EventLeaseLost) == 1 })
 	proxy.Blackhole(false)
-	await(t, "Redis is used again", func() bool {
+	waittest.Until(t, "Redis is used again", func() bool {
 		_, err := first.cache.Peek(t.Context(), "another key")
 		return err == nil
 	})
+
 	ended := time.Now()
 	endOlder()
 	mine.got(t, "old")
 	waited := time.Since(ended)
-	await(t, "the late fill is refused", func() bool { return first.events.of(cacheguard.EventFillRefused) == 1 })
+	waittest.Until(t, "the late fill is refused", func() bool { return first.events.of(cacheguard.EventFillRefused) == 1 })
 	endNewer()
 	theirs.got(t, "new")
 	for _, r := range []*replica{first, second} {
@@ -98,10 +100,10 @@ func TestRenewalFindsNoLease(t *testing.T) {
 	older, newer := newOrigin("old"), newOrigin("new")
 	endOlder := older.hold()
 	mine := f.first.ask(t, 5, "k", older.load)
-	arrives(t, "the first replica loads", older.began)
+	waittest.Next(t, "the first replica loads", older.began)
 	mine.arrived.Wait()
 	must(t, f.second.rdb.Del(t.Context(), f.first.leaseName("k")).Err())
-	await(t, "the loss is noticed", func() bool { return f.first.events.of(cacheguard.EventLeaseLost) == 1 })
+	waittest.Until(t, "the loss is noticed", func() bool { return f.first.events.of(cacheguard.EventLeaseLost) == 1 })
 	f.first.get(t, "k", newer.load).is(t, "new") // a newcomer doesn't join
 	endOlder()
 	mine.got(t, "old")
@@ -127,7 +129,7 @@ func TestRenewalFindsAnothersLease(t *testing.T) {
 		told <- context.Cause(ctx)
 		return "", ctx.Err()
 	})
-	arrives(t, "the first replica loads", began)
+	waittest.Next(t, "the first replica loads", began)
 	mine.arrived.Wait()
 
 	// The other process was granted the lease while this process stood still.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If scripts are flushed under a running load, they are sent again, and no caller notices.
@@ -16,7 +17,7 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	others := f.othersAsk(t, "k", o.load)
 	must(t, f.second.rdb.ScriptFlush(t.Context()).Err())
 	letGo()
@@ -56,13 +57,13 @@ func TestRestartDuringLoad(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	others := f.othersAsk(t, "k", o.load)
 	mine.arrived.Wait()
 
 	must(t, server.Restart())
 	back := time.Now()
-	arrives(t, "another replica loads", o.began) // because it found no lease
+	waittest.Next(t, "another replica loads", o.began) // because it found no lease
 	letGo()
 	mine.got(t, "v")
 	others.got(t, "v")
@@ -84,7 +85,7 @@ func TestRestartDuringLoadOfOne(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	mine.arrived.Wait()
 	must(t, server.Restart())
 	letGo()
@@ -141,7 +142,7 @@ func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) 
 func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woken time.Duration) {
 	t.Helper()
 	for _, r := range []*replica{leader, waiter} {
-		await(t, "messages arrive", r.store.Listening)
+		waittest.Until(t, "messages arrive", r.store.Listening)
 	}
 	errors := func() int {
 		return leader.events.of(cacheguard.EventStoreError) + waiter.events.of(cacheguard.EventStoreError)
@@ -152,9 +153,9 @@ func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woke
 	defer letGo()
 	held := waiter.store.told(cacheguard.LeaseHeld)
 	mine := leader.ask(t, 2, key, o.load)
-	arrives(t, "the leader loads", o.began)
+	waittest.Next(t, "the leader loads", o.began)
 	others := waiter.ask(t, 2, key, o.load)
-	await(t, "the waiter waits", func() bool { return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before })
+	waittest.Until(t, "the waiter waits", func() bool { return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before })
 	letGo()
 	ended := time.Now()
 	mine.got(t, "served")

@@ -16,6 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/storetest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/report"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // leastRights returns the ACL rule that the package documentation gives for the prefix "cg".
@@ -88,14 +89,14 @@ func TestNoRightToSubscribe(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	all := crowds{replicas[0].ask(t, 3, "k", o.load)}
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	began := time.Now()
 	const asks = 6
 	for _, r := range replicas[1:] {
 		all = append(all, r.ask(t, 3, "k", o.load))
 	}
 	for _, r := range replicas[1:] {
-		await(t, "a waiter asks from time to time", func() bool { return r.store.told(cacheguard.LeaseHeld) >= asks })
+		waittest.Until(t, "a waiter asks from time to time", func() bool { return r.store.told(cacheguard.LeaseHeld) >= asks })
 	}
 	// The intervals are 25 ms, and twice as long each time.
 	if took := time.Since(began); took < 25*(1+2+4+8+16)*time.Millisecond {
@@ -149,7 +150,7 @@ func TestNoRightToRunScripts(t *testing.T) {
 
 			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+evalsha", "+eval").Err())
 			began := time.Now()
-			await(t, "Redis is used", func() bool { return !r.get(t, "k", o.load).res.Degraded })
+			waittest.Until(t, "Redis is used", func() bool { return !r.get(t, "k", o.load).res.Degraded })
 			figures(t, "the user "+strings.TrimSuffix(test.says, ":"), o.loads.Load(), time.Since(began), all...)
 			r.get(t, "k", mustNotLoad(t)).hit(t, "v")
 		})
@@ -174,7 +175,7 @@ func TestNoRightToPublish(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	theirs := second.ask(t, 3, "k", o.load)
 	second.waits(t)
 	ended := time.Now()
@@ -224,7 +225,7 @@ func TestRightToSubscribeIsLost(t *testing.T) {
 	prefix := newPrefix()
 	rdb := newUser(t, admin, named(prefix)...)
 	r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
-	await(t, "messages arrive", r.store.Listening)
+	waittest.Until(t, "messages arrive", r.store.Listening)
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
 	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
 	r.log.Await(t, 1, "messages don't arrive", "lacks +subscribe")
@@ -257,18 +258,20 @@ func TestStoreSaysWhyMessagesDontArrive(t *testing.T) {
 				t.Errorf("nobody listens yet, and it says %v", err)
 			}
 			began := time.Now()
-			await(t, "it says why", func() bool {
+			waittest.Until(t, "it says why", func() bool {
 				listening := s.Listening()
 				since, last, err := s.Deafness()
 				server, cause := report.Where(err)
 				return err != nil && server == rdb.Options().Addr && cause == c.cause && strings.Contains(err.Error(), c.says) &&
 					!since.Before(began) && last.After(since) && listening == c.arrives
 			})
+
 			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", c.mend).Err())
-			await(t, "messages arrive", func() bool {
+			waittest.Until(t, "messages arrive", func() bool {
 				_, _, err := s.Deafness()
 				return err == nil && s.Listening()
 			})
+
 		})
 	}
 }

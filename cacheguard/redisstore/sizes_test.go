@@ -10,6 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Values of all sizes are shared: values that a message carries, values that are too large for a
@@ -31,7 +32,7 @@ func TestValueSizes(t *testing.T) {
 			o := newOrigin(value)
 			letGo := o.hold()
 			mine := f.first.ask(t, 2, "k", o.load)
-			arrives(t, "the first replica loads", o.began)
+			waittest.Next(t, "the first replica loads", o.began)
 			others := f.othersAsk(t, "k", o.load)
 			letGo()
 			for _, a := range append(mine.wait(t), others.wait(t)...) {
@@ -77,7 +78,7 @@ func TestValueOverCap(t *testing.T) {
 	o := newOrigin(value)
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	others := f.othersAsk(t, "k", o.load)
 	mine.arrived.Wait()
 	letGo()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // apart is a client whose subscriptions use another connection path than its commands, so that a
@@ -51,7 +52,7 @@ func (f earshot) loads(t *testing.T) (o *origin, letGo func(), mine, theirs *cro
 	o = newOrigin("v")
 	letGo = o.hold()
 	mine = f.first.ask(t, 3, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	theirs = f.second.ask(t, 3, "k", o.load)
 	f.second.waits(t)
 	return o, letGo, mine, theirs
@@ -68,7 +69,7 @@ func TestSubscriptionCut(t *testing.T) {
 	said := f.second.log.Count("messages don't arrive")
 	must(t, f.messages.Refuse(true))
 	f.messages.Cut()
-	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
+	waittest.Until(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
 	letGo()
 	mine.got(t, "v") // the value is stored, and the process without a connection wasn't told
 	f.second.log.Await(t, said+1, "messages don't arrive")
@@ -76,7 +77,7 @@ func TestSubscriptionCut(t *testing.T) {
 	restored := time.Now()
 	theirs.got(t, "v")
 	o.loaded(t, 1)
-	await(t, "messages arrive again", f.second.store.Listening)
+	waittest.Until(t, "messages arrive again", f.second.store.Listening)
 	figures(t, "subscription cut during a load (waits are the cut's)", o.loads.Load(), time.Since(restored), theirs.answers...)
 	f.second.log.Await(t, said+1, "messages arrive again")
 	f.serves(t)
@@ -91,7 +92,7 @@ func TestSubscriptionGone(t *testing.T) {
 
 	must(t, f.messages.Refuse(true))
 	f.messages.Cut()
-	await(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
+	waittest.Until(t, "the break is noticed", func() bool { return !f.second.store.Listening() })
 	letGo()
 	mine.got(t, "v")
 	theirs.got(t, "v")
@@ -106,9 +107,10 @@ func TestSubscriptionCutAndRestored(t *testing.T) {
 	o, letGo, mine, theirs := f.loads(t)
 	held := f.second.store.told(cacheguard.LeaseHeld)
 	f.messages.Cut()
-	await(t, "the waiter has looked again", func() bool {
+	waittest.Until(t, "the waiter has looked again", func() bool {
 		return f.second.store.Listening() && f.second.store.told(cacheguard.LeaseHeld) > held
 	})
+
 	letGo()
 	mine.got(t, "v")
 	theirs.got(t, "v")
@@ -124,7 +126,7 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 
 	f.messages.Blackhole(true)
 	began := time.Now()
-	await(t, "the half-open connection is noticed", func() bool { return !f.second.store.Listening() })
+	waittest.Until(t, "the half-open connection is noticed", func() bool { return !f.second.store.Listening() })
 	if took := time.Since(began); took > 6*time.Second {
 		t.Errorf("a half-open connection was noticed after %v; want 2s and what a busy machine needs", took)
 	}
@@ -146,7 +148,7 @@ func TestSubscriptionQuiet(t *testing.T) {
 	const tries = 5
 	for range tries {
 		f := newEarshot(t)
-		await(t, "the quiet connection is tried", func() bool { return f.messages.Counts()["PING"] >= 3 })
+		waittest.Until(t, "the quiet connection is tried", func() bool { return f.messages.Counts()["PING"] >= 3 })
 		if f.messages.Counts()["SUBSCRIBE"] == 1 && f.second.log.Count() == 0 {
 			return
 		}
@@ -169,7 +171,7 @@ func TestMessageLost(t *testing.T) {
 			o.set("v", fail)
 			letGo := o.hold()
 			mine := f.first.ask(t, 1, what, o.load)
-			arrives(t, "the first replica loads", o.began)
+			waittest.Next(t, "the first replica loads", o.began)
 			theirs := f.second.ask(t, 3, what, o.load)
 			f.second.waits(t)
 			theirs.arrived.Wait()

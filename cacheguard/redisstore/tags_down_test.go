@@ -7,6 +7,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // An invalidation that can't reach Redis returns an error. The process that made it doesn't serve
@@ -35,10 +36,11 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 						t.Error("an invalidation that didn't go through was none that failed")
 					}
 					outage.end(t, p)
-					await(t, "Redis is used again", func() bool {
+					waittest.Until(t, "Redis is used again", func() bool {
 						_, err := a.cache.Peek(t.Context(), "elsewhere")
 						return err == nil
 					})
+
 					if res, err := a.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
 						t.Errorf("the process that knows better found %+v, %v", res, err)
 					}
@@ -52,7 +54,7 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 					must(t, bump(t.Context(), b.cache))
 					o := newOrigin("newer")
 					for _, r := range []*replica{a, b} {
-						await(t, "it has the new one", func() bool { return r.getEntry(t, "k", o.tagged("t")).res.Value == "newer" })
+						waittest.Until(t, "it has the new one", func() bool { return r.getEntry(t, "k", o.tagged("t")).res.Value == "newer" })
 					}
 				})
 			}

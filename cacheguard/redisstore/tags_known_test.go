@@ -9,6 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A client of a cluster, and a client of an unknown type, doesn't read generations with every
@@ -29,7 +30,7 @@ func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	})
 	defer stop()
 	do()
-	arrives(t, "the message of an invalidation by tag", told)
+	waittest.Next(t, "the message of an invalidation by tag", told)
 }
 
 func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
@@ -73,10 +74,10 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 
 			must(t, messages.Refuse(true))
 			messages.Cut()
-			await(t, "it is noticed that messages don't arrive", func() bool { return !r.store.Listening() })
+			waittest.Until(t, "it is noticed that messages don't arrive", func() bool { return !r.store.Listening() })
 			invalidated("messages don't arrive")
 			must(t, messages.Refuse(false))
-			await(t, "messages arrive again", r.store.Listening)
+			waittest.Until(t, "messages arrive again", r.store.Listening)
 			for range 2 {
 				r.getEntry(t, "k", notTagged(t)).hit(t, fmt.Sprint("v", next))
 			}
@@ -106,7 +107,7 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 				late := p.DelayReply(redistest.IsEval(redisstore.GenerationsScript), answer)
 				first := r.calls(t, key, newOrigin("new").tagged(tag))
 				if n == 0 { // later the generations are known, and nobody reads them
-					arrives(t, "generations are read", late.Struck())
+					waittest.Next(t, "generations are read", late.Struck())
 				}
 				r.toldOfTags(t, func() { must(t, bump(t.Context(), other.cache)) })
 				close(answer)
@@ -186,14 +187,15 @@ func TestClusterLosesGenerations(t *testing.T) {
 
 	must(t, c.Node(dead).Restart()) // it restarts empty
 	must(t, c.AwaitWhole(ctx))
-	await(t, "the generations are there again", func() bool { return b.cache.InvalidateTags(ctx, "t") == nil })
+	waittest.Until(t, "the generations are there again", func() bool { return b.cache.InvalidateTags(ctx, "t") == nil })
 	for n, r := range []*replica{a, b, late} {
 		want := fmt.Sprint("new", n)
-		await(t, "a load counts", func() bool {
+		waittest.Until(t, "a load counts", func() bool {
 			r.getEntry(t, tagged, newOrigin(want).tagged("t"))
 			res, err := r.cache.Peek(ctx, tagged)
 			return err == nil && res.Status == cacheguard.StatusHit && res.Value != "v"
 		})
+
 		must(t, r.cache.InvalidateTags(ctx, "t"))
 		if res, err := r.cache.Peek(ctx, tagged); err != nil || res.Status != cacheguard.StatusMiss {
 			t.Errorf("after an invalidation %+v, %v", res, err)

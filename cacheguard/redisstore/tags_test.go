@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // tagged is a load whose result has tags.
@@ -163,7 +164,7 @@ func TestLostReplyOfInvalidateTags(t *testing.T) {
 			a, b := twoTagged(t, p.Addr(), func(s *site) { s.store.OpTimeout = lossTime })
 			lost := p.DropReply(redistest.IsEval(redisstore.BumpScript))
 			must(t, bump(t.Context(), a.cache))
-			arrives(t, "the reply is lost", lost.Struck())
+			waittest.Next(t, "the reply is lost", lost.Struck())
 			for _, v := range []string{"new", "newer"} {
 				o := newOrigin(v)
 				b.getEntry(t, "k", o.tagged("t")).is(t, v)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // earGate is a network on which a test can hold up the replies to subscribers of an otherwise
@@ -91,7 +92,7 @@ func TestWaiterOfALoadFromBeforeTheBump(t *testing.T) {
 				}
 				letGo := o.hold()
 				mine := a.calls(t, "k", load)
-				arrives(t, "the first replica loads", o.began)
+				waittest.Next(t, "the first replica loads", o.began)
 				hear := gate.hold()
 				defer hear()
 				o.set("new", nil)

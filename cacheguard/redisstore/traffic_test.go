@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -310,10 +311,11 @@ func (tr *traffic) mayLose() (end func()) {
 func (tr *traffic) usable(key string, since time.Time) time.Duration {
 	tr.t.Helper()
 	for _, r := range tr.fleet {
-		await(tr.t, "the store is used again", func() bool {
+		waittest.Until(tr.t, "the store is used again", func() bool {
 			_, err := r.cache.Peek(tr.t.Context(), key)
 			return err == nil
 		})
+
 	}
 	return time.Since(since)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A Redis that answers with errors is treated like no Redis: callers get the results of coalesced
@@ -90,11 +91,12 @@ func TestRedisInTrouble(t *testing.T) {
 
 			must(t, trouble.end(ctx, admin))
 			began := time.Now()
-			await(t, "values are stored again", func() bool {
+			waittest.Until(t, "values are stored again", func() bool {
 				r.get(t, "after", o.load).is(t, "v")
 				res, err := r.cache.Peek(ctx, "after")
 				return err == nil && res.Value == "v"
 			})
+
 			figures(t, "Redis says "+trouble.says, calls, time.Since(began), all...)
 			if lines := r.log.With("store can be used again"); len(lines) != 1 {
 				t.Errorf("%d lines of the log tell of the end; want 1", len(lines))
@@ -147,10 +149,11 @@ func TestRedisIsBusy(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- rude.Eval(context.Background(), "while true do end", nil).Err() }()
 	admin := newClient(t, server.Addr())
-	await(t, "Redis is busy", func() bool {
+	waittest.Until(t, "Redis is busy", func() bool {
 		err := admin.Ping(t.Context()).Err()
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})
+
 	const calls = 10
 	o := newOrigin("v")
 	var all []answer
@@ -165,12 +168,13 @@ func TestRedisIsBusy(t *testing.T) {
 	}
 	must(t, admin.ScriptKill(t.Context()).Err())
 	began := time.Now()
-	arrives(t, "the script ends", ended)
-	await(t, "values are stored again", func() bool {
+	waittest.Next(t, "the script ends", ended)
+	waittest.Until(t, "values are stored again", func() bool {
 		r.get(t, "after", o.load).is(t, "v")
 		res, err := r.cache.Peek(t.Context(), "after")
 		return err == nil && res.Value == "v"
 	})
+
 	figures(t, "Redis says BUSY", calls, time.Since(began), all...)
 	r.get(t, "before", mustNotLoad(t)).hit(t, "v")
 }
@@ -186,7 +190,7 @@ func TestFullMemoryHoldsNobodyUp(t *testing.T) {
 	o := newOrigin("v")
 	letGo := o.hold()
 	leads := first.ask(t, 1, "k", o.load)
-	arrives(t, "the first replica loads", o.began)
+	waittest.Next(t, "the first replica loads", o.began)
 	must(t, newClient(t, server.Addr()).ConfigSet(t.Context(), "maxmemory", "1").Err())
 	waits := second.ask(t, 1, "k", o.load)
 	second.waits(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // nextVersion is a program of the next frame version, as the package documentation describes it.
@@ -115,8 +116,8 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	o.set("w", nil)
 	letGo := o.hold()
 	c = r.ask(t, 2, "k", o.load)
-	arrives(t, "this version loads", o.began)
-	arrives(t, "and the load before", o.began)
+	waittest.Next(t, "this version loads", o.began)
+	waittest.Next(t, "and the load before", o.began)
 	if state, holder := next.lease(token); state != "held" || len(holder) != 32 {
 		t.Errorf("while this version loads, the next one is told %s %s; want that the lease is held", state, holder)
 	}

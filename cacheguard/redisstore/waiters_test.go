@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Thousands of callers wait for a few loads of another process. This costs their process one
@@ -27,7 +28,7 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	var mine, theirs crowds
 	for i := range keys {
 		mine = append(mine, leader.ask(t, 1, fmt.Sprint(i), o.load))
-		arrives(t, "a load begins", o.began)
+		waittest.Next(t, "a load begins", o.began)
 	}
 	before := len(ours())
 	must(t, redistest.ResetStats(t.Context(), admin))
@@ -38,7 +39,7 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	for _, c := range theirs {
 		c.arrived.Wait()
 	}
-	await(t, "the waiters' process waits for every load", func() bool {
+	waittest.Until(t, "the waiters' process waits for every load", func() bool {
 		n := 0
 		for _, stack := range ours() {
 			if strings.Contains(stack, "(*run[...]).await(") {

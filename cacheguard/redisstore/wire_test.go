@@ -7,6 +7,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // wired is a fleet of three replicas. The first one is connected to Redis through a proxy.
@@ -122,7 +123,7 @@ func (in *inbox) forget() {
 // message may be visible before its listener is called.
 func (in *inbox) awaits(t *testing.T, kind cacheguard.MessageKind, key string) []cacheguard.Message {
 	t.Helper()
-	await(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })
+	waittest.Until(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })
 	return in.of(kind, key)
 }
 

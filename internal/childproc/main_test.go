@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const moment = 30 * time.Millisecond // for what must not happen
@@ -136,7 +136,7 @@ func heard(t *testing.T, conn net.Conn, within time.Duration) bool {
 
 func wantAnswer(t *testing.T, s *Server) {
 	t.Helper()
-	if !answered(t, dial(t, s), kittest.Patience) {
+	if !answered(t, dial(t, s), waittest.Patience) {
 		t.Fatal("no answer")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestServerDiesWithItsParent(t *testing.T) {
@@ -30,11 +31,12 @@ func TestServerDiesWithItsParent(t *testing.T) {
 		t.Fatalf("folders left: %v", left)
 	}
 	makeOld(t, left[0])
-	kittest.Eventually(t, "the sweep", func() bool {
+	waittest.Until(t, "the sweep", func() bool {
 		sweep()
 		_, err := os.Stat(left[0])
 		return os.IsNotExist(err)
 	})
+
 }
 
 // The parent-death signal is sent at the end of the thread that started the
@@ -57,10 +59,11 @@ func TestServerOutlivesTheThreadOfItsStarter(t *testing.T) {
 	}
 	defer got.server.Stop()
 	if got.thread != os.Getpid() { // the main thread is parked, not ended
-		kittest.Eventually(t, "the end of the thread", func() bool {
+		waittest.Until(t, "the end of the thread", func() bool {
 			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", got.thread))
 			return os.IsNotExist(err)
 		})
+
 	}
 	wantAnswer(t, got.server)
 }

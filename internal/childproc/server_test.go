@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestServerStartsAndStops(t *testing.T) {
@@ -54,7 +55,7 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 			t.Error("a paused server answers")
 		}
 	}, func() {
-		if !heard(t, conn, kittest.Patience) {
+		if !heard(t, conn, waittest.Patience) {
 			t.Error("a resumed server doesn't answer")
 		}
 	})

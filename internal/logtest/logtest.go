@@ -7,16 +7,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
-
-// patience is the longest wait for a line.
-const patience = 30 * time.Second
-
-// TB is the part of testing.TB that this package needs.
-type TB interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
 
 // Lines has the lines that were written to it. The zero Lines is ready to use and safe for
 // concurrent use.
@@ -57,8 +50,8 @@ func (l *Lines) With(words ...string) []string {
 func (l *Lines) Count(words ...string) int { return len(l.With(words...)) }
 
 // Await waits until n lines contain all of these words. The test fails if there are more, or if
-// they don't come within half a minute.
-func (l *Lines) Await(tb TB, n int, words ...string) {
+// they don't come within waittest.Patience.
+func (l *Lines) Await(tb waittest.TB, n int, words ...string) {
 	tb.Helper()
 	if got := l.await(tb, n, words); got > n {
 		tb.Fatalf("%d lines with %q, want %d:\n%s", got, words, n, l)
@@ -66,15 +59,15 @@ func (l *Lines) Await(tb TB, n int, words ...string) {
 }
 
 // AwaitSome waits until one line or more contain all of these words. The test fails if none comes
-// within half a minute.
-func (l *Lines) AwaitSome(tb TB, words ...string) {
+// within waittest.Patience.
+func (l *Lines) AwaitSome(tb waittest.TB, words ...string) {
 	tb.Helper()
 	l.await(tb, 1, words)
 }
 
-func (l *Lines) await(tb TB, least int, words []string) int {
+func (l *Lines) await(tb waittest.TB, least int, words []string) int {
 	tb.Helper()
-	limit := time.After(patience)
+	limit := time.After(waittest.Patience)
 	for {
 		news := l.next() // before the look, so that no line is missed between the two
 		if n := l.Count(words...); n >= least {
@@ -83,7 +76,7 @@ func (l *Lines) await(tb TB, least int, words []string) int {
 		select {
 		case <-news:
 		case <-limit:
-			tb.Fatalf("within %v there were not %d lines with %q:\n%s", patience, least, words, l)
+			tb.Fatalf("within %v there were not %d lines with %q:\n%s", waittest.Patience, least, words, l)
 			return least
 		}
 	}

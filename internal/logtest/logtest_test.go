@@ -11,6 +11,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/suitetest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestWith(t *testing.T) {
@@ -50,13 +51,13 @@ func TestAwait(t *testing.T) {
 // too few.
 func TestAwaitInVain(t *testing.T) {
 	for name, c := range map[string]struct {
-		await func(l *logtest.Lines, tb logtest.TB)
+		await func(l *logtest.Lines, tb waittest.TB)
 		says  string
 		takes time.Duration
 	}{
-		"too many": {func(l *logtest.Lines, tb logtest.TB) { l.Await(tb, 1, "line") }, "2 lines", 0},
-		"too few":  {func(l *logtest.Lines, tb logtest.TB) { l.Await(tb, 3, "line") }, "not 3 lines", 30 * time.Second},
-		"none":     {func(l *logtest.Lines, tb logtest.TB) { l.AwaitSome(tb, "other") }, "not 1 lines", 30 * time.Second},
+		"too many": {func(l *logtest.Lines, tb waittest.TB) { l.Await(tb, 1, "line") }, "2 lines", 0},
+		"too few":  {func(l *logtest.Lines, tb waittest.TB) { l.Await(tb, 3, "line") }, "not 3 lines", waittest.Patience},
+		"none":     {func(l *logtest.Lines, tb waittest.TB) { l.AwaitSome(tb, "other") }, "not 1 lines", waittest.Patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

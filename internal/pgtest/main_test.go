@@ -12,11 +12,11 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"go.uber.org/goleak"
 
-	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
-	patience = kittest.Patience
+	patience = waittest.Patience
 	moment   = 100 * time.Millisecond // for what must not happen
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestProxyPassesCutsAndSwallows(t *testing.T) {
@@ -52,7 +52,7 @@ func TestProxyLosesAReply(t *testing.T) {
 		_, err := db.ExecContext(ctx, "INSERT INTO lost VALUES ($1)", 1)
 		ended <- err
 	}()
-	kittest.Await(t, lost, "the reply")
+	waittest.Next(t, "the reply", lost)
 	if n := one(t, direct, "SELECT count(*) FROM lost"); n != 1 {
 		t.Errorf("it was carried out %d times", n)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
@@ -17,7 +19,7 @@ func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
 	w.send("SET other v")
 	w.want("+OK\r\n")
 	w.send("SET k v", "SET behind v")
-	await(t, lost.Struck(), "the fault")
+	waittest.Next(t, "the fault", lost.Struck())
 	wantValue(t, s, "k", "v")
 	w.wantSilence()
 	if got := lost.Command().String(); got != `SET "k" "v"` {
@@ -26,7 +28,7 @@ func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
 
 	// Only the way back is lost, and only on that connection.
 	w.send("SET later v")
-	eventually(t, "the later command", func() bool { return value(t, s, "later") == "v" })
+	waittest.Until(t, "the later command", func() bool { return value(t, s, "later") == "v" })
 	w.wantSilence()
 	next := dial(t, p.Addr())
 	next.send("SET k w")
@@ -43,7 +45,7 @@ func TestGoRedisMistakesItsOwnLease(t *testing.T) {
 	if err != nil || got {
 		t.Errorf("SetNX: %v, %v", got, err)
 	}
-	await(t, lost.Struck(), "the fault")
+	waittest.Next(t, "the fault", lost.Struck())
 	wantValue(t, s, "lease", "mine")
 	if n := p.Counts()["SET"]; n != 2 {
 		t.Errorf("%d SETs went through", n)
@@ -63,7 +65,7 @@ func TestDropReplyWithWhatThen(t *testing.T) {
 	w.send("SET a 1", "SET d 4")
 	w.want("+OK\r\n")
 	w.wantEnd()
-	await(t, cut.Struck(), "the fault")
+	waittest.Next(t, "the fault", cut.Struck())
 	wantValue(t, s, "d", "4")
 }
 
@@ -74,7 +76,7 @@ func TestDropCommandNeverArrives(t *testing.T) {
 	w := dial(t, p.Addr())
 	w.send("SET a 1", "SET b 2", "SET c 3")
 	w.want("+OK\r\n")
-	await(t, lost.Struck(), "the fault")
+	waittest.Next(t, "the fault", lost.Struck())
 	w.wantSilence()
 	wantValue(t, s, "a", "1")
 	wantValue(t, s, "b", "")
@@ -105,7 +107,7 @@ func TestHoldBackAppliesACommandLate(t *testing.T) {
 	if err := rdb.Eval(ctx, script, []string{"k"}, "old").Err(); err == nil {
 		t.Fatal("the script was run")
 	}
-	await(t, fill.Struck(), "the fault")
+	waittest.Next(t, "the fault", fill.Struck())
 	wantValue(t, s, "k", "")
 	if err := rdb.Set(ctx, "k", "new", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -125,7 +127,7 @@ func TestHoldBackLeavesTheClientWithoutAnAnswer(t *testing.T) {
 	held := p.HoldBack(IsCommand("INCR"))
 	w := dial(t, p.Addr())
 	w.send("INCR n")
-	await(t, held.Struck(), "the fault")
+	waittest.Next(t, "the fault", held.Struck())
 	w.wantSilence()
 	for want := range int64(3) { // as often as one likes
 		if got, err := held.Release(testContext(t)); got != want+1 || err != nil {
@@ -163,7 +165,7 @@ func TestDuplicateArrivesTwice(t *testing.T) {
 	if n, err := rdb.Incr(ctx, "n").Result(); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	await(t, twice.Struck(), "the fault")
+	waittest.Next(t, "the fault", twice.Struck())
 	if n, err := rdb.Incr(ctx, "n").Result(); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -178,7 +180,7 @@ func TestDelayCommand(t *testing.T) {
 	delayed := p.DelayCommand(HasKey("b"), gate)
 	w := dial(t, p.Addr())
 	w.send("SET a 1", "SET b 2", "SET c 3")
-	await(t, delayed.Struck(), "the fault")
+	waittest.Next(t, "the fault", delayed.Struck())
 	w.want("+OK\r\n")
 	w.wantSilence()
 	wantValue(t, s, "b", "")
@@ -194,13 +196,13 @@ func TestDelayedCommandOfAClientThatGaveUpIsCarriedOut(t *testing.T) {
 	delayed := p.DelayCommand(IsCommand("SET"), gate)
 	w := dial(t, p.Addr())
 	w.send("SET k late")
-	await(t, delayed.Struck(), "the fault")
+	waittest.Next(t, "the fault", delayed.Struck())
 	if err := w.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
 	wantValue(t, s, "k", "")
 	close(gate)
-	eventually(t, "the late command", func() bool { return value(t, s, "k") == "late" })
+	waittest.Until(t, "the late command", func() bool { return value(t, s, "k") == "late" })
 }
 
 func TestDelayReply(t *testing.T) {
@@ -209,7 +211,7 @@ func TestDelayReply(t *testing.T) {
 	delayed := p.DelayReply(HasKey("b"), gate)
 	w := dial(t, p.Addr())
 	w.send("SET a 1", "APPEND b 22", "APPEND c 333")
-	await(t, delayed.Struck(), "the fault")
+	waittest.Next(t, "the fault", delayed.Struck())
 	wantValue(t, s, "b", "22")
 	w.want("+OK\r\n")
 	w.wantSilence()
@@ -232,7 +234,7 @@ func TestFaultsStrikeOnceAndInOrder(t *testing.T) {
 	w.send("INCR n", "INCR n", "INCR n", "INCR n")
 	w.want(":1\r\n", ":2\r\n", ":4\r\n")
 	for _, f := range []*Fault{&first.Fault, &second.Fault, third} {
-		await(t, f.Struck(), "a fault")
+		waittest.Next(t, "a fault", f.Struck())
 	}
 }
 
@@ -255,7 +257,7 @@ func TestDisarm(t *testing.T) {
 	// Even a fault that already waits for the reply can be disarmed.
 	f = p.DropReply(IsCommand("BLPOP"))
 	w.send("BLPOP list 0")
-	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
+	waittest.Until(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
 	if !f.Disarm() {
 		t.Error("Disarm says that the fault has struck")
 	}
@@ -265,7 +267,7 @@ func TestDisarm(t *testing.T) {
 
 	f = p.DropReply(IsCommand("GET"))
 	w.send("GET k")
-	await(t, f.Struck(), "the fault")
+	waittest.Next(t, "the fault", f.Struck())
 	if f.Disarm() {
 		t.Error("Disarm denies that the fault has struck")
 	}
@@ -279,22 +281,22 @@ func TestFaultOutlivesTheConnection(t *testing.T) {
 	f := p.DropReply(IsCommand("BLPOP", "GET"))
 	w := dial(t, p.Addr())
 	w.send("BLPOP list 0")
-	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
+	waittest.Until(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
 	p.Cut()
 	w.wantEnd()
 
 	w = dial(t, p.Addr())
 	w.send("BLPOP list 0")
-	eventually(t, "the command", func() bool { return p.Counts()["BLPOP"] == 2 })
+	waittest.Until(t, "the command", func() bool { return p.Counts()["BLPOP"] == 2 })
 	if err := s.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	w.wantEnd()
-	eventually(t, "the end of the connection", func() bool { return len(p.armed()) == 1 })
+	waittest.Until(t, "the end of the connection", func() bool { return len(p.armed()) == 1 })
 
 	w = dial(t, p.Addr())
 	w.send("GET k")
-	await(t, f.Struck(), "the fault")
+	waittest.Next(t, "the fault", f.Struck())
 	if got := f.Command().Name; got != "GET" {
 		t.Errorf("struck %s", got)
 	}

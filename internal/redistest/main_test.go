@@ -12,17 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
-	patience = kittest.Patience
+	patience = waittest.Patience
 	moment   = 30 * time.Millisecond // for what must not happen
-)
-
-var (
-	await      = kittest.Await
-	eventually = kittest.Eventually
 )
 
 func TestMain(m *testing.M) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestCutClosesAllAndTakesNew(t *testing.T) {
@@ -66,7 +68,7 @@ func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
 	})
 	w := dial(t, p.Addr())
 	w.send("SET a 1", "SET b 2")
-	eventually(t, "the first command", func() bool { return value(t, s, "a") == "1" })
+	waittest.Until(t, "the first command", func() bool { return value(t, s, "a") == "1" })
 	wantValue(t, s, "b", "")
 	p.Blackhole(false)
 	w.want("+OK\r\n", "+OK\r\n")
@@ -83,10 +85,11 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the commands", func() bool {
+	waittest.Until(t, "the commands", func() bool {
 		return p.Counts()["SET"] == 2 && p.Counts()["BLPOP"] == 1 && p.Counts()["SUBSCRIBE"] == 1
 	})
-	eventually(t, "the end of the connections", func() bool { return p.Links() == 0 })
+
+	waittest.Until(t, "the end of the connections", func() bool { return p.Links() == 0 })
 	wantValue(t, s, "k", "v")
 	wantValue(t, s, "lost", "v")
 }
@@ -97,7 +100,7 @@ func TestCutInsideABlackhole(t *testing.T) {
 	f := p.DropReply(IsCommand("SET"))
 	p.Blackhole(true)
 	w.send("SET k v")
-	eventually(t, "the command", func() bool { return len(p.armed()) == 0 })
+	waittest.Until(t, "the command", func() bool { return len(p.armed()) == 0 })
 	p.Cut()
 	w.wantEnd()
 	p.Blackhole(false)
@@ -145,7 +148,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		wires = append(wires, w)
 	}
 	for _, f := range []*Fault{delayed, kept, lost} {
-		await(t, f.Struck(), "a fault")
+		waittest.Next(t, "a fault", f.Struck())
 	}
 	p.Blackhole(true)
 	wires = append(wires, dial(t, p.Addr()))
@@ -281,7 +284,7 @@ func TestManyClients(t *testing.T) {
 			f := p.DropReply(HasKey("nobody"), GoOn)
 			w.send("GET nobody", "PING")
 			w.want("+PONG\r\n")
-			await(t, f.Struck(), "a fault")
+			waittest.Next(t, "a fault", f.Struck())
 		}
 	})
 	for range clients * rounds {
@@ -375,7 +378,7 @@ func TestSlowIsLateAndNotLost(t *testing.T) {
 	if err := w.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command is carried out", func() bool { return value(t, s, "k") == "v" })
+	waittest.Until(t, "the command is carried out", func() bool { return value(t, s, "k") == "v" })
 	if took := time.Since(began); took < late {
 		t.Errorf("a command was carried out after %v, want %v at least", took, late)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A subscriber's connection carries messages among the replies; every one has
@@ -32,7 +34,7 @@ func TestRepliesAmongMessages(t *testing.T) {
 			publish()
 			w.want(message)
 			w.send("PING")
-			await(t, held.Struck(), "the fault")
+			waittest.Next(t, "the fault", held.Struck())
 			publish()
 			w.wantSilence()
 			close(gate)
@@ -42,13 +44,13 @@ func TestRepliesAmongMessages(t *testing.T) {
 			lost := p.DropReply(IsCommand("PING"), GoOn)
 			w.send("PING", "SUBSCRIBE c", "PING")
 			w.want(confirmation(kind, "subscribe", "c", 3), pong)
-			await(t, lost.Struck(), "the fault")
+			waittest.Next(t, "the fault", lost.Struck())
 
 			// All confirmations of one command are its reply.
 			lost = p.DropReply(IsCommand("SUBSCRIBE"), GoOn)
 			w.send("SUBSCRIBE d e", "UNSUBSCRIBE b")
 			w.want(confirmation(kind, "unsubscribe", "b", 4))
-			await(t, lost.Struck(), "the fault")
+			waittest.Next(t, "the fault", lost.Struck())
 			publish()
 			w.want(message)
 
@@ -56,7 +58,7 @@ func TestRepliesAmongMessages(t *testing.T) {
 			lost = p.DropReply(IsCommand("SUBSCRIBE"), GoOn)
 			w.send("SUBSCRIBE", "PING")
 			w.want(pong)
-			await(t, lost.Struck(), "the fault")
+			waittest.Next(t, "the fault", lost.Struck())
 
 			// All at once: as many confirmations as there were channels.
 			w.send("UNSUBSCRIBE", "GET k")
@@ -70,14 +72,14 @@ func TestRepliesAmongMessages(t *testing.T) {
 			lost = p.DropReply(HasKey("x"), GoOn)
 			w.send("GET x", "LRANGE list 0 -1")
 			w.want("*0\r\n")
-			await(t, lost.Struck(), "the fault")
+			waittest.Next(t, "the fault", lost.Struck())
 
 			// Half open: nothing comes any more, messages neither.
 			w.send("SUBSCRIBE a")
 			w.want(confirmation(kind, "subscribe", "a", 1))
 			lost = p.DropReply(IsCommand("PING"))
 			w.send("PING")
-			await(t, lost.Struck(), "the fault")
+			waittest.Next(t, "the fault", lost.Struck())
 			publish()
 			w.wantSilence()
 		})
@@ -107,7 +109,7 @@ func TestListsThatLookLikeMessages(t *testing.T) {
 	lost := p.DropReply(IsCommand("LRANGE"), GoOn)
 	w.send("LRANGE list 0 -1", "PING")
 	w.want("+PONG\r\n")
-	await(t, lost.Struck(), "the fault")
+	waittest.Next(t, "the fault", lost.Struck())
 }
 
 func TestInvalidationsAreNoReplies(t *testing.T) {
@@ -122,7 +124,7 @@ func TestInvalidationsAreNoReplies(t *testing.T) {
 	lost := p.DropReply(IsCommand("GET"), GoOn)
 	w.send("GET k", "PING")
 	w.want("+PONG\r\n")
-	await(t, lost.Struck(), "the fault")
+	waittest.Next(t, "the fault", lost.Struck())
 }
 
 func TestGoRedisSubscribesThroughTheProxy(t *testing.T) {
@@ -152,11 +154,12 @@ func TestGoRedisSubscribesThroughTheProxy(t *testing.T) {
 			}
 			// Cut, it comes back by itself and says so.
 			p.Cut()
-			eventually(t, "the subscription", func() bool {
+			waittest.Until(t, "the subscription", func() bool {
 				m, err := subscription.ReceiveTimeout(ctx, time.Second)
 				_, subscribed := m.(*redis.Subscription)
 				return err == nil && subscribed
 			})
+
 		})
 	}
 }

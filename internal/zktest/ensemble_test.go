@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestEnsembleOutlivesItsLeader(t *testing.T) {
@@ -19,8 +21,8 @@ func TestEnsembleOutlivesItsLeader(t *testing.T) {
 		t.Fatal("nobody leads")
 	}
 	old.Kill()
-	eventually(t, "another leader", func() bool { leader := e.Leader(); return leader != nil && leader != old })
-	eventually(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
+	waittest.Until(t, "another leader", func() bool { leader := e.Leader(); return leader != nil && leader != old })
+	waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
 	if !exists(t, conn, "/a") || conn.SessionID() != id {
 		t.Errorf("the node is there: %v; session %x, was %x", exists(t, conn, "/a"), conn.SessionID(), id)
 	}

@@ -6,19 +6,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
-
-	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
 )
 
 const (
 	moment  = 30 * time.Millisecond  // for what must not happen
 	session = 10 * time.Second       // what clients ask for
 	brief   = 500 * time.Millisecond // a session that ends soon
-)
-
-var (
-	await      = kittest.Await
-	eventually = kittest.Eventually
 )
 
 func TestMain(m *testing.M) {

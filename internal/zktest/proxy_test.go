@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestProxyPassesAndCounts(t *testing.T) {
@@ -49,11 +51,11 @@ func TestLostReply(t *testing.T) {
 		if !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("%s: create: %v", path, err)
 		}
-		await(t, lost.Struck(), "the fault")
+		waittest.Next(t, "the fault", lost.Struck())
 		if !exists(t, direct, path) {
 			t.Errorf("%s: it was not carried out", path)
 		}
-		eventually(t, "the client", func() bool { _, _, err := conn.Exists(path); return err == nil })
+		waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists(path); return err == nil })
 		if _, err := conn.Create(path+"2", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Errorf("%s: a second reply is lost, too: %v", path, err)
 		}
@@ -86,7 +88,7 @@ func TestCutEndsConnections(t *testing.T) {
 	if err := p.Refuse(false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the client", func() bool { _, _, err := conn.Exists("/cut"); return err == nil })
+	waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/cut"); return err == nil })
 	if conn.SessionID() != id {
 		t.Error("another session")
 	}
@@ -109,7 +111,7 @@ func TestBlackholeSwallowsUntilItIsLifted(t *testing.T) {
 	}()
 	wantOpen(t, answered, "it passes")
 	p.Blackhole(false)
-	await(t, answered, "an answer")
+	waittest.Next(t, "an answer", answered)
 }
 
 func TestFramesThatMakeNoSense(t *testing.T) {

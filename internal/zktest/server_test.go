@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
 	"github.com/cacheguard/cacheguard/internal/childproc/kittest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestServerServesAndStops(t *testing.T) {
@@ -44,7 +45,7 @@ func TestRestartKeepsSessions(t *testing.T) {
 		if err := s.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
+		waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
 		there, now := exists(t, conn, "/a"), conn.SessionID()
 		if there && now == id {
 			return
@@ -102,7 +103,7 @@ func TestPausedServerIsSilent(t *testing.T) {
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, answered, "an answer")
+	waittest.Next(t, "an answer", answered)
 }
 
 func TestArgumentsAreLinesOrProperties(t *testing.T) {

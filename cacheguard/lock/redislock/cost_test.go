@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If the lock is free, Lock and Unlock take one round trip each.
@@ -123,13 +124,14 @@ func TestHandOverWakesOne(t *testing.T) {
 				must(t, redistest.ResetStats(t.Context(), rdb))
 				unlock(t, held)
 				woken := (*call)(nil)
-				await(t, "one of them has it", func() bool {
+				waittest.Until(t, "one of them has it", func() bool {
 					i := slices.IndexFunc(waits, (*call).returned)
 					if i >= 0 {
 						woken = waits[i]
 					}
 					return i >= 0
 				})
+
 				line(t, rdb, prefix, name, waiting-1) // all others still wait
 				stats, err := redistest.CommandStats(t.Context(), rdb)
 				must(t, err)
@@ -139,7 +141,7 @@ func TestHandOverWakesOne(t *testing.T) {
 				unlock(t, woken.lock(t))
 				for range waits[1:] {
 					var next lock.Lock
-					await(t, "the next one has it", func() bool {
+					waittest.Until(t, "the next one has it", func() bool {
 						for i, c := range waits {
 							if c != woken && c.returned() && c.held.Err() == nil {
 								next, waits[i] = c.held, woken
@@ -148,6 +150,7 @@ func TestHandOverWakesOne(t *testing.T) {
 						}
 						return false
 					})
+
 					unlock(t, next)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Redis is stopped, and a call is given up. Then Redis goes on and carries out the call's request.
@@ -22,15 +23,15 @@ func TestGivenUpWhileRedisStandsStill(t *testing.T) {
 		t.Fatal("Lock returned no error")
 	}
 	<-again.Struck()
-	await(t, "the release gets no answer", func() bool { return l.Debts() == 1 })
+	waittest.Until(t, "the release gets no answer", func() bool { return l.Debts() == 1 })
 	_, err := question.Release(t.Context())
 	must(t, err)
 	if !has(t, rdb, prefix, name) {
 		t.Fatal("the late question didn't get the lock")
 	}
 	heal()
-	await(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
-	await(t, "nothing is owed", func() bool { return l.Debts() == 0 })
+	waittest.Until(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
+	waittest.Until(t, "nothing is owed", func() bool { return l.Debts() == 0 })
 }
 
 // An Unlock that got no reply is carried out when Redis replies again.
@@ -43,7 +44,7 @@ func TestUnlockReachesRedisThatComesBack(t *testing.T) {
 		t.Error("Unlock returned no error")
 	}
 	heal()
-	await(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
+	waittest.Until(t, "the lock is given back", func() bool { return !has(t, rdb, prefix, name) })
 }
 
 // indebted returns a locker behind a proxy. Its locks don't expire within the time of a test.

@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A failover loses the data that the replica hadn't received. The documentation states this loss:
@@ -58,10 +59,11 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	must(t, err)
 
 	var second lock.Lock
-	await(t, "the new master grants it", func() bool {
+	waittest.Until(t, "the new master grants it", func() bool {
 		second, err = b.TryLock(ctx, name)
 		return err == nil
 	})
+
 	if took := time.Since(began); first.Err() == nil {
 		t.Logf("two holders after %v", took)
 	} else if took < lease/3 {
@@ -102,7 +104,8 @@ func awaitReplicated(ctx context.Context, t *testing.T, master string) {
 	rdb := redis.NewClient(&redis.Options{Addr: master})
 	defer rdb.Close()
 	must(t, rdb.Set(ctx, "any", "thing", 0).Err()) // WAIT is for the writes of its own connection
-	await(t, "the replica has all", func() bool {
+	waittest.Until(t, "the replica has all", func() bool {
 		return rdb.Wait(ctx, 1, time.Second).Val() == 1
 	})
+
 }

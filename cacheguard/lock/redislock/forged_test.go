@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // mostToken is the largest integer that Redis' scripts can tell from the next integer.
@@ -115,7 +116,7 @@ func TestLockThatIsMadePersistent(t *testing.T) {
 	must(t, rdb.Persist(t.Context(), redislock.LockName(prefix, name)).Err())
 	waits := calls(t.Context(), b, name)
 	line(t, rdb, prefix, name, 1)
-	await(t, "it has an end again", func() bool { return rdb.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() > 0 })
+	waittest.Until(t, "it has an end again", func() bool { return rdb.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() > 0 })
 	unlock(t, held)
 	unlock(t, waits.lock(t))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // stand puts an owner into the queue. The owner counts as present until the given time.
@@ -145,7 +146,7 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 				t.Helper()
 				before := seen()
 				must(t, rdb.Publish(t.Context(), prefix+":"+process, message).Err())
-				await(t, "it asks, or returns", func() bool { return waits.returned() || seen() != before })
+				waittest.Until(t, "it asks, or returns", func() bool { return waits.returned() || seen() != before })
 			}
 			hears(fmt.Sprint(owner, " ", held.Token()-1))
 			hears(fmt.Sprint(owner, " ", held.Token()))
@@ -179,9 +180,10 @@ func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	process, _, _ := strings.Cut(owner, "/")
 	before := rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val()
 	must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", first.Token())).Err())
-	await(t, "it asks, or returns", func() bool {
+	waittest.Until(t, "it asks, or returns", func() bool {
 		return waits.returned() || rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() != before
 	})
+
 	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
 	if next := waits.lock(t); next.Token() <= first.Token() {
 		t.Errorf("a message of %d was believed, which had ended", next.Token())
@@ -203,18 +205,20 @@ func TestGivenLockEndsInTime(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	owner := line(t, rdb, prefix, name, 1)[0]
-	await(t, "a while passes", func() bool {
+	waittest.Until(t, "a while passes", func() bool {
 		seen, err := rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Int64()
 		must(t, err)
 		return time.Until(time.UnixMicro(seen)) < lease-lease/4
 	})
+
 	commands.Blackhole(true)
 	defer commands.Blackhole(false)
 	unlock(t, held)
 	given := waits.lock(t)
-	await(t, "the lock has ended", func() bool {
+	waittest.Until(t, "the lock has ended", func() bool {
 		return rdb.Exists(t.Context(), redislock.LockName(prefix, name)).Val() == 0
 	})
+
 	if err := given.Err(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("the lock is another's to take, and its holder has %v", err)
 	}
@@ -284,9 +288,10 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
 		if stands.CompareAndSwap(true, false) { // this process is stopped until the lock has ended
-			await(t, "the lock has ended", func() bool {
+			waittest.Until(t, "the lock has ended", func() bool {
 				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"), redislock.LockName(prefix, "try")).Val() == 0
 			})
+
 		}
 		return err
 	}))
@@ -311,9 +316,10 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		now := time.Now()
 		err := next(ctx, cmd)
-		await(t, "the answer is old", func() bool {
+		waittest.Until(t, "the answer is old", func() bool {
 			return operator.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() < lease-lease/10
 		})
+
 		asked.Store(&now)
 		return err
 	}))
@@ -328,7 +334,7 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 		return until
 	}
 	until := counts("asked for")
-	await(t, "it is renewed", func() bool { return held.Until() != until })
+	waittest.Until(t, "it is renewed", func() bool { return held.Until() != until })
 	counts("renewed")
 	unlock(t, held)
 }
@@ -359,7 +365,7 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	a, b := open(t, rdb, opts), locker(t, addr, opts)
 	must(t, a.Warm(t.Context()))
-	await(t, "it has connections", func() bool { return rdb.PoolStats().IdleConns >= 4 })
+	waittest.Until(t, "it has connections", func() bool { return rdb.PoolStats().IdleConns >= 4 })
 	gate := make(chan struct{})
 	late := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
 	ctx, cancel := context.WithTimeout(t.Context(), patience) // nearer than OpTimeout, so that the call leaves without its answer

@@ -12,6 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // 100 waiting calls get the lock in the order in which they came, even if they belong to several
@@ -74,7 +75,7 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 	before := line(t, client(t, addr), prefix, name, waiting)
 	proxy.ResetCounts()
-	await(t, "each has asked again", func() bool { return proxy.Counts()["EVALSHA"] >= 3*waiting })
+	waittest.Until(t, "each has asked again", func() bool { return proxy.Counts()["EVALSHA"] >= 3*waiting })
 	if after := line(t, client(t, addr), prefix, name, waiting); !slices.Equal(before, after) {
 		t.Errorf("the line was %q and is %q", before, after)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Owners are numbered, so the name of one owner may begin with the name of another. Each script
@@ -33,7 +34,7 @@ func TestOwnerWhoseNameBeginsWithAnothers(t *testing.T) {
 		l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
 		held := locked(t, l, name)
 		takes(t)
-		await(t, "it is lost, long before the hour is over", func() bool { return held.Err() != nil })
+		waittest.Until(t, "it is lost, long before the hour is over", func() bool { return held.Err() != nil })
 		if left := rdb.PTTL(t.Context(), lockName).Val(); left < time.Hour/2 {
 			t.Errorf("another's lock was renewed: it has %v left of an hour", left)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // patience is the time limit for events that must happen. It is enough for a busy machine.
@@ -19,17 +20,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await waits until ok returns true.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for began := time.Now(); !ok(); {
-		if time.Since(began) > patience {
-			t.Fatalf("did not happen within %v: %s", patience, what)
-		}
-		<-time.After(time.Millisecond)
 	}
 }
 
@@ -113,9 +103,10 @@ func (c *call) returned() bool {
 // line waits until n calls wait for the lock, and returns their owners in order.
 func line(t *testing.T, rdb redis.UniversalClient, prefix, name string, n int) (owners []string) {
 	t.Helper()
-	await(t, "they stand in line", func() bool {
+	waittest.Until(t, "they stand in line", func() bool {
 		owners = rdb.ZRange(context.Background(), redislock.LineName(prefix, name), 0, -1).Val()
 		return len(owners) == n
 	})
+
 	return owners
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // splitVotes lets each of two lockers get some of the masters. The other masters are away, or a
@@ -46,9 +47,9 @@ func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l 
 		all.Go(func() { results[i] = acquire(l) })
 	}
 	for _, f := range kept {
-		arrives(t, "a question is kept", f.Struck())
+		waittest.Next(t, "a question is kept", f.Struck())
 	}
-	await(t, "each has its votes", func() bool {
+	waittest.Until(t, "each has its votes", func() bool {
 		h := s.holders(t, "k")
 		owner := func(masters []int) string { // the owner on all these masters
 			for _, i := range masters {
@@ -61,6 +62,7 @@ func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l 
 		first, second := owner(late[1]), owner(late[0])
 		return first != "" && second != "" && first != second
 	})
+
 	close(gate)
 	all.Wait()
 	return s, results
@@ -84,9 +86,10 @@ func TestSplitVotes(t *testing.T) {
 		for _, err := range results {
 			must(t, err)
 		}
-		await(t, "nothing is left of theirs", func() bool {
+		waittest.Until(t, "nothing is left of theirs", func() bool {
 			return slices.Equal(s.holders(t, "k"), []string{"", "", "", "", "a third one's"})
 		})
+
 	})
 	try := func(t *testing.T, late [2][]int, rest func(*site)) {
 		t.Parallel()
@@ -136,7 +139,7 @@ func TestLineInOneProcess(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+		waittest.Until(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
 	}
 	s.proxies[0].ResetCounts()
 	pass(2500 * time.Millisecond)
@@ -172,7 +175,7 @@ func TestLeavingALine(t *testing.T) {
 			}
 			results[i] <- err
 		}()
-		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+		waittest.Until(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
 	}
 	for _, i := range []int{2, 0} {
 		ctxs[i]()
@@ -290,9 +293,9 @@ func TestQueuedInTrouble(t *testing.T) {
 			_, err := l.Lock(t.Context(), "k")
 			errs <- err
 		}()
-		await(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
+		waittest.Until(t, "it waits", func() bool { return l.Waiting("k") == i+1 })
 	}
-	await(t, "one asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "one asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
 	for _, p := range s.proxies[:3] {
 		p.Blackhole(true)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If a master didn't reply when a lock was given back, it gets the release as soon as it replies
@@ -70,7 +72,7 @@ func TestAwayMastersCostLittle(t *testing.T) {
 	if n := l.Debts(0); n < 100 {
 		t.Errorf("%d locks are owed to a master that is away", n)
 	}
-	await(t, "few goroutines are left", func() bool { return working() < 10 })
+	waittest.Until(t, "few goroutines are left", func() bool { return working() < 10 })
 	if n := l.Debts(0); n < 100 {
 		t.Errorf("%d locks are owed to a master that is away", n)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -139,14 +140,14 @@ func (s *site) count(t *testing.T, name string, masters ...int) (n int) {
 // it.
 func (s *site) everywhere(t *testing.T, name string) {
 	t.Helper()
-	await(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
+	waittest.Until(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
 }
 
 // nothingLeft waits until no master has a part of a lock. This must happen long before the lock
 // ends by itself.
 func (s *site) nothingLeft(t *testing.T, name string) {
 	t.Helper()
-	await(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
+	waittest.Until(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
 }
 
 // outages are the ways in which a master can be away. Each function begins an outage and returns a
@@ -185,10 +186,11 @@ func get(t *testing.T, l lock.Locker, name string) lock.Lock {
 // works waits until a locker works. On a busy machine this may take a moment.
 func works(t *testing.T, l lock.Locker) {
 	t.Helper()
-	await(t, "it works", func() bool {
+	waittest.Until(t, "it works", func() bool {
 		held, err := l.TryLock(t.Context(), "warm")
 		return err == nil && held.Unlock(t.Context()) == nil
 	})
+
 }
 
 func is(t *testing.T, what string, err, want error) {
@@ -202,31 +204,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await waits until so returns true.
-func await(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	limit := time.After(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("after %v it is not so that %s", patience, what)
-		}
-	}
-}
-
-// arrives waits for a channel to be closed.
-func arrives(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("after %v it is not so that %s", patience, what)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // says checks that the text of an error contains what it must contain.
@@ -273,10 +274,11 @@ func TestManyAtOnce(t *testing.T) {
 					go func() { done <- h.Unlock(context.Background()) }()
 				}
 			}
-			await(t, "as many as may are under way", func() bool { return g.under.Load() >= most })
-			await(t, "all want to", func() bool {
+			waittest.Until(t, "as many as may are under way", func() bool { return g.under.Load() >= most })
+			waittest.Until(t, "all want to", func() bool {
 				return !slices.ContainsFunc(held, func(h lock.Lock) bool { return h.Err() == nil && time.Until(h.Until()) > o.Lease/2 })
 			})
+
 			for range 100 {
 				must(t, s.direct[0].Ping(t.Context()).Err())
 			}

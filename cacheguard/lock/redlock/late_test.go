@@ -12,6 +12,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 var (
@@ -41,7 +42,7 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 		}
 		got <- l
 	}()
-	arrives(t, "a try is given back", late.Struck())
+	waittest.Next(t, "a try is given back", late.Struck())
 	must(t, held.Unlock(t.Context()))
 	mine := <-got
 	if mine == nil {
@@ -66,7 +67,7 @@ func TestLateAcquireIsAGhost(t *testing.T) {
 	works(t, l)
 	late := s.proxies[0].HoldBack(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup)
 	must(t, get(t, l, "k").Unlock(t.Context()))
-	arrives(t, "a question is kept", late.Struck())
+	waittest.Next(t, "a question is kept", late.Struck())
 	s.nothingLeft(t, "k")
 	_, err := late.Release(t.Context())
 	must(t, err)
@@ -90,7 +91,7 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	second := s.proxies[0].Duplicate(redistest.All(isAcquire, redistest.HasKey(prefix+":k")))
 	held := get(t, l, "k")
 	s.everywhere(t, "k")
-	arrives(t, "the question is carried out", second.Struck())
+	waittest.Next(t, "the question is carried out", second.Struck())
 	must(t, s.direct[0].Append(t.Context(), prefix+":k", "whowaits").Err())
 	before := s.direct[0].Get(t.Context(), prefix+":k").Val()
 	must(t, s.direct[0].PExpire(t.Context(), prefix+":k", opts().Lease/2).Err())
@@ -121,13 +122,13 @@ func TestReleaseDoesNotOvertake(t *testing.T) {
 	gate := make(chan struct{})
 	late := s.proxies[0].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
 	held := get(t, l, "k")
-	arrives(t, "a question is late", late.Struck())
+	waittest.Next(t, "a question is late", late.Struck())
 	must(t, held.Unlock(t.Context()))
 	pass(100 * time.Millisecond)
 	s.proxies[0].ResetCounts()
 	close(gate)
 	began := time.Now()
-	await(t, "the question arrives", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "the question arrives", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
 	pass(100 * time.Millisecond)
 	s.nothingLeft(t, "k")
 	if took := time.Since(began); took > o.Lease/2 {
@@ -146,10 +147,11 @@ func TestNotSetAgainAfterUnlock(t *testing.T) {
 	must(t, s.direct[4].Del(t.Context(), prefix+":k").Err())
 	gate := make(chan struct{})
 	renewal := s.proxies[4].DelayReply(isRenew, gate)
-	arrives(t, "a master says that it has it not", renewal.Struck())
-	await(t, "the others have renewed it", func() bool {
+	waittest.Next(t, "a master says that it has it not", renewal.Struck())
+	waittest.Until(t, "the others have renewed it", func() bool {
 		return s.direct[0].PTTL(t.Context(), prefix+":k").Val() > o.Lease*5/6
 	})
+
 	must(t, held.Unlock(t.Context()))
 	close(gate)
 	pass(300 * time.Millisecond)
@@ -174,7 +176,7 @@ func TestTryLeavesNothing(t *testing.T) {
 		_, err := l.TryLock(t.Context(), "k")
 		result <- err
 	}()
-	arrives(t, "it gives back what it got", late.Struck())
+	waittest.Next(t, "it gives back what it got", late.Struck())
 	pass(50 * time.Millisecond)
 	if len(result) > 0 {
 		t.Error("it returns before that is given back")
@@ -209,14 +211,14 @@ func TestWaitGivesBackFirst(t *testing.T) {
 		}
 		result <- err
 	}()
-	arrives(t, "it gives back what it got", late.Struck())
+	waittest.Next(t, "it gives back what it got", late.Struck())
 	s.proxies[0].ResetCounts()
 	pass(100 * time.Millisecond)
 	if n := s.proxies[0].Counts()["EVALSHA"]; n > 0 {
 		t.Errorf("before that is given back it asks %d times more", n)
 	}
 	close(gate)
-	await(t, "it asks again", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "it asks again", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
 	for i := range 3 {
 		must(t, s.direct[i].Del(t.Context(), prefix+":k").Err())
 	}
@@ -233,10 +235,11 @@ func TestDividedVotesDoNotWait(t *testing.T) {
 	l.SetNodeTimeout(3 * patience)
 	works(t, l)
 	s.refuse(t, 3, 4)
-	await(t, "it finds out", func() bool {
+	waittest.Until(t, "it finds out", func() bool {
 		must(t, get(t, l, "another").Unlock(t.Context()))
 		return slices.Equal(l.Silent(), []int{3, 4})
 	})
+
 	for _, p := range s.proxies[3:] {
 		p.Blackhole(true)
 		must(t, p.Refuse(false))
@@ -300,7 +303,7 @@ func TestViewDoesNotRepeat(t *testing.T) {
 		t.Errorf("three lost replies gave %v", err)
 	}
 	for _, f := range lost {
-		arrives(t, "a reply is lost", f.Struck())
+		waittest.Next(t, "a reply is lost", f.Struck())
 	}
 	s.nothingLeft(t, "k")
 }

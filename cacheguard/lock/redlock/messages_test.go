@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // handover passes a lock from one locker to a waiting locker several times, and returns the median
@@ -172,7 +173,7 @@ func TestStrangeMessages(t *testing.T) {
 		}
 		got <- held
 	}()
-	await(t, "it waits", func() bool { return to.Waiting("k") == 1 })
+	waittest.Until(t, "it waits", func() bool { return to.Waiting("k") == 1 })
 	token := s.holders(t, "k")[0]
 	for _, rdb := range s.direct {
 		for _, message := range []string{
@@ -285,10 +286,11 @@ func TestMastersInTheLog(t *testing.T) {
 	}
 	log.Await(t, 1, `a master can't be used" master=3`)
 	must(t, s.proxies[3].Refuse(false))
-	await(t, "it is said that it is back", func() bool {
+	waittest.Until(t, "it is said that it is back", func() bool {
 		must(t, get(t, l, "k").Unlock(t.Context()))
 		return log.Count(`a master can be used again" master=3`) > 0
 	})
+
 	if log.Count("a master can") != log.Count(`a master can't be used" master=3`)+log.Count(`a master can be used again" master=3`) {
 		t.Errorf("the log says:\n%s", &log)
 	}

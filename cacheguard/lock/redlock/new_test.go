@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -138,7 +139,7 @@ func TestHooks(t *testing.T) {
 	t.Cleanup(func() { must(t, l.Close()) })
 	held, err := l.Lock(context.WithValue(t.Context(), traced{}, true), "k")
 	must(t, err)
-	await(t, "the hooks have seen a question for each master", func() bool { return seen.commands.Load() >= 5 })
+	waittest.Until(t, "the hooks have seen a question for each master", func() bool { return seen.commands.Load() >= 5 })
 	must(t, held.Unlock(t.Context()))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Any two masters may be away, before a lock is acquired or while it is held and renewed.
@@ -81,7 +82,7 @@ func TestThreeOfFiveAway(t *testing.T) {
 				case took > o.NodeTimeout+soon:
 					t.Errorf("%s: the error took %v, with a NodeTimeout of %v", name, took, o.NodeTimeout)
 				}
-				await(t, "the masters that answer have nothing", func() bool {
+				waittest.Until(t, "the masters that answer have nothing", func() bool {
 					for _, i := range []int{1, 3} {
 						if n := s.direct[i].Exists(t.Context(), prefix+":"+name).Val(); n > 0 {
 							return false
@@ -89,6 +90,7 @@ func TestThreeOfFiveAway(t *testing.T) {
 					}
 					return true
 				})
+
 			}
 			for _, again := range back {
 				again()
@@ -125,7 +127,7 @@ func TestWaitsThroughTrouble(t *testing.T) {
 		for _, p := range s.proxies {
 			p.ResetCounts()
 		}
-		await(t, "it asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 1 })
+		waittest.Until(t, "it asks", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 1 })
 	}
 	waits()
 	cut := func(on bool) {
@@ -239,7 +241,7 @@ func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 				got <- mine
 			}()
 			if waits {
-				await(t, "it waits", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 && l.Waiting("k") == 1 && l.Listening() })
+				waittest.Until(t, "it waits", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 && l.Waiting("k") == 1 && l.Listening() })
 				arm()
 				must(t, held.Unlock(t.Context()))
 			}
@@ -276,7 +278,7 @@ func TestSlowMasters(t *testing.T) {
 		t.Errorf("slow masters gave %v", err)
 	}
 	// The slow masters set the lock only now, and remove it again after that.
-	await(t, "a slow master was asked", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "a slow master was asked", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
 	s.nothingLeft(t, "k")
 	for _, p := range s.proxies[:3] {
 		p.Slow(0)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // deaf makes all requests for one lock fail, like requests to a master that refuses connections.
@@ -74,7 +75,7 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 			use := func(name string) { // until master 0 has replied, too, because neither call waits for its reply
 				before := l.Answers(0)
 				must(t, get(t, l, name).Unlock(t.Context()))
-				await(t, "it answers", func() bool { return l.Answers(0) == before+2 })
+				waittest.Until(t, "it answers", func() bool { return l.Answers(0) == before+2 })
 			}
 			use("k") // the first call waits for all masters
 			held := get(t, l, "fails")
@@ -124,13 +125,14 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 			for i := range n {
 				held = append(held, get(t, l, fmt.Sprint(i)))
 			}
-			await(t, "all masters have answered", func() bool { return working() == 0 }) // a late reply would end the silence
+			waittest.Until(t, "all masters have answered", func() bool { return working() == 0 }) // a late reply would end the silence
 			before := seen[0].seen.Load() + seen[1].seen.Load()
 			_, err = l.TryLock(t.Context(), "refused")
 			says(t, err, "dial: refused")
-			await(t, "what it was given is given back", func() bool { // these releases aren't part of the count below
+			waittest.Until(t, "what it was given is given back", func() bool { // these releases aren't part of the count below
 				return what != "release" || seen[0].seen.Load()+seen[1].seen.Load() == before+2 && seen[0].under.Load()+seen[1].under.Load() == 0
 			})
+
 			if silent := l.Silent(); !slices.Equal(silent, []int{2, 3, 4}) {
 				t.Fatalf("the masters %v are silent", silent)
 			}
@@ -141,9 +143,10 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 					go func() { done <- h.Unlock(context.Background()) }()
 				}
 			}
-			await(t, "those that answer were asked for all", func() bool {
+			waittest.Until(t, "those that answer were asked for all", func() bool {
 				return seen[0].seen.Load() >= before+n && seen[1].seen.Load() >= before+n
 			})
+
 			for _, g := range seen[:2] {
 				if peak := g.peak.Load(); peak > most {
 					t.Errorf("up to %d were under way at once; want %d at most", peak, most)
@@ -189,15 +192,15 @@ func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all 
 	for i := range n {
 		held = append(held, get(t, l, fmt.Sprint(i)))
 	}
-	await(t, "all masters have answered", func() bool { return working() == 0 })
+	waittest.Until(t, "all masters have answered", func() bool { return working() == 0 })
 	_, err = l.TryLock(t.Context(), "refused")
 	says(t, err, "dial: refused")
-	await(t, "all are silent", func() bool { return len(l.Silent()) == 3 && working() == 0 })
+	waittest.Until(t, "all are silent", func() bool { return len(l.Silent()) == 3 && working() == 0 })
 	done := make(chan error, n)
 	for _, h := range held {
 		go func() { done <- h.Unlock(context.Background()) }()
 	}
-	await(t, "as many as may are under way", func() bool { return seen[0].under.Load() >= most })
+	waittest.Until(t, "as many as may are under way", func() bool { return seen[0].under.Load() >= most })
 	for range 100 {
 		must(t, s.direct[0].Ping(t.Context()).Err())
 	}

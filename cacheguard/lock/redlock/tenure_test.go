@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // If a minority says that the holder doesn't have the lock, the lock isn't lost. It is set again on
@@ -21,9 +22,10 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	mine := s.holders(t, "k")[2]
 	must(t, s.direct[0].Del(t.Context(), prefix+":k").Err())
 	must(t, s.direct[1].Set(t.Context(), prefix+":k", "another", patience).Err())
-	await(t, "the lock is set again", func() bool {
+	waittest.Until(t, "the lock is set again", func() bool {
 		return slices.Equal(s.holders(t, "k"), []string{mine, "another", mine, mine, mine})
 	})
+
 	// Now this master counts: three masters have the lock.
 	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", patience).Err())
 	pass(2 * brisk().Lease)
@@ -32,9 +34,10 @@ func TestMinorityDoesNotLose(t *testing.T) {
 		t.Errorf("after some renewals the masters have %v", got)
 	}
 	must(t, held.Unlock(t.Context()))
-	await(t, "nothing of it is left", func() bool {
+	waittest.Until(t, "nothing of it is left", func() bool {
 		return slices.Equal(s.holders(t, "k"), []string{"", "another", "another", "", ""})
 	})
+
 }
 
 // If a majority says that the holder doesn't have the lock, the lock is lost at the next renewal,
@@ -58,7 +61,7 @@ func TestMajorityLoses(t *testing.T) {
 				must(t, take(s, i))
 			}
 			before := s.holders(t, "k")
-			arrives(t, "the lock is lost", held.Lost())
+			waittest.Next(t, "the lock is lost", held.Lost())
 			if took := time.Since(began); took > o.Lease/3+soon {
 				t.Errorf("the loss was noticed after %v; a lease is %v", took, o.Lease)
 			}
@@ -68,7 +71,7 @@ func TestMajorityLoses(t *testing.T) {
 			}
 			is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
 			if n := s.count(t, "k", 3, 4); n > 0 {
-				await(t, "the rest is given back", func() bool { return s.count(t, "k", 3, 4) == 0 })
+				waittest.Until(t, "the rest is given back", func() bool { return s.count(t, "k", 3, 4) == 0 })
 			}
 		})
 	}
@@ -111,7 +114,7 @@ func TestDrift(t *testing.T) {
 	for _, p := range s.proxies[:3] {
 		p.Blackhole(true)
 	}
-	arrives(t, "the lock is lost", held.Lost())
+	waittest.Next(t, "the lock is lost", held.Lost())
 	lost := time.Now()
 	valid := o.Lease/2 - 2*time.Millisecond
 	if took := lost.Sub(began); took < valid {
@@ -159,7 +162,7 @@ func TestRestartedEmpty(t *testing.T) {
 		if first.Err() != nil || second.Err() != nil {
 			t.Errorf("the first holder: %v, the second: %v; this test is to show that both hold", first.Err(), second.Err())
 		}
-		arrives(t, "the first notices it when it renews", first.Lost())
+		waittest.Next(t, "the first notices it when it renews", first.Lost())
 		must(t, second.Err())
 		must(t, second.Unlock(t.Context()))
 		is(t, "Unlock of the first", first.Unlock(t.Context()), lock.ErrLost)
@@ -209,7 +212,7 @@ func TestRollingRestart(t *testing.T) {
 	mine := s.holders(t, "k")[0]
 	for i, server := range s.servers {
 		must(t, server.Restart())
-		await(t, "the lock is set again", func() bool { return s.holders(t, "k")[i] == mine })
+		waittest.Until(t, "the lock is set again", func() bool { return s.holders(t, "k")[i] == mine })
 	}
 	must(t, held.Err())
 	must(t, held.Unlock(t.Context()))
@@ -260,7 +263,7 @@ func TestMaxHold(t *testing.T) {
 	l := s.open(t, o)
 	held := get(t, l, "k")
 	began := time.Now()
-	arrives(t, "the lock is lost", held.Lost())
+	waittest.Next(t, "the lock is lost", held.Lost())
 	if took := time.Since(began); took < o.MaxHold-time.Second {
 		t.Errorf("it was lost after %v; want MaxHold, %v", took, o.MaxHold)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // pair is a locker of three masters. The first two masters are one server. The second name of this
@@ -92,7 +93,7 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 
 	must(t, p.wire.Refuse(false))
 	tries := 0
-	await(t, "it is found out", func() bool {
+	waittest.Until(t, "it is found out", func() bool {
 		tries++
 		name := fmt.Sprint("two servers ", tries)
 		held, err := p.TryLock(t.Context(), name)
@@ -105,6 +106,7 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 		must(t, held.Unlock(t.Context()))
 		return false
 	})
+
 }
 
 // Two servers go on granting locks while the second name of one of them is silent, after the locker
@@ -127,18 +129,20 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 	_, err := try()
 	says(t, err, "are one server")
 	mute(p.second, true)
-	await(t, "two servers are enough", func() bool {
+	waittest.Until(t, "two servers are enough", func() bool {
 		n, err := try()
 		if err == nil && n != 2 {
 			t.Errorf("the lock is on %d servers; want 2", n)
 		}
 		return err == nil
 	})
+
 	mute(p.second, false)
-	await(t, "it is found out again", func() bool {
+	waittest.Until(t, "it is found out again", func() bool {
 		_, err := try()
 		return err != nil && strings.Contains(err.Error(), "are one server")
 	})
+
 }
 
 // While a second name is silent that was found to be the same server, no call waits for it.
@@ -152,13 +156,14 @@ func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
 	must(t, p.second.Refuse(true))
 	p.second.Cut()
 	tries := 0
-	await(t, "the name is silent", func() bool {
+	waittest.Until(t, "the name is silent", func() bool {
 		tries++
 		if held, err := p.TryLock(t.Context(), fmt.Sprint(tries)); err == nil {
 			must(t, held.Unlock(t.Context()))
 		}
 		return slices.Equal(p.Silent(), []int{1})
 	})
+
 	p.second.Blackhole(true)
 	must(t, p.second.Refuse(false))
 	defer mute(p.second, false)
@@ -181,19 +186,20 @@ func TestSecondNameDoesNotRenew(t *testing.T) {
 	mute(p.second, true)
 	var held lock.Lock
 	tries := 0
-	await(t, "two servers give a lock", func() bool { // on a busy machine the first connections may take too long
+	waittest.Until(t, "two servers give a lock", func() bool { // on a busy machine the first connections may take too long
 		tries++
 		var err error
 		held, err = p.TryLock(t.Context(), fmt.Sprint(tries))
 		return err == nil
 	})
+
 	if n := p.servers(t, held.Name()); n != 2 {
 		t.Fatalf("the lock is on %d servers; want 2", n)
 	}
 	must(t, p.wire.Refuse(true))
 	p.wire.Cut()
 	mute(p.second, false)
-	arrives(t, "the lock is lost", held.Lost())
+	waittest.Next(t, "the lock is lost", held.Lost())
 	is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
 }
 
@@ -268,7 +274,7 @@ func TestUncontendedCommands(t *testing.T) {
 				t.Logf("%d times Lock and Unlock took %v on master %d; want %v", n, stats, i, want)
 			}
 		}()
-		await(t, "they are the commands that are needed", func() bool {
+		waittest.Until(t, "they are the commands that are needed", func() bool {
 			var err error
 			stats, err = redistest.CommandStats(t.Context(), rdb)
 			must(t, err)
@@ -277,5 +283,6 @@ func TestUncontendedCommands(t *testing.T) {
 			})
 			return maps.Equal(stats, want)
 		})
+
 	}
 }

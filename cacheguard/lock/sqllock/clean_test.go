@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // rows returns the number of rows.
@@ -83,7 +84,7 @@ func TestUnlockRemovesOldRows(t *testing.T) {
 			s.do(t, "INSERT INTO LOCKS VALUES ($1, "+empty+", 1, "+past+more+")", []byte(fmt.Sprint("old ", i)))
 		}
 		mustUnlock(t, mustLock(t, s.process(t), "new"))
-		eventually(t, "that the old rows are gone", func() bool { return s.rows(t) == 1 })
+		waittest.Until(t, "that the old rows are gone", func() bool { return s.rows(t) == 1 })
 	})
 }
 
@@ -96,13 +97,14 @@ func TestTokensGrowAcrossARemoval(t *testing.T) {
 		}
 		held := mustLock(t, l, "n")
 		mustUnlock(t, held)
-		eventually(t, "that the row is older than a moment", func() bool {
+		waittest.Until(t, "that the row is older than a moment", func() bool {
 			s.expire(t, "")
 			if err := l.Clean(soon(t), time.Nanosecond); err != nil {
 				t.Fatal(err)
 			}
 			return s.rows(t) == 0
 		})
+
 		next := mustLock(t, l, "n")
 		if next.Token() <= held.Token() {
 			t.Errorf("tokens %d, then %d", held.Token(), next.Token())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // In a bubble of synctest the year is 2000, so the clock of this process is 26 years late, and it
@@ -152,18 +153,19 @@ func TestClockIsReadWhenItIsDecided(t *testing.T) {
 		got <- held
 	}()
 	db := s.db(t)
-	eventually(t, "one who waits for the row", func() (waits bool) {
+	waittest.Until(t, "one who waits for the row", func() (waits bool) {
 		err := db.QueryRow("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'", s.Table).Scan(&waits)
 		if err != nil {
 			t.Error(err)
 		}
 		return waits || err != nil
 	})
+
 	<-time.After(short)
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	held := await(t, got, "the lock")
+	held := waittest.Next(t, "the lock", got)
 	if held == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestLockUnlock(t *testing.T) {
@@ -33,7 +34,7 @@ func TestWaiterPolls(t *testing.T) {
 		held := mustLock(t, a, "n")
 		got := waiter(t, b, "n")
 		mustUnlock(t, held)
-		mustUnlock(t, await(t, got, "the waiter"))
+		mustUnlock(t, waittest.Next(t, "the waiter", got))
 	})
 }
 
@@ -50,7 +51,7 @@ func waiter(t *testing.T, l *sqllock.Locker, name string) <-chan lock.Lock {
 		}
 		got <- held
 	}()
-	eventually(t, "a waiter of "+name, func() bool { return l.Waiting(name) > before })
+	waittest.Until(t, "a waiter of "+name, func() bool { return l.Waiting(name) > before })
 	return got
 }
 
@@ -65,7 +66,7 @@ func TestLockIsRenewedUntilItMayNotBeHeldAnyLonger(t *testing.T) {
 		if took := time.Since(began); took < most {
 			t.Errorf("another had it after %v", took)
 		}
-		await(t, held.Lost(), "Lost")
+		waittest.Next(t, "Lost", held.Lost())
 		if err := held.Err(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("Err: %v", err)
 		}
@@ -130,12 +131,12 @@ func TestCloseEndsWaitsAndLocks(t *testing.T) {
 		}
 		_ = b.Close()
 		for range 3 {
-			if err := await(t, got, "the waiters"); !errors.Is(err, lock.ErrClosed) {
+			if err := waittest.Next(t, "the waiters", got); !errors.Is(err, lock.ErrClosed) {
 				t.Errorf("a waiter: %v", err)
 			}
 		}
 		_ = a.Close()
-		await(t, held.Lost(), "Lost")
+		waittest.Next(t, "Lost", held.Lost())
 	})
 }
 

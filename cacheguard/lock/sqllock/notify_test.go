@@ -16,6 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/internal/logtest"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // seldom makes waiting calls poll so seldom that a call which isn't woken gets the lock late.
@@ -39,7 +40,7 @@ func (s system) hearsWith(t *testing.T, db *sql.DB, how sqllock.Listen) *sqllock
 func (s system) wanted(t *testing.T, name string) {
 	t.Helper()
 	db := s.db(t)
-	eventually(t, "a wish for a notification of "+name, func() (is bool) {
+	waittest.Until(t, "a wish for a notification of "+name, func() (is bool) {
 		err := db.QueryRowContext(soon(t), "SELECT wanted FROM "+s.Table+" WHERE name = $1", []byte(name)).Scan(&is)
 		if err != nil {
 			t.Error(err)
@@ -47,6 +48,7 @@ func (s system) wanted(t *testing.T, name string) {
 		}
 		return is
 	})
+
 }
 
 func TestNotificationWakesTheWaiter(t *testing.T) {
@@ -61,7 +63,7 @@ func TestNotificationWakesTheWaiter(t *testing.T) {
 		if err := held.Unlock(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		next := await(t, got, "the waiter")
+		next := waittest.Next(t, "the waiter", got)
 		took = append(took, time.Since(began))
 		mustUnlock(t, next)
 	}
@@ -87,9 +89,9 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	})
 	first := mustLock(t, a, "first")
 	got := waiter(t, b, "first") // notifications arrive after the first call waits
-	await(t, listens, "notifications")
+	waittest.Next(t, "notifications", listens)
 	mustUnlock(t, first)
-	mustUnlock(t, await(t, got, "the first waiter"))
+	mustUnlock(t, waittest.Next(t, "the first waiter", got))
 
 	x, y := mustLock(t, a, "x"), mustLock(t, a, "y")
 	gotX, gotY := waiter(t, b, "x"), waiter(t, b, "y")
@@ -97,7 +99,7 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	s.wanted(t, "y")
 	spy.statements()
 	mustUnlock(t, x)
-	mustUnlock(t, await(t, gotX, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", gotX))
 	<-time.After(moment) // in this time no call asks for the other lock
 	asked := 0
 	for _, statement := range spy.statements() {
@@ -109,7 +111,7 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 		t.Errorf("the waiter for another lock asked %d times", asked)
 	}
 	mustUnlock(t, y)
-	mustUnlock(t, await(t, gotY, "the other waiter"))
+	mustUnlock(t, waittest.Next(t, "the other waiter", gotY))
 }
 
 // PostgreSQL commits transactions with notifications one after another. So a release sends a
@@ -130,7 +132,7 @@ func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 			told = append(told, payload)
 		})
 	}()
-	await(t, standing, "LISTEN")
+	waittest.Next(t, "LISTEN", standing)
 	for range 5 {
 		mustUnlock(t, mustLock(t, a, "quiet"))
 	}
@@ -138,22 +140,23 @@ func TestReleaseWithoutWaitersTellsNobody(t *testing.T) {
 	got := waiter(t, b, "wanted")
 	s.wanted(t, "wanted")
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 	mustUnlock(t, mustLock(t, a, "wanted")) // the lock is no longer wanted
 	held = mustLock(t, a, "last")
 	got = waiter(t, b, "last")
 	s.wanted(t, "last")
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 
 	want := []string{hex.EncodeToString([]byte("wanted")), hex.EncodeToString([]byte("last"))}
-	eventually(t, "the last notification", func() bool {
+	waittest.Until(t, "the last notification", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Contains(told, want[1])
 	})
+
 	cancel()
-	if err := await(t, ended, "the end of listening"); err != nil {
+	if err := waittest.Next(t, "the end of listening", ended); err != nil {
 		t.Error(err)
 	}
 	if !slices.Equal(told, want) {
@@ -185,7 +188,7 @@ func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	mustUnlock(t, held)
 	began := time.Now()
 	close(stand)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 	if took := time.Since(began); took > seldomAsked {
 		t.Errorf("it looked again after %v", took)
 	}
@@ -223,7 +226,7 @@ func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	got := waiter(t, b, "n")
 	tries.Wait()
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 	if n := log.Count("out of order"); n != 1 {
 		t.Errorf("it was said %d times that notifications don't arrive", n)
 	}
@@ -241,13 +244,13 @@ func TestHalfOpenListenerIsNoticed(t *testing.T) {
 	})
 	held := mustLock(t, a, "n")
 	got := waiter(t, b, "n")
-	eventually(t, "notifications", b.Hears)
+	waittest.Until(t, "notifications", b.Hears)
 	proxy.Blackhole(true)
-	eventually(t, "that the silence is noticed", func() bool { return !b.Hears() })
+	waittest.Until(t, "that the silence is noticed", func() bool { return !b.Hears() })
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 	proxy.Blackhole(false)
-	eventually(t, "notifications again", b.Hears)
+	waittest.Until(t, "notifications again", b.Hears)
 }
 
 // The reply to an acquisition is lost, and its request is sent again. By then another call already
@@ -267,7 +270,7 @@ func TestWishOutlivesARepeatedAcquisition(t *testing.T) {
 	})
 	held := mustTry(t, a, "n")
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter, who must be told"))
+	mustUnlock(t, waittest.Next(t, "the waiter, who must be told", got))
 }
 
 // When a waiting call gets its turn, the reply that it got before it joined the line is old. So it
@@ -284,9 +287,9 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 	c := s.hearsWith(t, db, listen(s.Source))
 	elsewhere := mustLock(t, a, "elsewhere")
 	listening := waiter(t, c, "elsewhere") // notifications arrive after the first call waits
-	eventually(t, "notifications", c.Hears)
+	waittest.Until(t, "notifications", c.Hears)
 	mustUnlock(t, elsewhere)
-	mustUnlock(t, await(t, listening, "the first waiter"))
+	mustUnlock(t, waittest.Next(t, "the first waiter", listening))
 	var asked atomic.Int32
 	both := make(chan struct{})
 	spy.onAfter(func(q seen) error {
@@ -298,7 +301,7 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 			<-both
 		case 2:
 			close(both)
-			eventually(t, "the first in line", func() bool { return c.Waiting("n") == 1 })
+			waittest.Until(t, "the first in line", func() bool { return c.Waiting("n") == 1 })
 		}
 		return nil
 	})
@@ -308,7 +311,7 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 		_, err := c.Lock(ctx, "n")
 		left <- err
 	}()
-	eventually(t, "the first question", func() bool { return asked.Load() == 1 })
+	waittest.Until(t, "the first question", func() bool { return asked.Load() == 1 })
 	go func() {
 		held, err := c.Lock(soon(t), "n")
 		if err != nil {
@@ -316,12 +319,12 @@ func TestWaiterWhoseTurnComesAsksAnew(t *testing.T) {
 		}
 		got <- held
 	}()
-	eventually(t, "both in line", func() bool { return c.Waiting("n") == 2 })
+	waittest.Until(t, "both in line", func() bool { return c.Waiting("n") == 2 })
 
 	// Then there won't be a notification, and the first call leaves.
 	s.do(t, "UPDATE LOCKS SET wanted = false WHERE name = 'n'")
 	cancel()
-	if err := await(t, left, "the first"); !errors.Is(err, context.Canceled) {
+	if err := waittest.Next(t, "the first", left); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	s.wanted(t, "n") // the next call has asked
@@ -366,12 +369,12 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			})
 		}
 		for _, l := range lockers {
-			eventually(t, "waiters", func() bool { return l.Hears() && l.Waiting("n") == waiters/processes })
+			waittest.Until(t, "waiters", func() bool { return l.Hears() && l.Waiting("n") == waiters/processes })
 		}
 		s.wanted(t, "n")
 		mustUnlock(t, held)
 		for range waiters {
-			await(t, got, "the next one, who must be told")
+			waittest.Next(t, "the next one, who must be told", got)
 		}
 		all.Wait()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const racers = 20
@@ -98,7 +99,7 @@ func TestSimpleProtocol(t *testing.T) {
 	held := mustLock(t, s.process(t, seldom), "\x00'\\\xff")
 	got := waiter(t, l, held.Name())
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, got, "the waiter"))
+	mustUnlock(t, waittest.Next(t, "the waiter", got))
 }
 
 // Each holder is alone, and its token is larger than the previous token.

@@ -249,28 +249,3 @@ func wantHeld(t *testing.T, l lock.Locker, name string) {
 		t.Fatalf("TryLock of %q: %v; want ErrHeld", name, err)
 	}
 }
-
-func await[T any](t *testing.T, happened <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-	return v
-}
-
-// eventually waits for the state of something outside this process.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
-	}
-}

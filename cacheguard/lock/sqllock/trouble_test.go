@@ -14,6 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func hasty(o *sqllock.Options) { o.OpTimeout = 200 * time.Millisecond }
@@ -80,7 +81,7 @@ func TestCreate(t *testing.T) {
 			go func() { made <- l.Create(soon(t)) }()
 		}
 		for range 5 {
-			if err := await(t, made, "Create"); err != nil {
+			if err := waittest.Next(t, "Create", made); err != nil {
 				t.Error(err)
 			}
 		}
@@ -135,7 +136,7 @@ func TestPoolIsExhausted(t *testing.T) {
 			t.Error(err)
 		}
 		cancel()
-		if err := await(t, got, "the waiter"); !errors.Is(err, context.Canceled) {
+		if err := waittest.Next(t, "the waiter", got); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		mustUnlock(t, held)
@@ -164,15 +165,16 @@ func TestDriverThatLooksAtNoContext(t *testing.T) {
 			got <- err
 		}()
 		cancel()
-		if err := await(t, got, "Lock"); !errors.Is(err, context.Canceled) {
+		if err := waittest.Next(t, "Lock", got); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		close(stuck)
 		other := s.process(t, seldom)
-		eventually(t, "that the lock is given back", func() bool {
+		waittest.Until(t, "that the lock is given back", func() bool {
 			held, err := other.TryLock(soon(t), "n")
 			return err == nil && held.Unlock(soon(t)) == nil
 		})
+
 	})
 }
 
@@ -188,14 +190,14 @@ func TestCloseWithADriverThatHangs(t *testing.T) {
 		_, err := l.Lock(soon(t), "n")
 		got <- err
 	}()
-	eventually(t, "the statement", func() bool { return spy.count("") > 0 })
+	waittest.Until(t, "the statement", func() bool { return spy.count("") > 0 })
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		_ = l.Close()
 	}()
-	await(t, closed, "Close")
-	if err := await(t, got, "Lock"); !errors.Is(err, lock.ErrClosed) {
+	waittest.Next(t, "Close", closed)
+	if err := waittest.Next(t, "Lock", got); !errors.Is(err, lock.ErrClosed) {
 		t.Errorf("Lock: %v", err)
 	}
 	close(stuck)
@@ -218,18 +220,18 @@ func TestCloseGivesBackWhatIsAcquiredMeanwhile(t *testing.T) {
 			_, err := l.Lock(soon(t), "n")
 			got <- err
 		}()
-		eventually(t, "the statement", func() bool { return spy.count("INSERT") > 0 })
+		waittest.Until(t, "the statement", func() bool { return spy.count("INSERT") > 0 })
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
 			_ = l.Close()
 		}()
-		if err := await(t, got, "Lock"); !errors.Is(err, lock.ErrClosed) {
+		if err := waittest.Next(t, "Lock", got); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("Lock: %v", err)
 		}
 		<-time.After(moment) // in this time the lock must not be given back, because it isn't granted yet
 		close(gate)
-		await(t, closed, "Close")
+		waittest.Next(t, "Close", closed)
 		mustUnlock(t, mustTry(t, s.process(t, seldom), "n"))
 	})
 }
@@ -263,9 +265,9 @@ func TestSQLiteIsBusy(t *testing.T) {
 		}
 		got <- err
 	}()
-	eventually(t, "some tries", func() bool { return spy.count("INSERT") > 2 })
+	waittest.Until(t, "some tries", func() bool { return spy.count("INSERT") > 2 })
 	exec("COMMIT")
-	if err := await(t, got, "TryLock"); err != nil {
+	if err := waittest.Next(t, "TryLock", got); err != nil {
 		t.Error(err)
 	}
 }
@@ -284,10 +286,11 @@ func TestSQLiteCannotCommit(t *testing.T) {
 	wantError(t, err, "locked")
 	_ = reader.Close()
 	other := s.process(t)
-	eventually(t, "that nobody has it", func() bool {
+	waittest.Until(t, "that nobody has it", func() bool {
 		held, err := other.TryLock(soon(t), "n")
 		return err == nil && held.Unlock(soon(t)) == nil
 	})
+
 }
 
 // A request is carried out and its reply is lost. The next request recognises what the first
@@ -309,7 +312,7 @@ func TestLostReplies(t *testing.T) {
 	}
 
 	spy.loseReply("SET expires = clock_timestamp()")
-	eventually(t, "two renewals", func() bool { return spy.count("SET expires = clock_timestamp()") >= 2 })
+	waittest.Until(t, "two renewals", func() bool { return spy.count("SET expires = clock_timestamp()") >= 2 })
 	if err := held.Err(); err != nil {
 		t.Error(err)
 	}
@@ -406,10 +409,11 @@ func TestAcquisitionNobodyHeardOfIsGivenBack(t *testing.T) {
 		case !errors.Is(err, context.Canceled):
 			t.Fatal(err)
 		}
-		eventually(t, "that the lock is given back", func() bool {
+		waittest.Until(t, "that the lock is given back", func() bool {
 			held, err := other.TryLock(soon(t), "n")
 			return err == nil && held.Unlock(soon(t)) == nil
 		})
+
 	})
 }
 
@@ -422,7 +426,7 @@ func TestStolenLockIsLost(t *testing.T) {
 		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() { // SQLite's clock may show the same time
 			t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 		}
-		await(t, held.Lost(), "Lost")
+		waittest.Next(t, "Lost", held.Lost())
 		if err := held.Unlock(soon(t)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
@@ -496,7 +500,7 @@ func TestServerRestarts(t *testing.T) {
 		before = expires
 	}
 	mustUnlock(t, held)
-	next := await(t, waiting, "the waiter")
+	next := waittest.Next(t, "the waiter", waiting)
 	if next.Token() <= held.Token() {
 		t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 	}
@@ -537,15 +541,16 @@ func TestServerStandsStill(t *testing.T) {
 	}
 	_, err := b.TryLock(soon(t), "n")
 	wantError(t, err)
-	await(t, held.Lost(), "Lost")
+	waittest.Next(t, "Lost", held.Lost())
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	var next lock.Lock
-	eventually(t, "that it can be had again", func() bool {
+	waittest.Until(t, "that it can be had again", func() bool {
 		next, err = b.TryLock(soon(t), "n")
 		return err == nil
 	})
+
 	if next.Token() <= held.Token() {
 		t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 	}
@@ -569,15 +574,15 @@ func TestWaitersGiveUpAfterALease(t *testing.T) {
 		got <- err
 	}
 	go wait()
-	eventually(t, "the first waiter", func() bool { return l.Waiting("n") == 1 })
+	waittest.Until(t, "the first waiter", func() bool { return l.Waiting("n") == 1 })
 	for range waiters - 1 {
 		go wait()
 	}
-	eventually(t, "the others", func() bool { return l.Waiting("n") == waiters })
+	waittest.Until(t, "the others", func() bool { return l.Waiting("n") == waiters })
 	began := time.Now()
 	proxy.Blackhole(true)
 	for range waiters {
-		wantError(t, await(t, got, "a waiter"), "no answer")
+		wantError(t, waittest.Next(t, "a waiter", got), "no answer")
 	}
 	if took := time.Since(began); took < lease || took > 5*lease { // OpTimeout is a lease, too, for each call that asks
 		t.Errorf("they gave up after %v", took)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // A lease counts from before the request was sent, not from its reply. The database counts from a
@@ -57,7 +58,7 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 		}
 		fits("Continue", held)
 		was := held.Until()
-		eventually(t, "it is renewed", func() bool { return held.Until().After(was) })
+		waittest.Until(t, "it is renewed", func() bool { return held.Until().After(was) })
 		fits("a renewal", held)
 		mustUnlock(t, held)
 	})

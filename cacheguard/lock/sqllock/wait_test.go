@@ -9,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // The waiting calls of a process together send as many requests as one call, whatever their number.
@@ -36,7 +37,7 @@ func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 		spy.statements()
 		mustUnlock(t, held)
 		for _, next := range got {
-			mustUnlock(t, await(t, next, "the next one"))
+			mustUnlock(t, waittest.Next(t, "the next one", next))
 		}
 		// Each call asks when its turn comes, and gives the lock back. In between some requests
 		// fail, because this process sometimes has to leave the lock to other processes.
@@ -54,7 +55,7 @@ func TestUnlockWakesTheWaiterOfTheSameProcess(t *testing.T) {
 		asksSeldom(t, spy)
 		began := time.Now()
 		mustUnlock(t, held)
-		mustUnlock(t, await(t, got, "the waiter"))
+		mustUnlock(t, waittest.Next(t, "the waiter", got))
 		if took := time.Since(began); took > seldomAsked {
 			t.Errorf("it had the lock after %v", took)
 		}
@@ -68,7 +69,7 @@ const seldomAsked = 2 * time.Second
 // asks after 5, 10, 20 ms and so on, and each pause may be shorter by up to half.
 func asksSeldom(t *testing.T, spy *spy) {
 	t.Helper()
-	eventually(t, "that it asks seldom", func() bool { return spy.count("SELECT false") >= 11 })
+	waittest.Until(t, "that it asks seldom", func() bool { return spy.count("SELECT false") >= 11 })
 }
 
 // If a waiting call leaves, the next call gets its turn.
@@ -82,14 +83,14 @@ func TestWaiterLeaves(t *testing.T) {
 		_, err := l.Lock(ctx, "n")
 		left <- err
 	}()
-	eventually(t, "the first waiter", func() bool { return l.Waiting("n") == 1 })
+	waittest.Until(t, "the first waiter", func() bool { return l.Waiting("n") == 1 })
 	next := waiter(t, l, "n")
 	cancel()
-	if err := await(t, left, "the first waiter"); !errors.Is(err, context.Canceled) {
+	if err := waittest.Next(t, "the first waiter", left); !errors.Is(err, context.Canceled) {
 		t.Errorf("the first waiter: %v", err)
 	}
 	mustUnlock(t, held)
-	mustUnlock(t, await(t, next, "the next one"))
+	mustUnlock(t, waittest.Next(t, "the next one", next))
 	if n := l.Waiting("n"); n != 0 {
 		t.Errorf("%d still wait", n)
 	}
@@ -112,7 +113,7 @@ func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "a line", func() bool { return busy.Waiting("n") > 0 })
+	waittest.Until(t, "a line", func() bool { return busy.Waiting("n") > 0 })
 	began := time.Now()
 	held := mustLock(t, other, "n")
 	if took := time.Since(began); took > 5*time.Second {
@@ -134,7 +135,7 @@ func TestWaiterAsksWhenTheLeaseIsOver(t *testing.T) {
 		b := s.process(t, func(o *sqllock.Options) { o.Poll = time.Minute })
 		began := time.Now()
 		mustLock(t, dead, "n")
-		mustUnlock(t, await(t, waiter(t, b, "n"), "the waiter"))
+		mustUnlock(t, waittest.Next(t, "the waiter", waiter(t, b, "n")))
 		if took := time.Since(began); took < short {
 			t.Errorf("it had the lock after %v", took)
 		} else {

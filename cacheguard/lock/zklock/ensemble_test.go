@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -58,12 +59,12 @@ func TestLeadersComeAndGo(t *testing.T) {
 	progress := func(what string) {
 		t.Helper()
 		goal := turns.Load() + 30
-		eventually(t, "turns "+what, func() bool { return turns.Load() >= goal })
+		waittest.Until(t, "turns "+what, func() bool { return turns.Load() >= goal })
 	}
 	progress("in peace")
 	for range 3 {
 		var leader *zktest.Server
-		eventually(t, "a leader", func() bool { leader = ensemble.Leader(); return leader != nil })
+		waittest.Until(t, "a leader", func() bool { leader = ensemble.Leader(); return leader != nil })
 		leader.Kill()
 		progress("without the old leader")
 		if err := leader.Restart(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -27,7 +28,7 @@ func TestLostReplyIsRecognised(t *testing.T) {
 		proxy.Reset()
 		fault := proxy.LoseReply(inLine)
 		held := acquire(t, p, name)
-		await(t, fault.Struck(), "the fault")
+		waittest.Next(t, "the fault", fault.Struck())
 		var ops []string
 		for _, r := range proxy.Requests() {
 			ops = append(ops, r.Op)
@@ -73,7 +74,7 @@ func TestOneNodeForEachCall(t *testing.T) {
 		got <- err
 	}()
 	holder := zklock.DirOf("/one", "a") + "/" + operator.line(t, "/one", "a")[0]
-	eventually(t, "it to wait", func() bool { return slices.Contains(asked(proxy, "getData"), holder) })
+	waittest.Until(t, "it to wait", func() bool { return slices.Contains(asked(proxy, "getData"), holder) })
 	creates := len(asked(proxy, "create"))
 	fault := proxy.LoseReply(zktest.IsOp("create"), zktest.Silence)
 	for _, node := range operator.line(t, "/one", "a")[1:] {
@@ -81,7 +82,7 @@ func TestOneNodeForEachCall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, fault.Struck(), "the fault")
+	waittest.Next(t, "the fault", fault.Struck())
 	<-time.After(3 * opts.OpTimeout) // in this time no second node must be created
 	if n := len(asked(proxy, "create")) - creates; n != 1 {
 		t.Errorf("%d creations are under way", n)
@@ -93,7 +94,7 @@ func TestOneNodeForEachCall(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the end of the line", func() bool { return len(operator.line(t, "/one", "a")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool { return len(operator.line(t, "/one", "a")) == 0 })
 }
 
 // TestCallsThatAreGivenUpAtOnce checks that calls which are given up at once leave nothing, at
@@ -136,7 +137,7 @@ func TestGhostIsRemovedWithinItsSession(t *testing.T) {
 			_, err := p.Lock(ctx, name)
 			given <- err
 		}()
-		await(t, fault.Struck(), "the fault")
+		waittest.Next(t, "the fault", fault.Struck())
 		cancel()
 		if err := <-given; !errors.Is(err, context.Canceled) {
 			t.Fatalf("Lock: %v", err)
@@ -195,11 +196,12 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	opts.OpTimeout = 0
 	operator := open(t, server.Addr(), opts)
 	var held lock.Lock
-	eventually(t, "the lock", func() (ok bool) { // repeat, because OpTimeout is short
+	waittest.Until(t, "the lock", func() (ok bool) { // repeat, because OpTimeout is short
 		var err error
 		held, err = p.Lock(testContext(t), "a")
 		return err == nil
 	})
+
 	if err := proxy.Refuse(true); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
 			held := acquire(t, p, what)
 			session := conn.SessionID()
 			test.lose(p, proxy)
-			await(t, held.Lost(), "Lost")
+			waittest.Next(t, "Lost", held.Lost())
 			if line := operator.line(t, "/kept", what); len(line) != 1 {
 				t.Errorf("when it is lost, in line are %v: the holder has a lease to stop", line)
 			}
@@ -278,7 +280,7 @@ func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
 	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Prefix: "/close", Lease: 20 * time.Second})
 	prepare(t, operator, "a")
 	fault := proxy.LoseReply(inLine, zktest.Silence)
-	eventually(t, "a ghost", func() bool {
+	waittest.Until(t, "a ghost", func() bool {
 		if held, err := p.Lock(testContext(t), "a"); err == nil {
 			t.Fatalf("it has %v", held)
 		}
@@ -289,12 +291,13 @@ func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
 			return false
 		}
 	})
+
 	closed := make(chan struct{})
 	go func() {
 		_ = p.Close()
 		close(closed)
 	}()
-	await(t, closed, "Close")
+	waittest.Next(t, "Close", closed)
 	if line := operator.line(t, "/close", "a"); len(line) != 1 {
 		t.Fatalf("in line are %v: this shows nothing", line)
 	}

@@ -3,12 +3,12 @@ package zklock
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -32,17 +32,6 @@ func inside(t *testing.T, addr, prefix string) (*zk.Conn, *Locker) {
 	}
 	t.Cleanup(func() { _ = l.Close(); conn.Close() })
 	return conn, l
-}
-
-// until waits for the state of something outside this process.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); runtime.Gosched() {
-		if time.Since(began) > 20*time.Second {
-			t.Errorf("still waiting for %s", what)
-			return
-		}
-	}
 }
 
 // count counts the requests of one kind that have gone through a proxy.
@@ -98,7 +87,7 @@ func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		if i == 0 {
 			go func() {
-				until(t, "a watch", func() bool { return l.watches.on(q.dir+"/"+node) != nil })
+				waittest.Until(t, "a watch", func() bool { return l.watches.on(q.dir+"/"+node) != nil })
 				cancel()
 			}()
 		} else {
@@ -140,7 +129,7 @@ func TestTidyWaitsForACreationUnderWay(t *testing.T) {
 	q.creating = creating
 	proxy.Reset()
 	done := l.tidy(q)
-	until(t, "it to look twice", func() bool { return count(proxy, "getChildren") >= 2 })
+	waittest.Until(t, "it to look twice", func() bool { return count(proxy, "getChildren") >= 2 })
 	node, err := conn.Create(q.dir+"/"+q.call, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)

@@ -147,27 +147,3 @@ func acquire(t *testing.T, l lock.Locker, name string) lock.Lock {
 	}
 	return held
 }
-
-func await(t *testing.T, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-}
-
-// eventually waits for the state of something outside this process.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -46,10 +47,11 @@ func TestNodesOfNamesGoWhenNobodyIsThere(t *testing.T) {
 		if err := held.Unlock(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the node of the name to go", func() bool {
+		waittest.Until(t, "the node of the name to go", func() bool {
 			there, _, err := a.conn.Exists(zklock.DirOf("/containers/of/locks", "often"))
 			return err == nil && !there
 		})
+
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
 	"github.com/cacheguard/cacheguard/internal/logtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -32,7 +33,7 @@ func TestLostBeforeTheSessionEnds(t *testing.T) {
 		if err := held.Err(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("the session has ended, and Err is %v", err)
 		}
-		await(t, held.Lost(), "Lost")
+		waittest.Next(t, "Lost", held.Lost())
 		proxy.Blackhole(false)
 		proxy.Cut()
 		if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
@@ -52,7 +53,7 @@ func TestAShortBreakKeepsTheLock(t *testing.T) {
 	for range 2 {
 		proxy.Cut()
 		proxy.Reset()
-		eventually(t, "the lock to be verified", func() bool { return len(asked(proxy, "exists")) >= 2 })
+		waittest.Until(t, "the lock to be verified", func() bool { return len(asked(proxy, "exists")) >= 2 })
 	}
 	if err := held.Err(); err != nil {
 		t.Errorf("after a short break: %v", err)
@@ -90,7 +91,7 @@ func TestARemovedNodeIsALostLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The watch is set again.
-		eventually(t, "a watch", func() bool { watched, err := server.Ask("wchp"); return err == nil && strings.Contains(watched, node) })
+		waittest.Until(t, "a watch", func() bool { watched, err := server.Ask("wchp"); return err == nil && strings.Contains(watched, node) })
 		if err := held.Err(); err != nil {
 			t.Fatalf("after somebody wrote there: %v", err)
 		}
@@ -98,7 +99,7 @@ func TestARemovedNodeIsALostLock(t *testing.T) {
 	if err := operator.conn.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
-	await(t, held.Lost(), "Lost")
+	waittest.Next(t, "Lost", held.Lost())
 	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Unlock: %v", err)
 	}
@@ -110,7 +111,7 @@ func TestAClosedConnectionIsALostLock(t *testing.T) {
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "closed")
 	holder.conn.Close()
-	await(t, held.Lost(), "Lost")
+	waittest.Next(t, "Lost", held.Lost())
 	next := acquire(t, other, "closed")
 	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Unlock: %v", err)
@@ -137,7 +138,7 @@ func TestServerRestarts(t *testing.T) {
 		}
 		waits <- err
 	}()
-	eventually(t, "one who waits", func() bool { return len(holder.line(t, "/restart", "kept")) == 2 })
+	waittest.Until(t, "one who waits", func() bool { return len(holder.line(t, "/restart", "kept")) == 2 })
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestServerForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := acquire(t, open(t, server.Addr(), opts), "forgotten")
-	await(t, held.Lost(), "Lost")
+	waittest.Next(t, "Lost", held.Lost())
 	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Unlock: %v", err)
 	}
@@ -186,10 +187,10 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	held := acquire(t, l, "wrong")
 	operator := open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
 	proxy.Blackhole(true)
-	eventually(t, "the end of the session", func() bool { return len(operator.line(t, "/wrong", "wrong")) == 0 })
+	waittest.Until(t, "the end of the session", func() bool { return len(operator.line(t, "/wrong", "wrong")) == 0 })
 	proxy.Blackhole(false)
 	proxy.Cut()
-	await(t, held.Lost(), "Lost")
+	waittest.Next(t, "Lost", held.Lost())
 	if said := log.String(); !strings.Contains(said, "session timeout") {
 		t.Errorf("the log says %q", said)
 	}

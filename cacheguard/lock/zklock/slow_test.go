@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -83,7 +84,7 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 	}
 	t.Logf("Lock took %v", time.Since(began))
 	for n := range 2 { // half a lease; a lock isn't valid for so long without a verification
-		eventually(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
+		waittest.Until(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
 		until = held.Until()
 		// Two replies have come since the request. The lock's validity counts from the request
 		// before, an eighth of a Lease ago or more.
@@ -109,5 +110,5 @@ func TestZooKeeperIsTooFarAway(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "too slow for a Lease of 1s") {
 		t.Errorf("Lock: %v", err)
 	}
-	eventually(t, "the end of the line", func() bool { return len(operator.line(t, "/too/far", "a")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool { return len(operator.line(t, "/too/far", "a")) == 0 })
 }

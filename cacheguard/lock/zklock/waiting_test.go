@@ -13,6 +13,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/zklock"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
 
@@ -41,8 +42,8 @@ func TestReleaseWakesOne(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // its own node, and the node before it
-	for _, p := range lockers {                                                                    // wait until each connection has the replies to all its requests
+	waittest.Until(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // its own node, and the node before it
+	for _, p := range lockers {                                                                        // wait until each connection has the replies to all its requests
 		settle(p.conn)
 	}
 	proxy.Reset()
@@ -69,7 +70,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	if err := next.Unlock(context.Background()); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the end of the line", func() bool { return len(holder.line(t, "/herd", "popular")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool { return len(holder.line(t, "/herd", "popular")) == 0 })
 }
 
 // In TestFirstComeFirstServed a hundred calls wait on three sessions.
@@ -101,7 +102,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 		})
-		eventually(t, "the next one in line", func() bool { return len(lockers[0].line(t, "/fifo", "counter")) == i+2 })
+		waittest.Until(t, "the next one in line", func() bool { return len(lockers[0].line(t, "/fifo", "counter")) == i+2 })
 	}
 	last := held.Token()
 	if err := held.Unlock(ctx); err != nil {
@@ -140,15 +141,16 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 		return len(slices.DeleteFunc(asked(proxy, "getData"), func(path string) bool { return path != node }))
 	}
 	for i := range 4 {
-		eventually(t, "a watch", func() bool {
+		waittest.Until(t, "a watch", func() bool {
 			watched, err := server.Ask("wchp")
 			return err == nil && watches() == i+1 && strings.Count(watched, "0x") == 3 // the watches of the holder, and the two watches of the waiting call
 		})
+
 		if _, err := holder.conn.Set(node, []byte{byte(i)}, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a watch", func() bool { return watches() == 5 })
+	waittest.Until(t, "a watch", func() bool { return watches() == 5 })
 	if n := len(asked(proxy, "getChildren")); n != 5 {
 		t.Errorf("it has looked at the line %d times, want 5", n)
 	}
@@ -171,21 +173,23 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 			if err := operator.conn.Delete(zklock.DirOf("/again", "removed")+"/"+node, -1); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it to be in line again", func() bool {
+			waittest.Until(t, "it to be in line again", func() bool {
 				line := operator.line(t, "/again", "removed")
 				return len(line) == 2 && line[1] != node
 			})
+
 		},
 		"expired": func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy) {
 			session := waiter.conn.SessionID()
 			proxy.Blackhole(true)
-			eventually(t, "the end of the session", func() bool { return len(operator.line(t, "/again", "expired")) == 1 })
+			waittest.Until(t, "the end of the session", func() bool { return len(operator.line(t, "/again", "expired")) == 1 })
 			proxy.Blackhole(false)
 			proxy.Cut()
-			eventually(t, "another session", func() bool {
+			waittest.Until(t, "another session", func() bool {
 				id := waiter.conn.SessionID()
 				return id != 0 && id != session
 			})
+
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -200,7 +204,7 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 				}
 				got <- err
 			}()
-			eventually(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 }) // its own node, and the holder's node
+			waittest.Until(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 }) // its own node, and the holder's node
 			harm(t, holder, waiter, proxy)
 			if err := held.Unlock(testContext(t)); err != nil {
 				t.Fatal(err)
@@ -239,7 +243,7 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 				_, err := waiter.Lock(testContext(t), "a")
 				got <- err
 			}()
-			eventually(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 })
+			waittest.Until(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 })
 			test.harm(t, holder, waiter, server)
 			go func() { _ = held.Unlock(testContext(t)) }()
 			select {
@@ -287,7 +291,7 @@ func TestOtherRecipesStandInTheSameLine(t *testing.T) {
 	ours := acquire(t, p, "shared")
 	locked := make(chan error, 1)
 	go func() { locked <- theirs.Lock() }()
-	eventually(t, "zk.Lock to wait", func() bool { return len(p.line(t, "/mixed", "shared")) == 2 })
+	waittest.Until(t, "zk.Lock to wait", func() bool { return len(p.line(t, "/mixed", "shared")) == 2 })
 	if err := ours.Unlock(testContext(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,36 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
-
-// Patience is the longest wait for an event that must happen.
-const Patience = 20 * time.Second
-
-// Await waits for an event that must happen.
-func Await(t *testing.T, happened <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-time.After(Patience):
-		t.Fatalf("still waiting for %s", what)
-	}
-}
-
-// Eventually waits for the state of something outside this process.
-func Eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	timeout := time.After(Patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-timeout:
-			t.Fatalf("still waiting for %s", what)
-		case <-tick.C:
-		}
-	}
-}
 
 // OnlyTestsImportTesting tests that only the tests of the package in this folder import package
 // testing, because a program that imports the package must not get the flags of go test.

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Server is a childproc.Server, which imports this package in its own tests.
@@ -113,7 +115,7 @@ func WaitsForItsPort(t *testing.T, s Server, words string) {
 	}
 	restarted := make(chan error, 1)
 	go func() { restarted <- s.Restart() }()
-	Eventually(t, "a try to bind", func() bool { return s.Logged(words) })
+	waittest.Until(t, "a try to bind", func() bool { return s.Logged(words) })
 	if err := squatter.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +153,6 @@ func DiesWithItsParent(t *testing.T, answers func(addr string) bool, env ...stri
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // "signal: killed"
-	Eventually(t, "the end of the server", func() bool { return !answers(addr) })
+	waittest.Until(t, "the end of the server", func() bool { return !answers(addr) })
 	return addr
 }

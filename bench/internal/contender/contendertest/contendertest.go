@@ -6,7 +6,6 @@ package contendertest
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // Exception describes how a contender behaves differently.
@@ -89,7 +89,7 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	ask("a", "1", true, 1)
 	ask("a", "1", true, 1)
 	if e.WritesBehind { // otherwise a late write would undo the change
-		eventually(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":a").Val() == 1 })
+		waittest.Until(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":a").Val() == 1 })
 	}
 	version.Store(2)
 	if err := p.Invalidate(t.Context(), c.Name+":a"); err != nil {
@@ -101,16 +101,17 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 		}
 	}
 	if e.StaleOnce || e.HearsLater {
-		eventually(t, "the new value is returned", func() bool {
+		waittest.Until(t, "the new value is returned", func() bool {
 			v, ok, err := p.Get(t.Context(), c.Name+":a")
 			return v == "2" && ok && err == nil
 		})
+
 	}
 	ask("a", "2", true, 2)
 	ask("missing", "", false, 3)
 	ask("missing", "", false, 3)
 	if e.WritesBehind { // otherwise the write would happen in the next test
-		eventually(t, "that there is nothing is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1 })
+		waittest.Until(t, "that there is nothing is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1 })
 	}
 	if _, _, err := p.Get(t.Context(), c.Name+":failing"); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
 		t.Errorf("a load that fails: %v", err)
@@ -142,7 +143,7 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	}
 	all.Wait()
 	if e.WritesBehind {
-		eventually(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":crowd").Val() == 1 })
+		waittest.Until(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":crowd").Val() == 1 })
 	}
 	want := int64(1)
 	if e.EachLoads {
@@ -174,15 +175,4 @@ func (l *lockCounter) DialHook(next redis.DialHook) redis.DialHook { return next
 
 func (l *lockCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// eventually repeats a check until it succeeds. It is for effects in the background after an
-// answer.
-func eventually(t *testing.T, what string, seen func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !seen(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatal("it doesn't come: " + what)
-		}
-	}
 }
