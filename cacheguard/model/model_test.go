@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	maxDepth    = 20_000          // steps of one execution; the models need fewer than 200
-	maxMegabyte = 1_000           // memory of one checker
-	maxTime     = 5 * time.Minute // time of one run
-	checkers    = 2               // that run side by side
+	maxDepth    = 20_000           // steps of one execution; the models need fewer than 200
+	maxMegabyte = 1_000            // memory of one checker
+	maxTime     = 30 * time.Minute // time of one run, beside other work
+	checkers    = 2                // that run side by side
 )
 
 // A run is one "run:" line in the header of a model.
