@@ -395,7 +395,7 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 				t.Errorf("%d loads in 100 s, while they fail", n)
 			}
 			fails.Store(0)
-			hits(2 * time.Minute)
+			hits(3 * time.Minute)
 			if n := hits(100 * time.Second); n < 130 || n > 400 {
 				t.Errorf("%d loads in 100 s, when they don't fail any more", n)
 			}

@@ -14,6 +14,22 @@ import (
 // ran waits until every run of the page is over.
 var ran = browsertest.Over(`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
 
+// shows does what begins a run until its verdict has the words. On a busy machine a run may take
+// another course than its fault mostly leads to.
+func shows(t *testing.T, b *browsertest.Browser, words string, run ...chromedp.Action) {
+	t.Helper()
+	var verdicts []string
+	for range tries {
+		b.Do(t, append(run, ran)...)
+		verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		if strings.Contains(verdict, words) {
+			return
+		}
+		verdicts = append(verdicts, verdict)
+	}
+	t.Errorf("the verdicts are %q, want %q in one of them", verdicts, words)
+}
+
 // Each stage is run through its link, on a wide screen and on a phone, with the fault that shows
 // its flaw.
 func TestPageInABrowser(t *testing.T) {
@@ -43,11 +59,8 @@ func TestPageInABrowser(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(stage, " ", width), func(t *testing.T) {
-				b.Do(t, chromedp.EmulateViewport(width, 900),
-					chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+"&replicas=3&requests=12&ttl=1s&load=100ms"), ran)
-				if verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`); !strings.Contains(verdict, run.verdict) {
-					t.Errorf("the verdict is %q, want %q in it", verdict, run.verdict)
-				}
+				b.Do(t, chromedp.EmulateViewport(width, 900))
+				shows(t, b, run.verdict, chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+"&replicas=3&requests=12&ttl=1s&load=100ms"))
 				look := browsertest.Eval[string](t, b, `document.querySelector('.verdict').className`)
 				if good := stage == "watch"; stage != "cacheguard" && good != (look == "verdict good") { // a stall may end in two ways
 					t.Errorf("it looks %q", look)
@@ -132,11 +145,10 @@ func TestPageAsksForTheClock(t *testing.T) {
 		t.Error("what is no time is taken")
 	}
 	for _, run := range []struct{ clock, verdict string }{{"20s", "1 load; all"}, {"40s", "at once"}} {
-		b.Do(t, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
-			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
-		link, verdict := browsertest.Eval[string](t, b, `location.href`), browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
-		if !strings.Contains(link, "fault=clock&clock="+run.clock) || !strings.Contains(verdict, run.verdict) {
-			t.Errorf("%s says %q", link, verdict)
+		shows(t, b, run.verdict, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
+			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"))
+		if link := browsertest.Eval[string](t, b, `location.href`); !strings.Contains(link, "fault=clock&clock="+run.clock) {
+			t.Errorf("the run is at %s", link)
 		}
 	}
 	b.Shoot(t, "clock")
@@ -238,7 +250,7 @@ func TestTour(t *testing.T) {
 			t.Errorf("step %d says %q, and what is to be seen is %q", n+1, text, verdict)
 		}
 		if n+1 < len(steps) { // the button has the focus
-			b.Do(t, chromedp.KeyEvent(""))
+			b.Do(t, chromedp.KeyEvent("\r"))
 		}
 	}
 	b.Shoot(t, "tour")
@@ -248,7 +260,7 @@ func TestTour(t *testing.T) {
 			t.Errorf("%s doesn't leave the tour", how)
 		}
 	}
-	b.Do(t, chromedp.KeyEvent(""))
+	b.Do(t, chromedp.KeyEvent("\r"))
 	leaves("Done")
 	b.Do(t, chromedp.EmulateViewport(375, 900), chromedp.Navigate(c.urls[0]+"/?tour=3"), ran)
 	if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {

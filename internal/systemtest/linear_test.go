@@ -265,7 +265,7 @@ func (r *registers) run(t *testing.T) {
 	if redistest.Full() {
 		lasts = 6 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 6*lasts) // a busy machine takes longer to see enough
+	ctx, cancel := context.WithTimeout(t.Context(), 20*lasts) // a busy machine takes longer to see enough
 	defer cancel()
 	var working sync.WaitGroup
 	working.Go(func() {

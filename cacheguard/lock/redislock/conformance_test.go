@@ -60,7 +60,8 @@ func TestConformanceSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t, 1, 1)
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
-		return openFleet(t, site{Addrs: sentinel.Addrs(), Sentinel: true})
+		// Each locker dials the Sentinels, too.
+		return openFleet(t, site{Addrs: sentinel.Addrs(), Sentinel: true, Options: redislock.Options{Lease: 2 * suiteLease}})
 	})
 }
 
@@ -124,7 +125,7 @@ func overProxy(t *testing.T, addr string, opts redislock.Options, change func(*r
 }
 
 func suiteOptions(o redislock.Options) redislock.Options {
-	o.Prefix, o.Lease, o.OpTimeout = suitePrefix, max(o.Lease, suiteLease), suiteLease
+	o.Prefix, o.Lease, o.OpTimeout = suitePrefix, max(o.Lease, suiteLease), max(o.Lease, suiteLease)
 	return o
 }
 

@@ -161,6 +161,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			l, err := redlock.New(masters, opts())
 			must(t, err)
 			defer l.Close()
+			l.SetNodeTimeout(patience)
 			err = l.Warm(t.Context())
 			for _, right := range change {
 				says(t, err, "master 4: the Redis user lacks", "+"+right[1:])
@@ -189,6 +190,7 @@ func TestOneMasterLacksARight(t *testing.T) {
 	l, err := redlock.New(masters, opts())
 	must(t, err)
 	defer l.Close()
+	l.SetNodeTimeout(patience)
 	says(t, l.Warm(t.Context()), "master 1: the Redis user lacks +get")
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 const (
@@ -224,6 +225,17 @@ func mustLock(t *testing.T, l lock.Locker, name string) lock.Lock {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return held
+}
+
+// untilLocked tries again while l gets no answer.
+func untilLocked(t *testing.T, l lock.Locker, name string) (held lock.Lock) {
+	t.Helper()
+	waittest.Until(t, "that "+name+" can be had", func() bool {
+		var err error
+		held, err = l.TryLock(soon(t), name)
+		return err == nil
+	})
 	return held
 }
 

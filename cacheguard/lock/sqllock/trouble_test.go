@@ -533,7 +533,7 @@ func TestServerStandsStill(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
 	a, b := s.process(t, hasty), s.process(t, hasty)
-	held := mustLock(t, a, "n")
+	held := untilLocked(t, a, "n")
 	if err := server.Pause(); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("it can't be paused here")
 	} else if err != nil {
@@ -545,12 +545,7 @@ func TestServerStandsStill(t *testing.T) {
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	var next lock.Lock
-	waittest.Until(t, "that it can be had again", func() bool {
-		next, err = b.TryLock(soon(t), "n")
-		return err == nil
-	})
-
+	next := untilLocked(t, b, "n")
 	if next.Token() <= held.Token() {
 		t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 	}
