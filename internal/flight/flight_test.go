@@ -413,6 +413,20 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// Work that is detached late learns at once that a member couldn't wait for its turn, and that its
+// last member has left.
+func TestDetachLate(t *testing.T) {
+	var g Group[string]
+	f, _ := g.Join("k", 0)
+	f.Urge()
+	f.Leave()
+	var abandoned, urged int
+	f.DetachTo(func() { abandoned++ }, func() { urged++ })
+	if abandoned != 1 || urged != 1 {
+		t.Errorf("told %d times that all have left, and %d times that a member can't wait; want once each", abandoned, urged)
+	}
+}
+
 // Work that held itself and has let go counts neither as a caller nor in place of one.
 func TestHeldWorkIsNoCaller(t *testing.T) {
 	var g Group[string]
