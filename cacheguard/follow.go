@@ -30,15 +30,20 @@ func (r *run[V]) follow(m *miss[V]) {
 
 // patience returns how long to wait for a message. If messages arrive, the miss waits until the end
 // of the lease and a few random milliseconds longer, so that not all processes ask at the same
-// moment. If messages don't arrive, the miss polls, with pauses that grow from 25 ms to a second.
+// moment. If messages don't arrive, or the end of the lease is not known, the miss polls, with
+// pauses that grow from 25 ms to a second. remaining is what the store says, which may be anything.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
-	wait := remaining + time.Millisecond + rand.N(8*time.Millisecond)
-	if c.store.Listening() {
+	wait := min(remaining, c.longest()) + time.Millisecond + rand.N(8*time.Millisecond)
+	if remaining > 0 && c.store.Listening() {
 		w.poll = 0
 		return wait
 	}
 	w.poll = min(max(2*w.poll, 25*time.Millisecond), time.Second)
-	return min(wait, w.poll+rand.N(w.poll/4))
+	poll := w.poll + rand.N(w.poll/4)
+	if remaining > 0 {
+		poll = min(wait, poll)
+	}
+	return poll
 }
 
 // await waits for mail, or until the first miss has waited long enough, and handles it.
@@ -70,7 +75,7 @@ func (r *run[V]) await() {
 // woken returns the event for a miss that has a reason to look again, but no further information. A
 // miss that has followed for too long gets Overdue, so that no call waits for ever.
 func (r *run[V]) woken() protocol.Event {
-	if time.Since(r.began) > r.longest() {
+	if time.Since(r.began) > r.cache.longest() {
 		return protocol.Event{Kind: protocol.Overdue}
 	}
 	return protocol.Event{Kind: protocol.Woken}
@@ -94,7 +99,7 @@ func (r *run[V]) next() (next time.Time) {
 
 // longest returns the longest time for which a miss waits for loads in other processes. It is
 // longer than the time of a load plus the time of the lease that the load leaves.
-func (r *run[V]) longest() time.Duration { return 2*r.cache.opts.LoadTimeout + r.cache.opts.LeaseTTL }
+func (c *Cache[V]) longest() time.Duration { return 2*c.opts.LoadTimeout + c.opts.LeaseTTL }
 
 // takeMessage handles a message about the key of a miss. question is the number of the request that
 // the miss had sent when the message came.

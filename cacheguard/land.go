@@ -60,7 +60,7 @@ func (r *run[V]) land(m *miss[V]) {
 		m.failWith(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.protocol.FailClosed)
 	case protocol.LandOverdue:
 		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
-			r.longest(), quoteKey(m.name), context.DeadlineExceeded))
+			c.longest(), quoteKey(m.name), context.DeadlineExceeded))
 	case protocol.LandEnded:
 		err := cmp.Or(context.Cause(r.ctx), errAbandoned)
 		if c.life.Closing.Err() != nil {

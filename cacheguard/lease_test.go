@@ -124,6 +124,59 @@ func TestRenewedLeaseEndsInTime(t *testing.T) {
 	}
 }
 
+// The time of a renewed lease counts from before the renewal was sent. Its answer may be on its way
+// for long, and the lease runs out meanwhile.
+func TestTimeOfARenewalCountsFromItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, events := newTampered(), &guardtest.Recorder{}
+		c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		o := newScriptedOrigin[string](t)
+		getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		store.past("Renew", func(context.Context) error { // sent after one second, answered after three
+			store.onto("Renew", fails(always))
+			store.past("Renew", nil)
+			<-time.After(2 * time.Second)
+			return nil
+		})
+		time.Sleep(3900 * time.Millisecond)
+		synctest.Wait()
+		if n := events.Count(cacheguard.EventLeaseLost); n != 0 || events.Count(cacheguard.EventRenewed) != 1 {
+			t.Errorf("the lease was lost %d times before its end", n)
+		}
+		time.Sleep(600 * time.Millisecond) // good until the fourth second
+		synctest.Wait()
+		if n := events.Count(cacheguard.EventLeaseLost); n != 1 {
+			t.Errorf("the lease was lost %d times after its end", n)
+		}
+		load.gives("v")
+	})
+}
+
+// A lease that can't be renewed counts as lost at the moment of its end, and not only when the next
+// try is due.
+func TestLeaseThatCantBeRenewedEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, events := newTampered(), &guardtest.Recorder{}
+		store.onto("Renew", fails(always))
+		c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		o := newScriptedOrigin[string](t)
+		getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		for _, at := range []struct {
+			after time.Duration
+			lost  int
+		}{{3*time.Second - time.Microsecond, 0}, {2 * time.Microsecond, 1}} {
+			time.Sleep(at.after)
+			synctest.Wait()
+			if n := events.Count(cacheguard.EventLeaseLost); n != at.lost {
+				t.Errorf("the lease was lost %d times; want %d", n, at.lost)
+			}
+		}
+		load.gives("v")
+	})
+}
+
 // tardyStore answers the first question for a lease when that has ended, and loses the answer to
 // the first release.
 type tardyStore struct {

@@ -31,7 +31,7 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 	}
 	m := &many[V]{cache: c}
 	m.load = func(ctx context.Context, missing []string) (map[string]Entry[V], error) {
-		values, err := load(ctx, missing)
+		values, err := load(ctx, slices.Clone(missing)) // a copy, because load may change the list
 		entries := make(map[string]Entry[V], len(values))
 		for _, key := range missing {
 			if v, ok := values[key]; ok {
@@ -78,8 +78,8 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 		}
 		loaded, err := load(ctx, wanted)
 		values := make(map[string]V, len(loaded))
-		for i, k := range missing {
-			if v, ok := loaded[wanted[i]]; ok {
+		for _, k := range missing {
+			if v, ok := loaded[byKey[k]]; ok {
 				values[k] = v
 			}
 		}

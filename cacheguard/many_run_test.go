@@ -285,6 +285,72 @@ func TestGetManyLastCallerLeaves(t *testing.T) {
 	})
 }
 
+// The caller of a batch leaves, and another call waits for one of its keys. The load of the other
+// key is cancelled, because nobody waits for it.
+func TestGetManyLastCallerLeavesOneOfTwoLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{MaxLoads: 2})
+		o := newBulk(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		call := getMany(ctx, t, c, o, "1", "2")
+		synctest.Wait()
+		loads := map[string]*bulkLoad{}
+		for len(o.begin) > 0 {
+			l := <-o.begin
+			loads[l.keys[0]] = l
+		}
+		if len(loads) != 2 {
+			t.Fatalf("%d loads; want one with a lease and one without", len(loads))
+		}
+		joined := getting(t.Context(), t, c, "2", returning("own"))
+		joined.waits()
+		cancel()
+		wantMany(t, call, nil, cacheguard.KeyErrors{"1": context.Canceled, "2": context.Canceled})
+		synctest.Wait()
+		if loads["1"].ctx.Err() == nil {
+			t.Error("nobody waits for the load, and it goes on")
+			loads["1"].gives("v")
+		}
+		if loads["2"].ctx.Err() != nil {
+			t.Fatal("the load was cancelled, although a caller waits for it")
+		}
+		loads["2"].gives("v")
+		joined.gives("2v", nil)
+	})
+}
+
+// A slot comes for keys that nobody wants any more, because the call has ended while the run was
+// busy. It is given back.
+func TestGetManyGivesBackALateSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &someLeases{newTampered(), map[string]bool{"1": true}}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{MaxLoads: 1})
+		many, single := newBulk(t), newScriptedOrigin[string](t)
+		asking, filling := make(chan struct{}), make(chan struct{})
+		store.onto("LeaseMany", func(context.Context) error { <-asking; return nil })
+		store.onto("Fill", func(context.Context) error { <-filling; return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		call := getMany(ctx, t, c, many, "1", "2")
+		call.waits()
+		ahead := getting(t.Context(), t, c, "ahead", single.load) // the first in the queue
+		ahead.waits()
+		close(asking)
+		l := many.next("2") // it has the only slot; the load of the other key is the second in the queue
+		l.gives("v")
+		load := single.next()
+		load.fails(errOrigin)
+		ahead.gives("", errOrigin)
+		cancel()
+		if !call.returned() {
+			t.Error("the call goes on after its context has ended")
+		}
+		close(filling)
+		slotsAreFree(t, c, 1)
+		many.none()
+	})
+}
+
 // Keys for which the store gave leases don't wait for the loads of keys without leases.
 func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -561,3 +561,46 @@ func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
 		}
 	}
 }
+
+// A load may change the list of keys that it gets. Its values count all the same.
+func TestGetManyWhoseLoadChangesItsKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+		bare := func(missing []string) map[string]string {
+			values := make(map[string]string)
+			for i, key := range missing {
+				values[key] = key + "v"
+				missing[i] = strings.TrimPrefix(key, "user ")
+			}
+			return values
+		}
+		got, err := c.GetMany(t.Context(), []string{"user 1", "user 2"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			return bare(missing), nil
+		})
+		checkMany(t, got, err, []string{"user 1v", "user 2v"}, nil)
+		results, err := c.GetManyEntries(t.Context(), []string{"user 3", "user 4"}, func(_ context.Context, missing []string) (map[string]cacheguard.Entry[string], error) {
+			entries := make(map[string]cacheguard.Entry[string])
+			for key, v := range bare(missing) {
+				entries[key] = cacheguard.Entry[string]{Value: v}
+			}
+			return entries, nil
+		})
+		got = make(map[string]string)
+		for key, r := range results {
+			got[key] = r.Value
+		}
+		checkMany(t, got, err, []string{"user 3v", "user 4v"}, nil)
+		by, err := cacheguard.GetManyBy(t.Context(), c, []int{5, 6}, func(id int) string { return fmt.Sprint("user ", id) },
+			func(_ context.Context, missing []int) (map[int]string, error) {
+				values := make(map[int]string)
+				for i, id := range missing {
+					values[id] = "v"
+					missing[i] = 0
+				}
+				return values, nil
+			})
+		if len(by) != 2 || by[5] != "v" || by[6] != "v" || err != nil {
+			t.Errorf("GetManyBy: %v, %v", by, err)
+		}
+	})
+}

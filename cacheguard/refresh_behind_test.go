@@ -242,3 +242,64 @@ func TestHeldIsRemembered(t *testing.T) {
 		load.gives("new")
 	})
 }
+
+// While no lease can be had, reads of a stale value don't each ask for it: if the store gives no
+// leases, one read in a second does; during the back-off after a failed refresh in another process,
+// one read does.
+func TestRefusedRefreshIsRemembered(t *testing.T) {
+	opts := cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Minute, Backoff: 10 * time.Second}
+	for name, refuse := range map[string]func(t *testing.T, store *tampered, other *cacheguard.Cache[string]){
+		"no leases": func(t *testing.T, store *tampered, _ *cacheguard.Cache[string]) {
+			store.onto("Lease", fails(always))
+			store.onto("LeaseMany", fails(always))
+		},
+		"failed": func(t *testing.T, _ *tampered, other *cacheguard.Cache[string]) {
+			getting(t.Context(), t, other, "k", failingWith[string](errOrigin)).gives("old", nil)
+			synctest.Wait()
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store := newTampered()
+			other, c := openOn(t, store.Store, opts), lookingFirst(openOn(t, store, opts))
+			must(t, other.Set(t.Context(), "k", "old"))
+			time.Sleep(2 * time.Second)
+			refuse(t, store, other)
+			o := newScriptedOrigin[string](t)
+			before := store.steps("Lease") + store.steps("LeaseMany")
+			for range 1000 {
+				getting(t.Context(), t, c, "k", o.load).gives("old", nil)
+				synctest.Wait()
+			}
+			if n := store.steps("Lease") + store.steps("LeaseMany") - before; n != 1 {
+				t.Errorf("1000 reads of a stale value asked for its lease %d times", n)
+			}
+			o.idle()
+		})
+	}
+}
+
+// A read that finds a refresh under way doesn't become one of those who wait for it. So the refresh
+// ends when another process has the lease.
+func TestReadDoesntHoldARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		opts := cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Minute}
+		other, c := openOn(t, store.Store, opts), lookingFirst(openOn(t, store, opts))
+		must(t, other.Set(t.Context(), "k", "old"))
+		time.Sleep(2 * time.Second)
+		o := newScriptedOrigin[string](t)
+		getting(t.Context(), t, other, "k", o.load).gives("old", nil)
+		load := o.next()
+		asking := make(chan struct{})
+		store.onto("Lease", func(context.Context) error { <-asking; return nil })
+		for range 3 { // the first begins a refresh, which asks for the lease meanwhile
+			getting(t.Context(), t, c, "k", o.load).gives("old", nil)
+		}
+		close(asking)
+		synctest.Wait()
+		if n := store.steps("Lease"); n != 1 {
+			t.Errorf("a refresh for which nobody waits asked for the lease %d times", n)
+		}
+		load.gives("new")
+	})
+}

@@ -239,6 +239,18 @@ func TestResultOfAnUnknownFill(t *testing.T) {
 	})
 }
 
+// The caller of a load learns that it is not known whether its result was stored.
+func TestResultOfAnUnknownFillIsDegraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		store.onto("Fill", fails(1))
+		if r, err := gettingResult(t.Context(), t, c, "k", returning("v")).now(); r.Value != "v" || !r.Degraded || err != nil {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
 // An answer of a kind that this program doesn't know is none.
 func TestUnknownLeaseAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

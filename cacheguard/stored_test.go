@@ -120,3 +120,34 @@ func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 		}
 	})
 }
+
+// A load that has its result loses its lease to another load, and its callers follow that load. When
+// the last of them has left, nobody asks for the lease any more.
+func TestLoadThatHasItsResultLosesItsLeaseAndItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := memstore.New(memstore.Options{})
+		defer shared.Close()
+		store := &tampered{Store: shared, before: make(map[string]hook), after: make(map[string]hook), count: make(map[string]int)}
+		codec := gatedCodec{make(chan struct{})}
+		c := openOn(t, store, cacheguard.Options[string]{Codec: codec})
+		other := openOn(t, shared, cacheguard.Options[string]{})
+		ctx, leave := context.WithCancel(t.Context())
+		call := getting(ctx, t, c, "k", returning("old")) // made, and not encoded yet
+		call.waits()
+		must(t, other.Invalidate(t.Context(), "k"))
+		o := newScriptedOrigin[string](t)
+		leaving, left := context.WithCancel(t.Context())
+		getting(leaving, t, other, "k", o.load)
+		o.next()
+		<-time.After(2 * time.Second) // the renewal finds that another load has the lease
+		leave()
+		call.gives("", context.Canceled)
+		asked := store.steps("Lease")
+		left() // the other load ends, and those who follow it would ask
+		<-time.After(time.Minute)
+		if n := store.steps("Lease") - asked; n > 0 {
+			t.Errorf("the lease was asked for %d times, although nobody wants the value", n)
+		}
+		close(codec.gate)
+	})
+}

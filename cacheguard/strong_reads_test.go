@@ -329,3 +329,31 @@ func TestStrongReadsAskOnceForWhatIsNoValue(t *testing.T) {
 		load.gives(1)
 	})
 }
+
+// A call joins a flight that is just reading what another process has loaded. The value in this
+// answer may be from before a change, so the call gets what is found after it came.
+func TestStrongReadsDuringTheReadOfALoadedValue(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		shared := memstore.New(memstore.Options{})
+		defer shared.Close()
+		store, opts := &listenStore{Store: shared}, cacheguard.Options[string]{StrongReads: true}
+		other, near := openOn(t, cacheguard.Store(shared), opts), openOn(t, cacheguard.Store(store), opts)
+		o := newScriptedOrigin[string](t)
+		getting(t.Context(), t, other, "k", o.load)
+		load := o.next()
+		early := getting(t.Context(), t, near, "k", returning("new"))
+		early.waits()
+		gate := make(chan struct{})
+		store.hold.Store(&gate)
+		load.gives(largeValue)
+		early.waits() // its process has read the value, and the answer is on its way
+		store.hold.Store(nil)
+		store.late.Store(true)
+		must(t, other.Invalidate(t.Context(), "k"))
+		late := getting(t.Context(), t, near, "k", returning("new"))
+		late.waits()
+		close(gate)
+		early.gives(largeValue, nil)
+		late.gives("new", nil)
+	})
+}

@@ -413,6 +413,36 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// Work that is detached late learns at once that a member couldn't wait for its turn, and that its
+// last member has left.
+func TestDetachLate(t *testing.T) {
+	var g Group[string]
+	f, _ := g.Join("k", 0)
+	f.Urge()
+	f.Leave()
+	var abandoned, urged int
+	f.DetachTo(func() { abandoned++ }, func() { urged++ })
+	if abandoned != 1 || urged != 1 {
+		t.Errorf("told %d times that all have left, and %d times that a member can't wait; want once each", abandoned, urged)
+	}
+}
+
+// Work that held itself and has let go counts neither as a caller nor in place of one.
+func TestHeldWorkIsNoCaller(t *testing.T) {
+	var g Group[string]
+	f, _ := g.Join("k", 1)
+	f.Hold()
+	if n := f.Callers(); n != 1 {
+		t.Errorf("%d callers beside the work; want 1", n)
+	}
+	if f.LetGo(); f.Callers() != 1 {
+		t.Errorf("%d callers after the work has let go; want 1", f.Callers())
+	}
+	if more, _ := g.Join("k", 1); more != nil {
+		t.Error("the only place was given twice")
+	}
+}
+
 // Members hear each word that the work announces while they wait, and who comes later the last one.
 func TestAnnounce(t *testing.T) {
 	var g Group[int]

@@ -84,6 +84,18 @@ func TestSlot(t *testing.T) {
 			t.Errorf("%+v is left", s)
 		}
 	})
+	t.Run("a lease is over at its end", func(t *testing.T) {
+		s := Slot{Lease: Lease{Token: id(1), Number: 1, Until: ttl}}
+		if r := s.Ask(ttl-1, Question{Token: id(2), Number: 2, TTL: ttl}); r.Kind != Held || r.Left != 1 {
+			t.Errorf("just before it: %+v, want held for a nanosecond", r)
+		}
+		if k := s.Renew(ttl, id(1), 1, ttl); k != Gone {
+			t.Errorf("at its end it is renewed: %v", k)
+		}
+		if r := s.Ask(ttl, Question{Token: id(2), Number: 2, TTL: ttl}); r.Kind != Granted {
+			t.Errorf("at its end: %+v, want the lease", r)
+		}
+	})
 	t.Run("a mark stays", func(t *testing.T) {
 		clean := frameOf(id(1), "\x00\x00body")
 		s := Slot{Frame: clean, Until: ttl}
