@@ -348,7 +348,7 @@ func (w *work[V]) renewed(all []*miss[V], sent time.Duration, replies []Reply[Ho
 		}
 		e := protocol.Event{Kind: protocol.Renewed, Sent: sent}
 		switch held := replies[i].Answer; {
-		case replies[i].Err != nil:
+		case replies[i].Err != nil, held > HoldingOther: // an answer that is none
 			e.Kind = protocol.Unrenewed
 			pause = min(pause, r.cache.opts.LeaseTTL/10, max(m.Until-r.now(), time.Millisecond))
 		case held == HoldingGone:

@@ -177,6 +177,30 @@ func TestLeaseThatCantBeRenewedEndsInTime(t *testing.T) {
 	})
 }
 
+// vague is a store whose answers to renewals say nothing.
+type vague struct{ cacheguard.Store }
+
+func (vague) Renew(context.Context, cacheguard.Key, cacheguard.Grant, time.Duration) (cacheguard.Holding, error) {
+	return cacheguard.HoldingOther + 1, nil
+}
+
+// An answer to a renewal that the interface doesn't have renews nothing.
+func TestUnknownHoldingRenewsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &guardtest.Recorder{}
+		c := openOn(t, vague{memstore.New(memstore.Options{})}, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		o := newScriptedOrigin[string](t)
+		getting(t.Context(), t, c, "k", o.load)
+		load := o.next()
+		time.Sleep(3100 * time.Millisecond)
+		synctest.Wait()
+		if renewed, lost := events.Count(cacheguard.EventRenewed), events.Count(cacheguard.EventLeaseLost); renewed != 0 || lost != 1 {
+			t.Errorf("renewed %d times, lost %d times", renewed, lost)
+		}
+		load.gives("v")
+	})
+}
+
 // tardyStore answers the first question for a lease when that has ended, and loses the answer to
 // the first release.
 type tardyStore struct {
