@@ -109,7 +109,8 @@ func (e *env) record(histories map[string]*history) {
 		for n := range each {
 			client := i*each + n
 			all.do(func() {
-				for n := 0; n < rounds && (n < 3 || time.Since(began) < 3*time.Second); n++ {
+				// Who has waited in vain doesn't begin again, or the crew would not end in time.
+				for n := 0; n < rounds && (n < 3 && time.Since(began) < e.limit/2 || time.Since(began) < 3*time.Second); n++ {
 					for name, h := range histories {
 						h.once(e, client, l, name)
 					}
