@@ -113,6 +113,18 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 	}
 }
 
+// The orders to one process run side by side. If the run ends, toGiveBack may overtake the order to
+// work.
+func TestWorkAfterLockIsGivenBack(t *testing.T) {
+	w := &worker{holders: &holders{patience: time.Minute, held: map[int64]lock.Lock{1: &yes{}}}}
+	if _, err := toGiveBack(1).do(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if acts, err := (toWork{Hold: 1, For: time.Hour, Careless: true}).do(t.Context(), w); acts || err != nil {
+		t.Errorf("it acts: %v, %v; want nothing done", acts, err)
+	}
+}
+
 // TestLocksUnderStress checks that no two holders believe to have one lock, and that no process
 // dies, whatever is stopped. With CACHEGUARD_TEST=soak each locker runs for a minute.
 func TestLocksUnderStress(t *testing.T) {
