@@ -32,6 +32,7 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 		slack   = 500 * time.Millisecond // promised are 50 ms
 		grain   = 2 * time.Millisecond   // Redis cuts the time off that is less than one, also of its present
 	)
+	came := time.Now()
 	orders := f.get(key, callers, replicaLoad{Took: 3 * leaseTTL / 2})
 	leader := f.replicas[f.load(key, 1).Replica]
 	f.await("renewals", renewals, observedOf(leader.index, "renewed", key))
@@ -45,11 +46,8 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 	f.wantLoads(key, 2)
 	f.figures(fmt.Sprintf("leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals, leaseTTL), 2, second.At.Sub(killed), answers)
 
-	// The lease was granted after its callers came, and renewed the last time before the kill. When
-	// it was asked for is told with the answer.
-	came := f.all(func(r replicaReport) bool {
-		return r.Kind == reportEntered && r.Key == key && r.Replica == leader.index
-	})[0].At
+	// The lease was granted after its callers had been told to come, and renewed the last time before
+	// the kill. When it was asked for is told with the answer.
 	held := f.all(observedOf(leader.index, "lease granted", key))[0].At
 	renewed := f.all(observedOf(leader.index, "renewed", key))
 	if n := len(renewed); n > 0 {
