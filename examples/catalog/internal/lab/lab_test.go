@@ -31,6 +31,21 @@ func settings(name string, f Fault) Settings {
 	return s
 }
 
+// tries is how often a run may take another course than its fault mostly leads to, on a busy machine.
+const tries = 5
+
+// never reports what no course of a run may lead to: a stage that compares deletes no lock of
+// another, and cacheguard leaves nothing stale.
+func never(r Report) bool {
+	switch r.Stage {
+	case "cacheguard":
+		return r.StaleWrites > 0 || r.WrongDeletes > 0 || r.Cached != "" && r.Cached != r.Origin
+	case "compare", "watchdog":
+		return r.WrongDeletes > 0
+	}
+	return false
+}
+
 // TestRuns checks that each fault shows its flaw in the stage that has the flaw, and doesn't show
 // it in the next stage.
 func TestRuns(t *testing.T) {
@@ -138,21 +153,29 @@ func TestRuns(t *testing.T) {
 		t.Run(c.stage+"/"+string(c.fault), func(t *testing.T) {
 			t.Parallel()
 			var events []Event
+			var r Report
 			s := settings(c.stage, c.fault)
 			if c.with != nil {
 				c.with(&s)
 			}
-			r, err := Run(t.Context(), w, s, func(e Event) { events = append(events, e) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.with == nil {
-				said.note(s, r.Verdict)
-			}
-			if !c.want(r) || !strings.Contains(r.Verdict, c.words) {
-				t.Errorf("%+v", r)
+			for n := 1; ; n++ {
+				events = nil
+				var err error
+				if r, err = Run(t.Context(), w, s, func(e Event) { events = append(events, e) }); err != nil {
+					t.Fatal(err)
+				}
+				if c.with == nil {
+					said.note(s, r.Verdict)
+				}
+				shown := c.want(r) && strings.Contains(r.Verdict, c.words)
+				if shown && !never(r) {
+					break
+				}
 				for _, e := range events {
 					t.Logf("%7.1f %d/%d %s %s", e.At, e.Replica, e.Request, e.Kind, e.Note)
+				}
+				if never(r) || n == tries {
+					t.Fatalf("%+v", r)
 				}
 			}
 			for i, e := range events {
@@ -174,8 +197,14 @@ func TestRuns(t *testing.T) {
 func TestStaleAnswers(t *testing.T) {
 	w := openWorld(t)
 	for name, want := range map[string]int{"watchdog": 6, "cacheguard": 0} {
-		if r, err := Run(t.Context(), w, settings(name, Rename), func(Event) {}); err != nil || r.StaleAnswers != want {
-			t.Errorf("%s: %+v, %v; want %d", name, r, err, want)
+		for n := 1; ; n++ {
+			r, err := Run(t.Context(), w, settings(name, Rename), func(Event) {})
+			if err == nil && r.StaleAnswers == want {
+				break
+			}
+			if t.Logf("%s: %+v, %v; want %d", name, r, err, want); n == tries {
+				t.Fatal("in no run")
+			}
 		}
 	}
 	r := Report{Loads: 13, Requests: 200, Answered: 200, StaleAnswers: 37, Cached: "version 2", Origin: "version 2"}
