@@ -111,16 +111,12 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	return c.unstored(m)
 }
 
-// maxCarried is the largest frame that is sent with an outcome, because messages must stay small.
-// If the result is larger, each waiting process loads again.
-const maxCarried = 4 << 10
-
 // unstored returns the outcome of a load whose result is not in the store. A small result is a part
 // of the outcome. If the result is large, callers of other processes load for themselves, in
 // parallel. The stored value is removed, because it is out of date.
 func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	out, h := &m.own.out, m.own.header
-	if out.entry.NoShare || out.frame == nil || len(out.frame) > maxCarried {
+	if out.entry.NoShare || out.frame == nil || len(out.frame) > frame.MaxCarried {
 		return Outcome{Kind: OutcomeUnshared, Note: m.note, Drop: m.had.id != nil}
 	}
 	h.Created, h.Soft, h.Revalidate, h.IfError = c.store.Now(), minTTL, 0, 0

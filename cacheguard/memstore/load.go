@@ -5,12 +5,9 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
-
-// maxTold is the largest frame that a message carries. Listeners that want a larger frame read it
-// from the store.
-const maxTold = 4 << 10
 
 // Lease asks for the right to load a key. See cacheguard.Store.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {
@@ -60,8 +57,8 @@ func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 
 // Fill stores a load's frame and ends its lease. See cacheguard.Store.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (answer cacheguard.FillAnswer, err error) {
-	frame := string(f) // copied before the mutex is locked, so that a large frame doesn't delay other steps
-	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, frame, ttl) })
+	text := string(f) // copied before the mutex is locked, so that a large frame doesn't delay other steps
+	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, text, ttl) })
 	return answer, err
 }
 
@@ -75,7 +72,7 @@ func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Dur
 	}
 	if tells != protocol.TellsNothing {
 		m := cacheguard.Message{Kind: cacheguard.MessageFilled, Load: g.Token}
-		if len(f) <= maxTold {
+		if len(f) <= frame.MaxCarried {
 			m.Frame = []byte(f)
 		}
 		t.tell(k, m)

@@ -14,11 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/frame"
 )
-
-// maxCarried is the largest frame that a message carries: large enough for most values, and small
-// enough for a fleet in which every process waits.
-const maxCarried = 4 << 10
 
 // Lease asks for the lease. The first call of Lease starts the subscription while it sends its
 // request. It doesn't start it earlier, because only waiters need messages and a leader must not
@@ -167,10 +164,10 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 	return parseFill(reply)
 }
 
-func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (keys []string, args []any) {
+func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (keys []string, args []any) {
 	value := s.names.value(k)
 	keys = s.waited(value, value, s.names.lease(value))
-	args = []any{s.holder(g), frame, millis(ttl), encodeMessage(kindFilled, k, g.Token), maxCarried, s.channelOf(k.Cache), s.names.channel()}
+	args = []any{s.holder(g), f, millis(ttl), encodeMessage(kindFilled, k, g.Token), frame.MaxCarried, s.channelOf(k.Cache), s.names.channel()}
 	if g.Claimed {
 		args = append(args, 1+len(keys), encodeMessage(kindChanged, k, cacheguard.ID{}))
 		keys = append(keys, s.others(k)...)

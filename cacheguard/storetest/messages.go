@@ -106,7 +106,7 @@ func toldFillLater(e *env) {
 
 func toldLargeFill(e *env) {
 	in := e.listen(e.b, e.cache)
-	for _, size := range []int{4 << 10, 5 << 10, 1 << 20} {
+	for _, size := range []int{frame.MaxCarried, 5 << 10, 1 << 20} {
 		k := e.key(fmt.Sprint(size))
 		g := e.leader(e.a, k)
 		e.waiter(e.b, k, g)
@@ -129,7 +129,7 @@ func toldOutcome(e *env) {
 		{Kind: cacheguard.OutcomeFailed, Text: "no such table"},
 		{Kind: cacheguard.OutcomeFailed, Text: strings.Repeat("\x00\xff\r\n", 256)},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "not to be stored")},
-		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", maxOutcome-frame.HeaderSize))},
+		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize))},
 		{Kind: cacheguard.OutcomeUnshared},
 	} {
 		k := e.key(fmt.Sprint(i))

@@ -11,9 +11,6 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// maxOutcome is the size of the largest frame that caches put into an outcome.
-const maxOutcome = 4 << 10
-
 var outcomeCases = []spec{
 	{"outcome ends the lease", releases, outcomeEndsLease},
 	{"outcome answers everybody during its back-off", backsOff, outcomeDuringBackoff},
@@ -168,7 +165,7 @@ func outcomeKinds(e *env) {
 		{Kind: cacheguard.OutcomeFailed, Text: strings.Repeat("x", 2<<10)},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "")},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "\x00\xff\r\n not to be stored")},
-		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", maxOutcome-frame.HeaderSize))},
+		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize))},
 		{Kind: cacheguard.OutcomeUnshared},
 	}
 	for i, o := range outcomes {

@@ -55,6 +55,10 @@ import (
 // Version is the version of the format that this program reads and writes.
 const Version = 1
 
+// MaxCarried is the size of the largest frame that a message or an outcome carries: large enough for
+// most values, and small enough for a fleet in which every process waits.
+const MaxCarried = 4 << 10
+
 // HeaderSize is the length of a frame with an empty body.
 const HeaderSize = 80
 

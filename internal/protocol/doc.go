@@ -155,5 +155,7 @@
 // command's load has no lease and can get none. A message that is not about a change goes only to
 // processes in which a miss asks or follows when the message is sent. A process has at most two
 // flights at a time. The explorer leaves out tags, the local tier, strong reads, and writes that
-// reach the origin after they were given up. The table has the machine's answers for them.
+// reach the origin after they were given up. The table has the machine's answers for them. Package
+// cacheguard/model has models of tags, the local tier, strong reads, values that are served stale,
+// and several writers of one key.
 package protocol
