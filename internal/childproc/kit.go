@@ -2,7 +2,10 @@ package childproc
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"runtime"
+	"strconv"
 	"sync"
 )
 
@@ -102,10 +105,17 @@ func (k *Kit[S]) stop() error {
 // Runner is the interface of *testing.M that TestMain uses.
 type Runner interface{ Run() int }
 
+// sideBySide is how many parallel tests run at the same time, unless there are more processors or
+// -parallel says otherwise. Tests with a server wait most of the time.
+const sideBySide = 6
+
 // Wrap returns a Runner that runs m and stops the shared server before it returns.
 func (k *Kit[S]) Wrap(m Runner) Runner { return runner(func() int { return k.run(m) }) }
 
 func (k *Kit[S]) run(m Runner) int {
+	if runtime.GOMAXPROCS(0) < sideBySide && !flag.Parsed() {
+		_ = flag.Set("test.parallel", strconv.Itoa(sideBySide)) // m parses the command line, which comes after this
+	}
 	code := m.Run()
 	if err := k.stop(); err != nil && code == 0 {
 		fmt.Printf("%s: stop of the shared server: %v\n", k.Kit, err)

@@ -3,7 +3,6 @@ package redlock_test
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,10 +17,6 @@ import (
 // TestMain fails if a locker or a proxy leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
-	flag.Parse()
-	if n := flag.Lookup("test.parallel"); n.Value.String() == n.DefValue { // because these tests wait most of the time
-		_ = flag.Set("test.parallel", "5")
-	}
 	goleak.VerifyTestMain(runner{redistest.Wrap(m)},
 		// This goroutine sleeps for a second before it notices that its client was closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

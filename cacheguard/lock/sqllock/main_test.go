@@ -1,7 +1,6 @@
 package sqllock_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,11 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Parallel tests wait more than they compute, so run more of them. A flag on the command line
-	// is parsed later and overrides this value.
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
 	os.Exit(locktest.Main(tests{m}, openProcess))
 }
 
