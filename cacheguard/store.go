@@ -280,8 +280,8 @@ const (
 	OutcomeUnshared                        // the result is only for the load's own caller, so calls that waited load for themselves, in parallel
 )
 
-// Outcome describes the end of a load without a stored value. Text is at most a few hundred
-// bytes, and Frame at most 4 KiB.
+// Outcome describes the end of a load without a stored value. Text is at most 2 KiB,
+// and Frame at most 4 KiB.
 type Outcome struct {
 	Kind     OutcomeKind
 	Text     string

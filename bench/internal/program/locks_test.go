@@ -113,14 +113,16 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 	}
 }
 
-// The orders to one process run side by side. If the run ends, toGiveBack may overtake the order to
-// work.
+// The orders to one process run side by side. If the end of the run cuts off the order to work,
+// toGiveBack may overtake it.
 func TestWorkAfterLockIsGivenBack(t *testing.T) {
 	w := &worker{holders: &holders{patience: time.Minute, held: map[int64]lock.Lock{1: &yes{}}}}
 	if _, err := toGiveBack(1).do(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if acts, err := (toWork{Hold: 1, For: time.Hour, Careless: true}).do(t.Context(), w); acts || err != nil {
+	cutOff, cancel := context.WithCancel(t.Context())
+	cancel()
+	if acts, err := (toWork{Hold: 1, For: time.Hour, Careless: true}).do(cutOff, w); acts || err != nil {
 		t.Errorf("it acts: %v, %v; want nothing done", acts, err)
 	}
 }
