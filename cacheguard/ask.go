@@ -9,7 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// turn is a slot of MaxLoads that several misses of a run share: together they become one load.
+// turn is a slot of MaxLoads that several misses of a run share, because together they become one
+// load.
 type turn struct {
 	release func()
 	members int
@@ -25,8 +26,9 @@ func (t *turn) end() {
 	}
 }
 
-// takeTurn takes one slot for the misses that want to ask for the lease, and one for those that
-// want to load without it. These are two loads, because the results of the latter are not stored.
+// takeTurn takes one slot for the misses that want to ask for the lease, and one slot for those
+// that want to load without the lease. These are two loads, because a result without a lease is not
+// stored.
 func (r *run[V]) takeTurn(all []*miss[V]) {
 	ask, load := r.together(all), []*miss[V](nil)
 	if len(ask) != 1 || ask[0].State != protocol.Queued { // the usual case, a single miss, needs no split
@@ -52,7 +54,7 @@ func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
 	return ask, load
 }
 
-// acquire takes a slot of the Limiter, and then calls the function then with the slot, on the run's
+// acquire takes a slot of the Limiter. Then it calls the parameter then with the slot, on the run's
 // goroutine.
 func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	c, share := r.cache, 0.5 // loads without waiting callers use at most half of the queue
@@ -79,9 +81,13 @@ func (r *run[V]) acquire(all []*miss[V], then func(release func(), err error)) {
 	then(take()) // the run has nothing else to do meanwhile, or the cache is being closed
 }
 
-// refuse tells misses that they get no slot.
+// refuse tells misses that they get no slot. Some misses may have landed while they waited for the
+// slot, because their callers have left.
 func (r *run[V]) refuse(all []*miss[V], err error) {
 	for _, m := range all {
+		if m.State == protocol.Landed {
+			continue
+		}
 		m.own.out.err = err
 		r.step(m, protocol.Event{Kind: protocol.Refused})
 	}
@@ -124,9 +130,9 @@ func (r *run[V]) ask(ctx context.Context, all []*miss[V]) {
 	}
 }
 
-// question makes the request of a miss for the lease. It first notes the state with which the
-// answer is later checked. A change that comes after this note may have happened before or after
-// the store's answer.
+// question makes the request of a miss for the lease. First it notes the state with which the
+// answer is checked later. If a change comes after this note, the answer may be from before the
+// change.
 func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	c := r.cache
 	r.listen(m) // before the request, so that no message is missed between the answer and the wait
@@ -134,15 +140,15 @@ func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	*asked = question{
 		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
 	}
-	if !m.Unseen { // if it is Unseen, the request replaces a look-up, and its answer may still be a hit
+	if !m.Unseen { // if the miss is Unseen, the request replaces a look-up, and its answer may still be a hit
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	}
 	return LeaseAsk{Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Tags: asked.hint.Tags, Wait: !m.Behind}
 }
 
 // complete returns the replies if there is one for each request. Otherwise it returns an error for
-// each request. A store that returns another number of replies has a bug, but the bug must not make
-// the run index out of range.
+// each request. A store that returns a different number of replies has a bug, but the run must not
+// index out of range.
 func complete[T any](replies []Reply[T], want int) []Reply[T] {
 	if len(replies) == want {
 		return replies
@@ -157,8 +163,8 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only makes a list of the reply to a single request.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that came instead of a lease. It also checks again each stale value
-// that a load sees as its previous value, because a load must not see a value that was invalidated
+// doubleCheck opens the values that came instead of a lease. It also checks again the stale values
+// that loads will see as previous values, because a load must not see a value that was invalidated
 // before its lease was granted. If the answers don't have the generations of the tags, doubleCheck
 // reads them in one trip. An error means that it is not known which of the values have been
 // invalidated.
@@ -170,9 +176,10 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 		switch {
 		case reply.Err != nil:
 		case ans.State == LeaseValue:
-			there[i], checked = r.cache.openWith(m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
+			checked = r.cache.openWith(&there[i], m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
 		case ans.State == LeaseGranted && m.had.res.Status != StatusMiss:
-			if there[i] = m.had; !ans.Stands {
+			there[i] = m.had
+			if there[i].ages(time.Since(m.at)); !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
 				checked = m.load.entry == nil || r.many != nil // no load sees it, so no check is needed
@@ -182,11 +189,20 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 			some = append(some, &there[i])
 		}
 	}
-	return there, r.cache.validate(ctx, some)
+	began := time.Now()
+	err := r.cache.validate(ctx, some)
+	for i, took := 0, time.Since(began); i < len(there); i++ {
+		if len(some) > 0 && some[0] == &there[i] { // validate has aged it
+			some = some[1:]
+		} else {
+			there[i].ages(took)
+		}
+	}
+	return there, err
 }
 
-// leaseAnswered handles the answer to a request for the lease. The parameter there is the value
-// that came with the answer, or the previous value that the load sees.
+// leaseAnswered handles the answer to a request for the lease. there is the value that came with
+// the answer, or the previous value that the load sees.
 func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
 	if err == nil && ans.State > LeaseOutcome {
@@ -217,7 +233,8 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 			r.step(m, protocol.Event{Kind: protocol.End})
 		}
 		if m.had.res.Status != StatusMiss {
-			m.had, m.Seen = there, there.use()
+			m.saw(there)
+			m.Seen = there.use()
 		}
 		e.Kind = protocol.Granted
 		if r.step(m, e); m.State == protocol.Leading {
@@ -305,10 +322,10 @@ func (c *Cache[V]) theirError(m *miss[V]) error {
 	return &LoadError{Key: m.name, Text: text, is: is}
 }
 
-// comeback has the misses of a run that must load after all, because the load for which they waited
-// has died or has ended without a result for them. The run gathers these misses, and they go on
-// together. Without that, a batch that waits for a process which dies would become one load per
-// key.
+// comeback has the misses of a run that must load after all: the load for which they waited has
+// died, or has ended without a result for them. The run gathers these misses, so that they go on
+// together. Otherwise, if a batch waits for a process that dies, the batch would become one load
+// per key.
 type comeback[V any] struct {
 	misses []*miss[V]
 	since  time.Time
@@ -317,7 +334,7 @@ type comeback[V any] struct {
 }
 
 // If one miss goes on, many others usually follow soon, for the same reason. So the run waits until
-// no further miss has come for gatherPause, but not longer than gatherMost.
+// no further miss has come for gatherPause. It waits for gatherMost at most.
 const (
 	gatherPause = 5 * time.Millisecond
 	gatherMost  = 50 * time.Millisecond

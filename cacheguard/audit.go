@@ -8,24 +8,24 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Audit measures how often the answers of a cache are right. After some hits the origin is asked
-// again, in the background, with the load function of the call that was answered. The result is
-// compared with the answer (Options.Same). If they differ, the audit looks again after a moment
-// (Settle), with another load, and then reports the difference and its cause (see [Difference]).
-// Observers get EventCompared; [Stats] has the numbers.
+// Audit measures how often the answers of a cache are right. After some hits it loads the value
+// again in the background, with the load function of the answered call, and compares the result
+// with the answer (Options.Same). If they differ, the audit compares again after the time Settle,
+// with another load. Then it reports the difference and its cause (see [Difference]). Observers get
+// EventCompared; [Stats] has the numbers.
 //
-// With an audit, a load function may be called after the call that it was given to has returned, as
+// With an audit, a load function may run after the call to which it was passed has returned, as
 // with EarlyRefresh or StaleWhileRevalidate. A load for an audit sees no previous value, and its
-// result is not stored. A load of GetMany is then called for one key. The audit treats hits that
+// result is not stored. An audit calls a load of GetMany for one key. The audit treats hits that
 // share a look-up as one hit. Answers of Peek and Cache.Local, and stale values, are not checked.
 // Caches of package middleware have no audit.
 type Audit struct {
-	// PerSecond is the number of hits per second that each process checks, at most, on average.
-	// Each check costs one load, and a second one if there is a difference. After a pause of random
-	// length the next hit is checked. So keys that are hit often are checked often. While loads
-	// fail, the pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is
-	// skipped if half of the slots are taken in this process, or if no slot is free. Default 0: no
-	// hits are checked. Otherwise from 0.00001 to 1,000.
+	// PerSecond is how many hits per second each process checks on average, at most. Each check
+	// costs one load, and a second one if there is a difference. After a pause of random length the
+	// next hit is checked. So keys that are hit often are checked often. While loads fail, the
+	// pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is skipped if
+	// half of the slots are taken in this process, or if no slot is free. Default 0: no hits are
+	// checked. Otherwise from 0.00001 to 1,000.
 	PerSecond float64
 
 	// Tolerance is the age up to which a value may differ from the origin. Such a difference is
@@ -33,10 +33,10 @@ type Audit struct {
 	// TTL. Default 0.
 	Tolerance time.Duration
 
-	// Settle is how long the audit waits before it looks at a difference again. After this time the
-	// cache has usually received a change that was under way. If your changes take longer to
-	// arrive, for instance because an outbox is behind, raise Settle. Settle also applies to
-	// ModeShadow. Default 1 second; at least 1 ms.
+	// Settle is how long the audit waits before it checks a difference again. By then the cache has
+	// usually received a change that was under way. If your changes take longer to arrive, for
+	// instance because an outbox is behind, raise Settle. Settle also applies to ModeShadow.
+	// Default 1 second; at least 1 ms.
 	Settle time.Duration
 }
 
@@ -44,7 +44,7 @@ const (
 	leastAudited = 1e-5 // nearly one per day
 	mostAudited  = 1000
 
-	mostTimes = 4096 // at which keys were changed
+	mostTimes = 4096 // the largest number of keys and tags for which the time of the last change is remembered
 )
 
 func (a *Audit) defaults(bad *complaints) {

@@ -10,9 +10,9 @@ import (
 // be served.
 //
 // If there is a value that can be served, the pause is Options.Backoff, which grows with the
-// failures in a row. But the pause is not longer than the value can be served. If there is no
-// value, callers get errors, so the pause is only ErrorTTL: callers then notice soon that the
-// origin works again.
+// failures in a row. But the pause ends when the value can't be served any longer. If there is no
+// value, callers get errors. So the pause is only ErrorTTL, and callers notice soon that the origin
+// works again.
 func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	short := max(o.ErrorTTL, 0)
 	if keeps <= 0 {
@@ -23,9 +23,9 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	return max(min(jittered(time.Duration(grown), jitter), keeps), short)
 }
 
-// grace returns the extra time for which the process whose load has failed waits, compared to the
-// other processes. So a healthy process gets the next try. Without it a single sick process could
-// win every try.
+// grace returns how much longer than the other processes a process waits after its own load has
+// failed. So a healthy process gets the next try. Without grace a single sick process could win
+// every try.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
 // recorded returns how long the store keeps the outcome of a failed load. It is at least twice the
@@ -36,15 +36,14 @@ func (o *Options[V]) recorded(backoff time.Duration) time.Duration {
 	return max(2*backoff, o.LeaseTTL+time.Second)
 }
 
-// remembered returns how long this process keeps the error value itself, because the value is
-// better than its text. The process keeps it during the back-off, and as long as calls may wait for
-// the load.
+// remembered returns how long this process keeps the error value itself, which says more than its
+// text. The process keeps it during the back-off, and as long as calls may wait for the load.
 func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
 	return max(backoff, o.LeaseTTL) + time.Second
 }
 
-// pauseWithoutLeases is how long a stale value is served without another request for the lease if
-// the store can't give leases, for instance because it is out of memory.
+// pauseWithoutLeases is how long a process serves a stale value before it asks for the lease again,
+// if the store can't give leases, for instance because its memory is full.
 const pauseWithoutLeases = time.Second
 
 // pause makes this process wait for a time d before it asks again for the lease of the stale value

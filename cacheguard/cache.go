@@ -43,20 +43,20 @@ type Cache[V any] struct {
 // meaning has the settings that New derives from the options.
 type meaning struct {
 	codec       uint32          // fingerprint of Options.Codec and Options.Version
-	version     uint8           // of its keys
+	version     uint8           // Key.Version of the keys of this cache
 	protocol    protocol.Config // for the state machine
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 	sentinels   sentinels
 	plain       bool // a hit of the tier only returns the value: it needs no event, no early refresh and no copy
 }
 
-// checks has what some hits are used for besides their answer.
+// checks is for the hits that do more than answer a call.
 type checks struct {
 	sampler     sampler     // picks hits for audits and Watchers
 	comparisons comparisons // with the origin
 }
 
-// memory has the knowledge of this process about keys and tags, besides values.
+// memory is what this process knows of keys and tags, besides values.
 type memory struct {
 	changed       knowledge.Changes       // counts the changes of keys
 	failures      knowledge.Failures      // of loads in this process, as error values
@@ -79,8 +79,8 @@ type listeners struct {
 	leaveSwitch    func()
 }
 
-// health shows which uses of the store work at present. There is one trouble for each kind of use,
-// because reads can work while leases don't. For instance, Redis may be out of memory or read-only.
+// health shows which uses of the store work at present. Each kind of use has its own trouble,
+// because reads can work while leases don't, for instance if Redis is out of memory or read-only.
 type health struct {
 	reading, leasing, storing, changing trouble
 	corruptSaid                         atomic.Bool
@@ -105,6 +105,7 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
 		return nil, err
 	}
+	c.demands.Go = c.life.Go
 	c.attach()
 	c.plain = c.tier.values != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.troubleLines, c.leasing.troubleLines = &readingLines, &leasingLines
@@ -128,24 +129,24 @@ func isNil(store Store) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// received handles a message of the store. First it seals flights and removes local values, and
-// only then it wakes waiting calls. So a call that a change wakes finds nothing from before the
-// change.
+// received handles a message of the store. It seals flights and removes local values before it
+// wakes waiting calls. So if a change wakes a call, the call finds nothing from before the change.
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		since, interrupted := c.delivery.hears()
+		if since, interrupted := c.delivery.hears(); interrupted { // first, because until the changes are noted, a read could find a value that they have removed
+			c.deliverAgain(since)
+		}
 		c.invalidations.Missed(m.Generation)
 		c.sealAll()
+		c.failures.EndGraces()
 		c.refreshPauses.Clear()
 		c.tier.values.Trust()
 		c.waits.TellAll(m)
-		if interrupted {
-			c.deliverAgain(since)
-		}
 		return
 	case MessageLost:
 		c.delivery.hearsNothing()
+		c.invalidations.Lost()
 		c.tier.values.Distrust()
 		c.waits.TellAll(m) // from now on, waiting calls ask the store from time to time
 		return
@@ -153,7 +154,7 @@ func (c *Cache[V]) received(m Message) {
 		c.invalidated(m.Tags, m.Generation)
 		return
 	case MessageChanged:
-		if m.Load.IsZero() { // else a writer has claimed the key and stores a value soon
+		if m.Load.IsZero() { // a message with a Load is from a writer that has claimed the key and stores a value soon
 			c.presence.Gone(m.Key)
 		}
 		c.seal(m.Key)
@@ -162,9 +163,9 @@ func (c *Cache[V]) received(m Message) {
 	c.waits.Tell(m.Key, m)
 }
 
-// seal closes the key's flights to new callers, and forgets everything that this process knows of
-// the key, because that knowledge may be from before the change. Callers that have joined before
-// the change still get the result.
+// seal closes the key's flights to new callers. It also forgets everything that this process knows
+// of the key, because this may be from before the change. Callers that joined before the change
+// still get the flight's result.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
 	for i := range c.flights {
@@ -197,8 +198,8 @@ type trouble struct {
 
 func (t *trouble) is() bool { return t.now.Load() != nil }
 
-// stands reports whether there is trouble, or whether the last line in the log reports trouble. The
-// two can differ for a moment, if one call succeeds while another call fails.
+// stands reports whether there is trouble, now or according to the last line of the log. The two
+// can differ for a moment, if one call succeeds while another call fails.
 func (t *trouble) stands() bool { return t.is() || t.spell.Told() }
 
 // troubleLines are the lines of the log about a trouble, and the name of the use.
@@ -235,8 +236,8 @@ var (
 )
 
 // down notes that a use of the store has failed, and writes to the log if a line is due. If the
-// cause differs from the last one, or another right is missing, a line is due soon. up notes that a
-// use has succeeded.
+// cause differs from the last cause, or if a different access right is missing, a line is due soon.
+// up notes that a use has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	c.fails(ctx, t, err)
@@ -250,7 +251,7 @@ func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
 		another := newTrouble(t.use, err)
 		news := now != nil && another.follows(now)
 		if t.now.CompareAndSwap(now, another) && news {
-			t.spell.Anew() // with what is wrong now
+			t.spell.Anew() // so that the log gets a line with the new cause or the missing right
 		}
 	}
 	if t.spell.Due() {
@@ -260,8 +261,13 @@ func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
 
 func (c *Cache[V]) up(ctx context.Context, t *trouble) {
 	if t.stands() {
-		t.now.Store(nil)
-		t.spell.End(ctx, t.ends, c.opts.Logger, "cache", c.opts.Name)
-		c.nudge()
+		c.ends(ctx, t)
 	}
+}
+
+// ends notes that a trouble is over.
+func (c *Cache[V]) ends(ctx context.Context, t *trouble) {
+	t.now.Store(nil)
+	t.spell.End(ctx, t.ends, c.opts.Logger, "cache", c.opts.Name)
+	c.nudge()
 }

@@ -11,15 +11,14 @@ import (
 // chainKey is the context key of the innermost load that a context belongs to.
 type chainKey struct{}
 
-// link is one load in the chain of loads that led to a context: a load may ask a cache, whose load
-// may ask another cache. From the chain the cache learns of recursion, and which slots the
-// context's loads already have. A link can also note other facts about a context: see apart and
-// demand.
+// link is one load in the chain of loads that led to a context: a load may ask a cache, and the
+// load of that cache may ask another cache. The chain shows recursion, and which slots the loads of
+// the context already have. A link can also note other facts about a context: see apart and demand.
 type link struct {
 	cache   any
 	keys    []string
 	limiter *Limiter
-	over    atomic.Bool // the load has returned, so code that still uses its context is no longer inside it
+	over    atomic.Bool // the load has returned, so code that still uses its context is no longer inside the load
 	job     *desk.Load  // the slot of the load, if a job may keep the slot after the load; else nil
 	parent  *link
 	apart   bool   // this link is not a load; work below it does not use the slots of the loads above it
@@ -34,7 +33,7 @@ func linkOf(ctx context.Context) *link {
 	return l
 }
 
-// chainOf returns the innermost link of a context that is not a demand.
+// chainOf returns a context's innermost link that is not a demand.
 func chainOf(ctx context.Context) *link {
 	if l := linkOf(ctx); l == nil || !l.demand {
 		return l
@@ -43,8 +42,9 @@ func chainOf(ctx context.Context) *link {
 	}
 }
 
-// since returns a time on the flights' clock. This call's result must not have been read before
-// that time. Inside a load it is the beginning of the load; outside of loads it is 0.
+// since returns a moment on the flights' clock. The result of this call must not have been read
+// before that moment. Inside a load, the moment is the beginning of the load. Outside of loads it
+// is 0.
 //
 // The reason is that the load's result is stored. Suppose value A is made of value B, both are
 // invalidated once, and the message has not reached this process yet. A flight for B that began
@@ -53,8 +53,8 @@ func chainOf(ctx context.Context) *link {
 // would invalidate that value again.
 //
 // If a load asks for its own key, since returns 0, because the call must join the flight of the key
-// to get ErrRecursion. While the store can't be read, since also returns 0, because this process
-// can't learn of changes then, and loads may share every result. See sinceIfRead.
+// to get ErrRecursion. While the store can't be read, since also returns 0: this process can't
+// learn of changes then, so loads may share every result. See sinceIfRead.
 func (c *Cache[V]) since(ctx context.Context, id string) uint64 {
 	if chainOf(ctx) == nil {
 		return 0
@@ -84,9 +84,8 @@ func (c *Cache[V]) sinceIfRead(ctx context.Context, id string) uint64 {
 	return l.began
 }
 
-// outsideSlots returns ctx for work that may go on after the load in which it was begun has
-// returned. This work needs a slot of its own. The chain stays in the context, so that the work
-// can't wait for that load.
+// outsideSlots returns ctx for work that a load begins and that may outlive the load. This work
+// needs its own slot. The chain stays in the context, so that the work can't wait for that load.
 func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx

@@ -8,8 +8,9 @@ import (
 )
 
 // Codec turns values into bytes and back. Many goroutines use it at the same time. Decode must not
-// keep or change src. A codec may have a method Name() string. If it has, values that a codec with
-// another name has written are misses, not errors.
+// keep or change src. Neither method may call the cache, because the cache waits for the codec: a
+// Get of the same key would wait for itself. A codec may have a method Name() string. If it has,
+// values that a codec with another name has written are misses, not errors.
 type Codec[V any] interface {
 	// Append appends the encoded value to dst.
 	Append(dst []byte, v V) ([]byte, error)
@@ -36,8 +37,9 @@ func (JSON[V]) Decode(src []byte) (v V, err error) {
 func (JSON[V]) Name() string { return "json" }
 
 // rawBytes and rawString store []byte and string as they are. JSON would encode bytes as base64 and
-// escape strings. Their values share the memory of the frame, which nobody changes. So they cost no
-// copy, but keep the whole frame in memory. That would be too much for a short string.
+// escape strings. A decoded value shares the memory of the frame, which nobody changes. So it needs
+// no copy, but keeps the whole frame in memory. A short string is copied instead, because its frame
+// is much larger.
 type rawBytes struct{}
 
 func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }
@@ -69,8 +71,9 @@ func defaultCodec[V any]() Codec[V] {
 	return JSON[V]{}
 }
 
-// fingerprint identifies, in a frame, the codec that wrote it and Options.Version. A value with
-// another fingerprint is a miss, because it may decode into something wrong without an error.
+// fingerprint identifies a codec and Options.Version. A frame records the fingerprint with which it
+// was written. A value with a different fingerprint is a miss, because it may decode into something
+// wrong without an error.
 func fingerprint(codec any, version int) uint32 {
 	name := ""
 	if named, ok := codec.(interface{ Name() string }); ok {

@@ -13,16 +13,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// Difference is the result of a comparison of the cache's answer with the origin: the two are the
-// same, or the reason why they differ.
+// Difference is the result of comparing the cache's answer with the origin: NoDifference, or the
+// reason why they differ.
 type Difference uint8
 
 const (
 	// NoDifference means that the answer is the same.
 	NoDifference Difference = iota
 
-	// DiffersMeanwhile means that a moment later (Audit.Settle) callers would no longer have got
-	// the answer, because the value was being changed or its TTL ended.
+	// DiffersMeanwhile means that after Audit.Settle callers would no longer get this answer,
+	// because the value was just being changed or its TTL ended.
 	DiffersMeanwhile
 
 	// DiffersAllowed means that the value was younger than Audit.Tolerance.
@@ -33,24 +33,24 @@ const (
 	// load that returns a different value for each caller.
 	DiffersMissed
 
-	// DiffersLost means that the process-local tier still answers with a value that the store no
-	// longer has, because a message was lost. If the store has evicted the value, or another
-	// process has refreshed it, the cause can also be that of DiffersMissed.
+	// DiffersLost means that a message was lost, so the process-local tier still answers with a
+	// value that the store no longer has. If the store has evicted the value, or another process
+	// has refreshed it, the cause can also be that of DiffersMissed.
 	DiffersLost
 
 	// DiffersLate means that the value is in the store although its load began before a change of
-	// the key, and this process was told of that change. If the load and the change were less than
-	// a quarter of a second apart, their order is not known, and the difference is DiffersMissed.
+	// the key, and this process knows of that change. If load and change were less than a quarter
+	// of a second apart, their order is not known, and the difference is DiffersMissed.
 	DiffersLate
 
-	// DiffersType means one of two things. If the stored bytes change when the codec decodes them
-	// and encodes the value again, a release with another type wrote them (raise Options.Version).
-	// If the codec encodes the loaded value to the stored bytes, the codec loses the part in which
-	// the two values differ.
+	// DiffersType has two possible causes. If the codec decodes the stored bytes and encodes the
+	// value to different bytes, a release with another type wrote them (raise Options.Version). If
+	// the codec encodes the loaded value to the stored bytes, it loses the part in which the two
+	// values differ.
 	DiffersType
 
-	// DiffersMutated means that the store has the right value, but callers got a different value,
-	// because a caller has changed a value that it shares with other callers. See [Local.Clone].
+	// DiffersMutated means that the store has the right value, but callers got a different one,
+	// because a caller has changed the value that it shares with other callers. See [Local.Clone].
 	DiffersMutated
 
 	// Differences is one more than the last difference, for arrays that are indexed by Difference.
@@ -72,7 +72,7 @@ func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences 
 
 // Story has the known facts about a difference. All times are on the store's clock.
 type Story struct {
-	Load    string        // the load that made the value which callers got, in hexadecimal, as package redisstore's inspector prints it
+	Load    string        // the load that made the callers' value, in hexadecimal, as package redisstore's inspector prints it
 	Began   time.Time     // when that load began
 	Age     time.Duration // age of the value when it was compared
 	Asked   time.Time     // when the origin was asked, at the latest
@@ -114,7 +114,7 @@ func (c *comparisons) changedAt(id string, tags []string) (at time.Time, teller 
 	return at, teller
 }
 
-// mostCompared is how many values are compared at a time. It bounds the goroutines, each of which
+// mostCompared is how many values are compared at a time. It bounds the goroutines, because each
 // may wait for Audit.Settle.
 const mostCompared = 1024
 
@@ -182,8 +182,8 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 	return bytes.Equal(x, y), errX == nil && errY == nil
 }
 
-// cause looks into the store and the local tier again, and returns the reason why callers got
-// another value than the origin has.
+// cause looks into the store and the local tier again, and returns the reason why the callers'
+// value differs from the origin's.
 func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
 	had := of.had
 	now, raw, err := c.read(ctx, c.key(of.id))

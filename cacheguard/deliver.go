@@ -14,10 +14,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// delivery makes sure that the store gets every change. If the store could not be told of a change,
-// the change is repeated until the store has it. A recent change that the store has is repeated if
-// another server may have replaced the server that was told of it, because a failover can lose
-// acknowledged writes.
+// delivery makes sure that the store gets every change. If a change could not reach the store,
+// delivery repeats it until the store has it. If another server may have replaced the store's
+// server, delivery also repeats recent changes that had reached the store, because a failover can
+// lose acknowledged writes.
 type delivery struct {
 	unsent knowledge.Unsent
 	lately knowledge.Lately // recent changes that the store has
@@ -42,25 +42,25 @@ const (
 	// firstRepeat to mostRepeat, because some troubles last for hours.
 	firstRepeat, mostRepeat = 50 * time.Millisecond, 4 * time.Second
 
-	// leastNudge is the shortest time after a try before a sign that the store works again brings
-	// the next try.
+	// leastNudge is the shortest time between a try and a further try that a sign of recovery
+	// causes.
 	leastNudge = time.Second
 
-	// mostAlone is the longest time for which repeat tries one change at a time before it tries all
-	// of them. If few changes are left, the time is shorter: one second per change. So a store
-	// which takes no changes gets about one change per second.
+	// mostAlone limits the time during which repeat tries one change at a time. After this time it
+	// tries all changes. If few changes are left, the time is one second per change. So while a
+	// store takes no changes, it gets about one change per second.
 	mostAlone = 5 * time.Minute
 
-	// toldAgain says which changes are repeated when messages arrive again after an interruption:
-	// those that were at most this old when the interruption began. Redis replicates after it has
-	// answered. So a failover loses changes that only the old master had when it died, and changes
-	// that reached the old master after it was cut off from its replicas. In a cluster a failover
-	// is noticed without an interruption of messages, by default after 15 seconds.
+	// toldAgain limits the changes that are repeated after an interruption of messages. They are at
+	// most this old when the interruption begins. Redis replicates after it has answered. So a
+	// failover loses changes that only the old master had when it died, and changes that reached
+	// the old master after it was cut off from its replicas. In a cluster a failover is noticed
+	// without an interruption of messages, by default after 15 seconds.
 	toldAgain = 30 * time.Second
 
-	// answersArrive is how long a reply that the store sent before a delivery may still be on its
-	// way in this process. During this time the delivered changes are not forgotten, so that an old
-	// value in such a reply is recognised.
+	// answersArrive is the longest time for which a reply from before a delivery may still be on
+	// its way in this process. During this time the delivered changes are not forgotten, so that an
+	// old value in such a reply is recognised.
 	answersArrive = time.Minute
 )
 
@@ -100,8 +100,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
 }
 
-// upForChanges ends the trouble with changes after one has succeeded. If changes are left, it tells
-// repeat to try soon, and repeat ends the trouble when it has sent them.
+// upForChanges notes that a change has reached the store. If no change is left, it ends the trouble
+// for changes. Otherwise it tells repeat to try soon, and repeat ends the trouble.
 func (c *Cache[V]) upForChanges(ctx context.Context) {
 	if !c.changing.stands() {
 		return
@@ -123,8 +123,8 @@ func (d *delivery) hearsNothing() {
 }
 
 // hears notes that messages arrive, and returns the time from which they did not arrive. If
-// messages arrive for the first time, and the first try succeeded, nothing was interrupted. Then no
-// other server can have taken over from the server that was told of the changes so far.
+// messages arrive for the first time, and the first try to listen succeeded, nothing was
+// interrupted. Then all changes so far went to the present server.
 func (d *delivery) hears() (since time.Time, interrupted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,8 +162,8 @@ func (c *Cache[V]) hurry() {
 	}
 }
 
-// nudge is hurry after a sign that the store may take changes again. The sign may be wrong, so
-// nudge does nothing within leastNudge of the last try.
+// nudge is hurry for signs that the store may take changes again. A sign may be wrong, so nudge
+// does nothing within leastNudge of the last try.
 func (c *Cache[V]) nudge() {
 	if c.unsent.Count() == 0 {
 		return

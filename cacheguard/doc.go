@@ -55,20 +55,20 @@
 //
 //   - One load during a partition. A process that can't reach the store loads for itself (FailOpen)
 //     or not at all (FailClosed), and stores nothing. If a failover of Redis loses a lease, the key
-//     is loaded once more at most. If a failover loses an invalidation, the process that made the
+//     is loaded at most once more. If a failover loses an invalidation, the process that made the
 //     change notices and repeats it. If that process has ended by then, the old value stays until
 //     its TTL and its stale windows are over.
-//   - Without StrongReads: that a call gets nothing older than an Invalidate, InvalidateTags or
-//     InvalidateAll that has returned in another process. Until the message about the change
-//     arrives, usually within a fraction of a millisecond, the call may join an older flight of its
-//     own process. Inside a load, cache reads made with the load's context always go to the store:
-//     they join no older flight and don't use the local tier. So if a value is made of other cached
-//     values, invalidate the other values first and this value last.
-//   - In a Redis cluster, or with a local tier: that a process knows of an invalidation by tag
-//     before its message has arrived.
+//   - Up-to-date values without StrongReads. After an Invalidate, InvalidateTags or InvalidateAll
+//     has returned in another process, a call may still get an older value. Until the message about
+//     the change arrives, usually within a fraction of a millisecond, the call may join an older
+//     flight of its own process. Inside a load, cache reads made with the load's context always go
+//     to the store: they join no older flight and don't use the local tier. So if a value is made
+//     of other cached values, invalidate the other values first and this value last.
+//   - Invalidation by tag at once, in a Redis cluster or with a local tier. There a process learns
+//     of the invalidation only when the message about it arrives.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
-//     changes that a failover has lost. While the store is unavailable it is not in force. While a
-//     change is under way, two calls may see it in either order.
+//     changes that a failover has lost. While the store is unavailable, StrongReads is not in
+//     force. While a change is under way, two calls may see it in either order.
 //   - A lock. The lease keeps loads rare, and keeps the results of late loads out of the store. It
 //     does not make a load exclusive at the origin.
 //   - Secrecy or authenticity. Values are not encrypted, and a client that can write to the store
@@ -95,17 +95,17 @@
 //
 //	cacheguard.Options[Product]{Name: "product", Version: 5} // 4 until now
 //
-// During a rolling deployment each of the two releases has values and loads of its own; loads of
-// one release neither read nor remove values of the other. A change reaches both releases:
-// Invalidate and MarkStale, by key or by tag, change the values of both, and Set and Update remove
-// the value of the other release. Every key is loaded once per release, so the new release starts
-// with an empty cache. Rolling back works the same way. Old values end with their TTL.
+// During a rolling deployment each of the two releases has its own values and loads. Loads of one
+// release neither read nor remove values of the other. A change reaches both releases. Invalidate
+// and MarkStale, by key or by tag, change the values of both. Set and Update remove the value of
+// the other release. Every key is loaded once per release, so the new release starts with an empty
+// cache. Rolling back works the same way. Old values end with their TTL.
 //
 // Only neighbouring versions, one even and one odd, can run side by side. Versions 4 and 6 don't
 // read each other's values, but they overwrite each other's values, and share null sentinels and
-// remembered errors. If a value replaces a value of the same release, it keeps the tags of the old
-// value. A new release must name the tags again. A new codec needs no new version if it has a Name
-// of its own.
+// remembered errors. If a new value replaces a value of the same release, the new value keeps the
+// tags of the old one. A new release must name the tags again. A new codec needs no new version if
+// it has a Name of its own.
 //
 // Package redisstore describes what is stored in Redis.
 package cacheguard

@@ -63,7 +63,7 @@ func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, line report.Line
 }
 
 // doubtNames warns if a changed key or tag has * in it. The user may have meant a pattern, but the
-// name is not a pattern: it means only this key or tag.
+// name stands for this one key or tag.
 func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, line report.Line) {
 	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
 		c.once(ctx, said, line)
@@ -96,7 +96,7 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	case []byte, string:
 		return
 	}
-	defer func() { _ = recover() }() // a panic of the codec is reported to readers of the value
+	defer func() { _ = recover() }() // a panic of the codec is reported when the value is read
 	back, err := c.opts.Codec.Decode(slices.Clone(encoded))
 	if err != nil {
 		c.once(context.Background(), &c.lossy, undecodableLine, "error", err)

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// ErrNotFound means that the value does not exist at the origin, or that it did not exist when
-	// the origin was last asked, less than NegativeTTL ago. If the value does not exist, a load
-	// returns ErrNotFound or an error that wraps it. Callers get ErrNotFound with a zero value.
+	// ErrNotFound means that the value does not exist at the origin, or did not exist there at the
+	// last load, less than NegativeTTL ago. If the value does not exist, a load returns ErrNotFound
+	// or an error that wraps it. Callers get ErrNotFound with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
-	// ErrPending means that the store could not be told of a change. This process repeats the
-	// change until the store has it, and serves nothing older meanwhile. Other processes may serve
-	// older values until then. [Cache.Flush] waits until the store has all changes.
+	// ErrPending means that a change could not reach the store. This process repeats the change
+	// until the store has it, and meanwhile serves nothing older than the change. Other processes
+	// may serve older values until then. [Cache.Flush] waits until the store has all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
 	// ErrClosed means that the cache is closed.
@@ -28,8 +28,8 @@ var (
 	ErrUnavailable = errors.New("cacheguard: store is unavailable")
 
 	// ErrOverloaded means that too many callers, loads or reads of the store already wait
-	// (MaxWaiters, MaxLoads, Limiter), or that a load waited longer than LoadTimeout for its slot
-	// or for its permit of a fleet's budget.
+	// (MaxWaiters, MaxLoads, Limiter). It also means that a load waited longer than LoadTimeout for
+	// its slot, or for its permit of a fleet-wide limit.
 	ErrOverloaded = budget.ErrOverloaded
 
 	// ErrLeaseLost is the cause with which a load's context ends if another load has taken the

@@ -9,14 +9,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// leaseFirst asks for the lease in place of a read, because there likely is no value. That saves a
-// trip. The request contains the double check: if there is a value after all, the answer has the
-// value, as the answer to a read would, and no lease is granted. With any other answer the run goes
-// on.
+// leaseFirst asks for the lease instead of reading, because there probably is no value. That saves
+// a trip. If there is a value after all, the answer contains the value, as the answer to a read
+// would, and the store grants no lease. With any other answer the run goes on.
 //
-// If asked is false, the caller must read instead. That is so if no slot is free, so that a load
+// If asked is false, the caller must read. This happens if no slot is free, because then a load
 // couldn't begin at once; if reads or leases have trouble; if a load of the key has just failed;
-// inside a load of the same key; or if the server has answered with an error.
+// inside a load of the same key; and if the server has answered with an error.
 func (c *Cache[V]) leaseFirst(ctx context.Context, of *target[V]) (got found[V], goesOn *run[V], asked bool, err error) {
 	if c.reading.is() || c.leasing.is() || c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
 		return got, nil, false, nil
@@ -48,8 +47,8 @@ func unanswered(err error) bool {
 }
 
 // asksFirst asks for the lease in place of a read, on the goroutine of the caller that leads the
-// flight. If the state of the miss is Begun afterwards, the run is over. Then the miss has the same
-// result that a read would have had, or asksFirst returns the error.
+// flight. If the miss is in state Begun afterwards, the run is over. Then the miss has the result
+// that a read would have had, or asksFirst returns the error.
 func (r *run[V]) asksFirst(ctx context.Context) error {
 	m, asking, answered := r.misses[0], r.values, false
 	defer func() {

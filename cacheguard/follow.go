@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/watch"
 )
 
-// waiting is the state of a miss that follows: it waits for a load that has the lease, in another
-// process or in this one.
+// waiting is the state of a miss that follows. Such a miss waits for the load that has the lease,
+// in another process or in this one.
 type waiting struct {
 	watcher *watch.Watcher[Message]
 	poll    time.Duration // the last pause between two requests while messages don't arrive
@@ -31,7 +31,7 @@ func (r *run[V]) follow(m *miss[V]) {
 // patience returns how long to wait for a message. If messages arrive, the miss waits until the end
 // of the lease and a few random milliseconds longer, so that not all processes ask at the same
 // moment. If messages don't arrive, or the end of the lease is not known, the miss polls, with
-// pauses that grow from 25 ms to a second. remaining is what the store says, which may be anything.
+// pauses that grow from 25 ms to a second. remaining comes from the store and may be any number.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := min(remaining, c.longest()) + time.Millisecond + rand.N(8*time.Millisecond)
 	if remaining > 0 && c.store.Listening() {
@@ -46,7 +46,8 @@ func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	return poll
 }
 
-// await waits for mail, or until the first miss has waited long enough, and handles it.
+// await waits until mail comes, or until a miss has waited long enough. Then it handles the mail,
+// or all misses that have waited long enough.
 func (r *run[V]) await() {
 	var due <-chan time.Time
 	if next := r.next(); !next.IsZero() {
@@ -72,8 +73,8 @@ func (r *run[V]) await() {
 	}
 }
 
-// woken returns the event for a miss that has a reason to look again, but no further information. A
-// miss that has followed for too long gets Overdue, so that no call waits for ever.
+// woken returns the event for a miss that has a reason to look again, but no further information.
+// If a miss has followed for too long, it gets Overdue, so that no call waits for ever.
 func (r *run[V]) woken() protocol.Event {
 	if time.Since(r.began) > r.cache.longest() {
 		return protocol.Event{Kind: protocol.Overdue}
@@ -101,8 +102,8 @@ func (r *run[V]) next() (next time.Time) {
 // longer than the time of a load plus the time of the lease that the load leaves.
 func (c *Cache[V]) longest() time.Duration { return 2*c.opts.LoadTimeout + c.opts.LeaseTTL }
 
-// takeMessage handles a message about the key of a miss. question is the number of the request that
-// the miss had sent when the message came.
+// takeMessage handles a message about the key of a miss. question is the number of the miss's last
+// request when the message came.
 func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
 		return // the message is older than the last answer of the store
@@ -115,7 +116,7 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	switch {
 	case msg.Kind == MessageChanged:
 		e.Kind = protocol.Changed
-	case protocol.ID(msg.Load) != m.Awaited: // the message is about another load than the awaited one, and is only a reason to look again
+	case protocol.ID(msg.Load) != m.Awaited: // about a different load: only a reason to look again
 	case msg.Kind == MessageFilled && msg.Frame != nil:
 		got, err := r.cache.openAlone(r.values, m.asked.unsent, m.key, msg.Frame, true)
 		r.takeStored(m, got, err)
@@ -175,7 +176,7 @@ func (r *run[V]) listen(m *miss[V]) {
 	if m.waits.watcher == nil {
 		m.waits.watcher = r.cache.waits.Watch(m.key.Key, func(question uint32, msg Message) {
 			r.mail.Post(func() {
-				m.waits.watcher.Read()
+				m.waits.watcher.Read(question)
 				r.takeMessage(m, question, msg)
 			})
 		})

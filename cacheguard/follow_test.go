@@ -3,8 +3,10 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,4 +154,48 @@ func TestMessagesStopDuringTheWait(t *testing.T) {
 			t.Errorf("got %q, %v after %v", v, err, call.took)
 		}
 	})
+}
+
+// Messages that came while a miss waited for its slot don't keep it from hearing of the load for
+// which it waits afterwards.
+func TestWakeUpAfterManyChanges(t *testing.T) {
+	for _, changes := range []int{1, 8, 9, 12} {
+		inBubble(t, fmt.Sprint(changes), func(t *testing.T) {
+			store := newTampered()
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{MaxLoads: 2, LeaseTTL: 3 * time.Second})
+			other := openOn(t, cacheguard.Store(store.Store), cacheguard.Options[string]{})
+			o, busy := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
+			first := getting(t.Context(), t, other, "k", o.load)
+			o.next()
+			waiter := getting(t.Context(), t, c, "k", returning("own"))
+			waiter.waits()
+			var loads []*scriptedLoad[string]
+			for i := range 2 {
+				getting(t.Context(), t, c, fmt.Sprint("busy", i), busy.load)
+				loads = append(loads, busy.next())
+			}
+			for range changes {
+				must(t, other.Invalidate(t.Context(), "k"))
+				synctest.Wait()
+			}
+			second := getting(t.Context(), t, other, "k", o.load)
+			load := o.next()
+			var once atomic.Bool
+			store.past("Lease", func(context.Context) error {
+				if once.CompareAndSwap(false, true) { // the lease is held; its load ends before this answer has arrived
+					load.gives("theirs")
+					time.Sleep(time.Millisecond)
+				}
+				return nil
+			})
+			began := time.Now()
+			loads[0].gives("x")
+			if v, err := waiter.later(); v != "theirs" || err != nil || time.Since(began) > 100*time.Millisecond {
+				t.Errorf("after %d changes: %q, %v, %v after the load had ended", changes, v, err, time.Since(began))
+			}
+			loads[1].gives("x")
+			first.later()
+			second.later()
+		})
+	}
 }

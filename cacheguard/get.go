@@ -8,7 +8,6 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
-	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 	"github.com/cacheguard/cacheguard/internal/report"
 )
@@ -16,9 +15,9 @@ import (
 // Get returns the value of key, from the store or from load. If several callers of the fleet ask
 // for the key at the same time, load runs once for all of them.
 //
-// ctx bounds this caller only. When ctx ends, Get returns ctx's error at once. If Get is just
-// reading the store, it returns within the store's operation timeout. The load goes on for other
-// callers. It is cancelled when the last caller has left.
+// ctx bounds this caller only. When ctx ends, Get returns ctx's error at once. If Get is reading
+// the store at that moment, it returns within the store's operation timeout. The load goes on for
+// other callers, and is cancelled when the last caller has left.
 //
 // Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns the load's
 // error: a [*LoadError] if the load ran in another process, a [*PanicError] if it panicked. Get can
@@ -55,8 +54,8 @@ func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) 
 	return res, err
 }
 
-// GetEntry is like [Cache.GetResult], with another kind of load. This load sees the previous value,
-// and decides whether its result is kept, for how long, and which tags the result has.
+// GetEntry is like [Cache.GetResult], with another kind of load. This load sees the previous value.
+// It decides whether and how long its result is kept, and which tags the result has.
 func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{entry: load}}
 	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
@@ -70,9 +69,9 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // It is small because thousands of goroutines may wait at the same time. The stack of a goroutine
 // has 2 KiB at first, of which 1.1 KiB can be used. If a call needs more, the runtime copies the
 // stack to a new stack of 4 KiB, in memory that may never have been touched. That copy costs more
-// than the rest of a waiting call. So Get and its variants wait in their own last lines, in a loop.
-// The functions begin and end call deeper, but they have returned before the wait and are not on
-// the stack.
+// than the rest of a waiting call. So the loop in which a caller waits is written out in Get and in
+// each of its variants: a function with the loop would need stack, too. The functions begin and end
+// make deeper calls, but they return before the wait, so they are not on the stack.
 type call[V any] struct {
 	group   group
 	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against the token
@@ -112,7 +111,9 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 		}
 		since = c.since(ctx, id)
 	}
-	call.group = c.groupIn(c.opts.Switch.Mode(), call.group)
+	if mode := c.opts.Switch.Mode(); mode != ModeOn {
+		call.group = groupIn(mode, call.group)
+	}
 	if call.group == reads && c.tier.values != nil {
 		if since == 0 {
 			if found, err := c.getLocal(ctx, key, id, call, res); found {
@@ -144,20 +145,6 @@ func (c *Cache[V]) beginValue(ctx context.Context, key string, call *call[V]) (V
 	return res.Value, err
 }
 
-// lead is the path of the caller that leads the flight.
-func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
-	of := target[V]{f, key, c.key(keyID(key)), call.load}
-	switch call.group {
-	case refreshes:
-		return c.reload(ctx, &of, res)
-	case parted:
-		return c.pursue(ctx, &of, call.stale, nil, res)
-	case direct:
-		return c.leadDirect(ctx, &of, call.stale, res)
-	}
-	return c.leadRead(ctx, &of, res)
-}
-
 // getLocal answers from the process-local tier, if it can.
 func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], res *Result[V]) (found bool, err error) {
 	var e *kept[V]
@@ -173,29 +160,56 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 	return true, c.answer(ctx, key, res)
 }
 
-// leadRead is the read path of the caller that leads the flight. The look-up runs on the caller's
-// goroutine, so a hit needs no other goroutine.
+// lead is the path of a caller that leads a flight. The look-up runs on the caller's goroutine, so
+// a hit needs no other goroutine.
 //
 //go:noinline
-func (c *Cache[V]) leadRead(ctx context.Context, of *target[V], res *Result[V]) error {
-	got, r, err := c.lookUp(ctx, of, true)
-	if r != nil { // lookUp has asked for the lease instead of reading the store
+func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
+	of := target[V]{f, key, c.key(keyID(key)), call.load}
+	if call.group != reads {
+		return c.leadOther(ctx, &of, call, res)
+	}
+	got, r, err := c.lookUp(ctx, &of, true)
+	switch {
+	case r != nil: // lookUp has asked for the lease instead of reading the store
 		go r.work()
 		return c.awaitOwn(ctx, r.misses[0], res)
-	}
-	if got.passing && err == nil { // the load with the lease may bring a result that can be shared, but the other callers don't wait for it
-		marker := got
-		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
-		m := c.missOf(of, got, nil)
-		m.Solo, m.flight = true, flight.Solo[outcome[V]]()
-		return c.detach(ctx, m, res)
-	}
-	if err == nil && got.isOneOfSeveral(ctx) {
+	case err != nil:
+	case got.good == protocol.Fresh:
+		return c.serve(ctx, &of, &got, nil, got.early, res)
+	case got.passing:
+		return c.leadPassing(ctx, &of, got, res)
+	case got.isOneOfSeveral(ctx):
 		stale := got
-		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
-		return c.ofSeveral(ctx, of.name, of.load, &stale, res)
+		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
+		return c.ofSeveral(ctx, key, call.load, &stale, res)
 	}
-	return c.pursue(ctx, of, &got, err, res)
+	return c.pursue(ctx, &of, &got, err, res)
+}
+
+// leadOther is lead for a flight of another group than reads.
+//
+//go:noinline
+func (c *Cache[V]) leadOther(ctx context.Context, of *target[V], call *call[V], res *Result[V]) error {
+	switch call.group {
+	case refreshes:
+		return c.reload(ctx, of, res)
+	case parted:
+		return c.pursue(ctx, of, call.stale, nil, res)
+	}
+	return c.leadDirect(ctx, of, call.stale, res)
+}
+
+// leadPassing goes on after a look-up that has found the hit-for-miss marker. The load of this
+// caller asks for the lease. Its result may turn out to be for all callers, but the other callers
+// don't wait for it.
+//
+//go:noinline
+func (c *Cache[V]) leadPassing(ctx context.Context, of *target[V], got found[V], res *Result[V]) error {
+	of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &got}})
+	m := c.missOf(of, got, nil)
+	m.Solo, m.flight = true, flight.Solo[outcome[V]]()
+	return c.detach(ctx, m, res)
 }
 
 // lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
@@ -209,7 +223,11 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 		}
 	}()
 	id := of.key.Key
-	before, expected := c.tier.moment(id), c.presence.Of(id)
+	var before moment
+	if c.tier.values != nil {
+		before = c.tier.moment(id)
+	}
+	expected := c.presence.Of(id)
 	asked, err := false, error(nil)
 	if mayLead && c.presence.Lacks(expected) {
 		got, goesOn, asked, err = c.leaseFirst(ctx, of)
@@ -239,43 +257,17 @@ func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got
 func (c *Cache[V]) read(ctx context.Context, k Key) (got found[V], raw []byte, err error) {
 	hint, asked := c.hints.Of(k.Key), c.unsent.Now()
 	raw, gens, err := c.store.Get(ctx, k, hint.Tags)
-	if err != nil {
-		return found[V]{}, nil, err
-	}
-	got, checked := c.openWith(asked, k.Key, raw, hint, gens)
-	if !checked {
+	if err == nil && !c.openWith(&got, asked, k.Key, raw, hint, gens) {
 		err = c.validate(ctx, []*found[V]{&got})
 	}
 	return got, raw, err
-}
-
-// openWith opens a frame that came together with generations. checked is false if the frame has
-// other tags than the hint. Then other generations are needed, because the store was asked for the
-// generations of the hint's tags.
-func (c *Cache[V]) openWith(asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (got found[V], checked bool) {
-	if c.open(&got, asked, id, raw, c.store.Now()); got.res.Status == StatusMiss {
-		return got, true
-	}
-	c.hints.Note(id, got.tags)
-	return got, got.checkWith(hint, gens, c.store)
 }
 
 // pursue continues the leader's path after a look-up has found got, or err.
 func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err error, res *Result[V]) error {
 	switch kind, failed, behind := c.atOnce(of.key.Key, got, err); kind {
 	case EventHit, EventStale:
-		if kind == EventHit && c.sampler.due.Load() != 0 { // before any caller has the value, because a caller may change it
-			c.sampled(ctx, of.name, of.key.Key, of.load, got)
-		}
-		*res = got.res
-		res.Err = failed
-		of.flight.Land(outcome[V]{res: *res})
-		if behind {
-			had := *got // a copy, because other callers may share got if it is one of several
-			had.res.Err = failed
-			c.refreshBehind(ctx, of, had)
-		}
-		return c.answer(ctx, of.name, res)
+		return c.serve(ctx, of, got, failed, behind, res)
 	case EventCoalesced, EventOverloaded:
 		if kind == EventCoalesced {
 			res.Status = StatusCoalesced
@@ -286,19 +278,38 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 	}
 	m := c.missOf(of, *got, err)
 	m.Reads = true
+	loads := ctx
 	if c.offer(m) {
-		ctx = outsideSlots(ctx) // if a load makes this call, it waits for SoftTimeout at most, and may then return while the new load still needs a slot
+		loads = outsideSlots(ctx) // a load that makes this call waits for SoftTimeout at most, so it may return while the new load still needs a slot
 	}
-	return c.detach(ctx, m, res)
+	return c.detachTo(ctx, loads, m, res)
+}
+
+// serve answers the callers of a flight with a stored value, fresh or stale. If the value is stale
+// because a load failed, failed is that load's error. If behind is true, serve starts a refresh in
+// the background.
+func (c *Cache[V]) serve(ctx context.Context, of *target[V], got *found[V], failed error, behind bool, res *Result[V]) error {
+	if got.good == protocol.Fresh && c.sampler.due.Load() != 0 { // before any caller has the value, because a caller may change it
+		c.sampled(ctx, of.name, of.key.Key, of.load, got)
+	}
+	*res = got.res
+	res.Err = failed
+	of.flight.Land(outcome[V]{res: *res})
+	if behind {
+		had := *got // a copy, because other callers may share got if it is one of several
+		had.res.Err = failed
+		c.refreshBehind(ctx, of, had)
+	}
+	return c.answer(ctx, of.name, res)
 }
 
 // atOnce returns what a caller gets without waiting for a load. The kinds are:
 //
 // EventHit is a fresh value. EventStale is a stale value that may be served now, or that is served
 // because a load has failed. EventCoalesced is the error of a load that has just failed in this
-// process. EventOverloaded is the error that too many reads of the store wait; in that case a load
-// would burden the origin, too. If kind is zero, the caller needs a load. If behind is true, the
-// caller must start a refresh of the value in the background.
+// process. EventOverloaded is an error: too many reads of the store wait. The caller doesn't load
+// in that case, because a load would burden the origin, too. If kind is zero, the caller needs a
+// load. If behind is true, the caller must start a refresh of the value in the background.
 func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good == protocol.Fresh:
@@ -329,16 +340,10 @@ func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error
 	default:
 		c.observe(ctx, Event{Kind: EventHit, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}
-	return res.withNotFound(nil)
-}
-
-// withNotFound returns the error of a call with this result. "Does not exist" is not an error in
-// the cache, but callers get ErrNotFound.
-func (r *Result[V]) withNotFound(err error) error {
-	if err == nil && r.NotFound {
-		err = ErrNotFound
+	if res.NotFound { // not an error in the cache, but one for callers
+		return ErrNotFound
 	}
-	return err
+	return nil
 }
 
 var corruptLine = report.Line{Level: slog.LevelWarn, See: "values-that-cant-be-read",

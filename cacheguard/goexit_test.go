@@ -77,10 +77,32 @@ func TestGoexitOutsideOfLoads(t *testing.T) {
 		if !failed.returned() || failed.err == nil {
 			t.Fatalf("the caller hangs, or got %q without an error", failed.value)
 		}
-		next := getting(t.Context(), t, c, "k", returning("v"))
-		next.later()
-		if next.value != "v" || next.took > 4*time.Second {
-			t.Errorf("the next call got %q, %v after %v", next.value, next.err, next.took)
+		if !leaseFree(t, store, "k") {
+			t.Error("the lease is held")
+		}
+		getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
+	})
+	inBubble(t, "Decode of one key of a batch", func(t *testing.T) {
+		store, codec := newTampered(), &exiting{}
+		c := openOn(t, store, cacheguard.Options[string]{Codec: codec})
+		other := openOn(t, store, cacheguard.Options[string]{Codec: &exiting{}})
+		asks := make(chan struct{})
+		store.onto("LeaseMany", func(context.Context) error { <-asks; return nil })
+		o := newBulk(t)
+		many := getMany(t.Context(), t, c, o, "1", "2", "3")
+		many.waits()
+		if err := other.Set(t.Context(), "2", "v"); err != nil { // the answer to the request for its lease is now the value
+			t.Fatal(err)
+		}
+		codec.decodes = 1
+		close(asks)
+		if !many.returned() {
+			t.Fatal("the batch hangs")
+		}
+		for _, key := range []string{"1", "3"} {
+			if !leaseFree(t, store, key) {
+				t.Errorf("the lease of %s is held", key)
+			}
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package cacheguard_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -99,27 +98,6 @@ func TestCachesAreApart(t *testing.T) {
 			for _, key := range []string{"k", "b:k", ":k", ""} {
 				getting(t.Context(), t, c, key, returning(name+"/"+key)).gives(name+"/"+key, nil)
 			}
-		}
-	})
-}
-
-func FuzzKeys(f *testing.F) {
-	keys := strangeKeys()
-	for i, key := range keys {
-		f.Add([]byte(key), []byte(keys[(i+1)%len(keys)]))
-	}
-	f.Fuzz(func(t *testing.T, a, b []byte) {
-		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{})
-		ids := make([]string, 2)
-		for i, key := range [][]byte{a, b} {
-			if _, err := c.Peek(t.Context(), string(key)); err != nil {
-				t.Fatal(err)
-			}
-			ids[i] = store.asked().Key
-		}
-		if (ids[0] == ids[1]) != bytes.Equal(a, b) {
-			t.Errorf("keys %q and %q are %q and %q in the store", a, b, ids[0], ids[1])
 		}
 	})
 }

@@ -42,7 +42,7 @@ func (r *run[V]) land(m *miss[V]) {
 		m.fail(Result[V]{Status: StatusCoalesced}, c.theirError(m))
 	case protocol.LandOwn:
 		res := m.own.res
-		if res.Status == StatusMiss { // set only for loads with the lease
+		if res.Status == StatusMiss { // own.res is set only for loads with the lease
 			res = m.own.out.result()
 		}
 		res.Degraded = degraded
@@ -99,9 +99,8 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 // the stale value.
 func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
 
-// failWith is fail. If looks is false, it doesn't check again until when the stale value may be
-// served. Then the state machine has just decided that the value may be served, or there is no
-// stale value.
+// failWith is fail. If looks is false, it doesn't check again how long the stale value may be
+// served: the state machine has just decided that it may be served, or there is no stale value.
 func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
 	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
 		stale := m.had.res.later(time.Since(m.at))

@@ -19,7 +19,7 @@ import (
 // except the atomic fields and the methods that say so.
 type work[V any] struct {
 	run    *run[V]
-	all    []*miss[V]   // the misses for which the load was begun; a miss belongs to the load as long as its field work is this work
+	all    []*miss[V]   // the misses for which the load was begun; a miss belongs to the load while its field work is this work
 	prev   previous[V]  // the previous value that a load of one key sees
 	tags   []frame.Tags // the tags that the results of a load of many keys keep; nil: no tags
 	ctx    context.Context
@@ -34,16 +34,16 @@ type work[V any] struct {
 	fate     atomic.Uint32          // of a load of one key
 }
 
-// These are the fates of a load. Callers may leave at the same moment at which the load's result
-// arrives, and only one of the two events may win.
+// These are the fates of a load. Callers may leave at the moment at which the load's result
+// arrives, and only one of these two events may win.
 const (
 	undecided uint32 = iota
-	secured          // the load has its result, and its flight stays until it has got the result
+	secured          // the load has its result, and its flight stays until the result has reached it
 	dropped          // no caller wants the result
 )
 
-// load starts the loads of misses that have a slot. Misses with a lease and misses without one get
-// separate loads, because the results of the latter are not stored.
+// load starts the loads of misses that have a slot. Misses with a lease and misses without a lease
+// get separate loads, because a result without a lease is not stored.
 func (r *run[V]) load(all []*miss[V]) {
 	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first, because a lease must not wait for a slot
 	for len(all) > 0 {
@@ -137,14 +137,14 @@ func (w *work[V]) name() string {
 // callers returns the number of callers that wait for the load. Any goroutine may call it.
 func (w *work[V]) callers() (n int) {
 	for _, m := range w.all {
-		if !m.audits { // an audit has no callers, only itself, in the flight
+		if !m.audits { // no caller waits for an audit; the only member of its flight is the audit itself
 			n += m.flight.Callers()
 		}
 	}
 	return n
 }
 
-// Announce sends a word to the callers that wait for a load of one key, before the load has ended.
+// Announce sends a word to the callers that wait for a load of one key, while the load still runs.
 func (w *work[V]) Announce(word any) { w.all[0].flight.Announce(word) }
 
 // Made notes that a load of one key has its result. From now on the load is a member of its own
@@ -173,12 +173,13 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 		names[i] = m.name
 	}
 	entries, err := w.run.many(ctx, names)
+	answers := answersOf(entries, err, names)
 	for i, m := range w.all {
 		var prev previous[V]
 		if w.tags != nil {
 			prev.tags = w.tags[i]
 		}
-		entry, err := pick(entries, err, m.name)
+		entry, err := answers.pick(m.name)
 		outs[i] = c.completeSafely(prev, entry, err, note)
 	}
 	return outs
@@ -348,7 +349,7 @@ func (w *work[V]) renewed(all []*miss[V], sent time.Duration, replies []Reply[Ho
 		}
 		e := protocol.Event{Kind: protocol.Renewed, Sent: sent}
 		switch held := replies[i].Answer; {
-		case replies[i].Err != nil, held > HoldingOther: // an answer that is none
+		case replies[i].Err != nil, held > HoldingOther: // no valid answer
 			e.Kind = protocol.Unrenewed
 			pause = min(pause, r.cache.opts.LeaseTTL/10, max(m.Until-r.now(), time.Millisecond))
 		case held == HoldingGone:

@@ -16,7 +16,7 @@ import (
 const letterSize = 512
 
 // sendOne sends one change: in odd rounds the newest change, in even rounds one of the others. If
-// the store takes it, repeat sends all others next. The change varies because the store may refuse
+// the store takes it, repeat sends all others next. The choice varies because the store may refuse
 // only some changes.
 func (c *Cache[V]) sendOne(round int) error {
 	each := c.unsent.Letters(1)
@@ -40,7 +40,7 @@ func (c *Cache[V]) send() (err error) {
 			sent, wrong := c.sendLetter(l)
 			some = some || sent > 0
 			if l.Whole && wrong == nil {
-				break // it was a change of everything before it, too
+				break // after a change of the whole cache, the other letters need not be sent
 			}
 			if err = cmp.Or(err, wrong); wrong != nil && sent == 0 && c.life.Closing.Err() != nil {
 				return err // while the cache closes, a single time-out is enough
@@ -52,8 +52,9 @@ func (c *Cache[V]) send() (err error) {
 	}
 }
 
-// sendLetter sends some changes, and counts the late ones. If one kind of change fails, the other
-// kinds are sent nevertheless. sent also has the changes that the store had before.
+// sendLetter sends the changes in a letter, and counts those that the store got late. If one kind
+// of change fails, the other kinds are sent nevertheless. sent also has the changes that the store
+// had before.
 func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	ctx := context.Background()
 	sent, err = c.verify(ctx, &l)
@@ -96,11 +97,11 @@ func (c *Cache[V]) keysOf(ids []string) []Key {
 	return ks
 }
 
-// verify checks whether the store still has the changes that it was told of, and adds the lost
+// verify checks whether the store still has the changes that it had before, and adds the lost
 // changes to the letter. If a failover has lost the change of a key, the new server has one of
 // three things under the key. A value that was loaded after the change stays. A value from before
-// the change must be invalidated again. If there is no value, there may be a lease from before the
-// change, so the key is invalidated, too.
+// the change must be invalidated again. If there is no value, there may still be a lease from
+// before the change, so the key is invalidated, too.
 func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, err error) {
 	if len(l.AgainTags) > 0 {
 		names := make([]string, len(l.AgainTags))
@@ -157,8 +158,8 @@ func knows(f []byte, told knowledge.Told) bool {
 }
 
 // isFromBefore reports whether a frame shows that the store has lost the change: the frame was
-// certainly loaded before the change. The clock by which loadedBy has noted the change may have been
-// wrong by ClockSlack in both directions.
+// certainly loaded before the change. Certainly means earlier by more than twice ClockSlack,
+// because the clock that loadedBy used may have been wrong by ClockSlack in both directions.
 func isFromBefore(f []byte, told knowledge.Told) bool {
 	h, _, wrong := frame.Parse(f)
 	return wrong == nil && !knows(f, told) && h.Stamp < told.Generation-2*protocol.ClockSlack.Microseconds()
@@ -191,9 +192,9 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 }
 
 // tellKeys invalidates keys in the store, or marks them stale if mark is not zero. This also covers
-// earlier unsent changes of the keys, up to the number through. It returns the number of unsent
-// changes that it covered, and, by id, the errors of the keys for which the store failed. late says
-// that the changes are repeated.
+// earlier unsent changes of the keys, up to the number through. sent counts the covered changes.
+// failed has, by id, the errors of the keys for which the store failed. late says that the changes
+// are repeated.
 func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64, late bool) (sent knowledge.Sent, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {

@@ -44,9 +44,9 @@ func (c *Cache[V]) mayChange(ctx context.Context) bool {
 
 // Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
 // loads may finish and store their results, and changes may still reach the store (see
-// [Cache.Flush]). If loads or changes are left when ctx ends, Shutdown returns ctx's error, which
-// says how many changes the store was not told of. So if the store is unavailable and changes are
-// left, Shutdown waits until ctx ends.
+// [Cache.Flush]). So if the store is unavailable and changes are left, Shutdown waits until ctx
+// ends. If loads or changes are left then, Shutdown returns ctx's error, which says how many
+// changes have not reached the store.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	c.life.over.Store(true)
 	c.sampler.end()
@@ -69,7 +69,7 @@ func (c *Cache[V]) Shutdown(ctx context.Context) error {
 }
 
 // Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and then
-// returns. If a load ignores its context, Close logs that and doesn't wait for the load. A second
+// returns. If a load ignores its context, Close logs this and doesn't wait for that load. A second
 // Close does nothing. The store stays open. The error is always nil.
 func (c *Cache[V]) Close() error {
 	c.life.over.Store(true)

@@ -29,9 +29,9 @@ func NewLimiter(max, queue int) *Limiter {
 }
 
 // acquire takes a slot and returns the function that gives the slot back. Call that function once.
-// acquire waits until ctx ends, for patience at most, and only if less than this share of the queue
-// is taken. When urged is closed, acquire stops waiting and the load goes on without a slot,
-// because a load that has a slot may be waiting for this load.
+// If no slot is free, acquire waits until ctx ends, for patience at most. It waits only if less
+// than the given share of the queue is taken. When urged is closed, acquire stops waiting, and the
+// load goes on without a slot: another load that has a slot may be waiting for this load.
 func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
@@ -69,9 +69,9 @@ func (l *Limiter) try(ctx context.Context) (release func()) {
 // everywhere: a process with a smaller max may never get a turn.
 //
 // Permits are leases in the store. If a process dies, its permits are free after 3 seconds. If a
-// process stands still for longer than 3 seconds during a load, another load may begin meanwhile.
-// While the store is unavailable, max applies to each process alone. The Limiter can be used as
-// long as the store, and needs no Close.
+// process stands still for longer than 3 seconds during a load, another load may begin in that
+// time. While the store is unavailable, max applies to each process alone. The Limiter needs no
+// Close, and can be used until the store is closed.
 func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error) {
 	var errs []error
 	in, ok := store.(Permits)

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/demand"
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -18,29 +19,29 @@ import (
 // "does not exist".
 //
 // ctx has the values of the caller that started the load, but does not end with the context of that
-// caller. It ends when no caller waits any more, when another load holds the lease (context.Cause
+// caller. ctx ends when no caller waits any more, when another load holds the lease (context.Cause
 // returns ErrLeaseLost), when the cache is closed, or after LoadTimeout. So a load must not use a
 // transaction or a request that ends with its caller.
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value and decides how its result is kept. If there is
 // no previous value, prev.Status is StatusMiss. A load never sees a value that was invalidated
-// before the load got its lease, nor a value that is older than its context demands (see
-// NotOlderThan). So if a load asks the origin whether the value has changed, by a date or a weak
-// tag, it can't bring back a value that was invalidated.
+// before the load got its lease, nor a value that is too old for its context (see NotOlderThan). A
+// load may ask the origin, by a date or a weak tag, whether the previous value has changed. Even if
+// the answer is a wrong no, the load can't bring back an invalidated value.
 //
 // With ErrNotFound, the Entry's TTL, Tags, stale windows and NoStore still apply. For instance,
-// ErrNotFound with NoStore means "does not exist", and the cache doesn't remember it.
+// ErrNotFound with NoStore means "does not exist, and don't remember this".
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
 // Entry is the result of an [EntryFunc]. If the result is not stored, the old value is still
 // removed, because it is out of date. NoShare takes precedence over NoStore.
 //
-// With NoShare and a TTL, the cache remembers for the time TTL that the result is not shared
-// (hit-for-miss): each call loads for itself, in parallel, without waiting. The first load whose
-// result can be shared ends this time early. The value of a NoShare entry is not stored unless Keep
-// is set. With Keep, later loads see the value as their previous value, even if they load for
-// another caller.
+// With NoShare and a TTL, the cache remembers for this TTL that results are not shared
+// (hit-for-miss): each call then loads for itself, in parallel, without waiting. The first load
+// whose result can be shared ends this time early. The value of a NoShare entry is not stored
+// unless Keep is set. With Keep, later loads see the value as their previous value, even loads for
+// other callers.
 //
 // An invalid Entry, with an impossible TTL or tags, fails the load. For a result that is already
 // out of date, set NoStore instead of a tiny TTL.
@@ -51,18 +52,19 @@ type Entry[V any] struct {
 	// Tags are the names of what the result depends on, for InvalidateTags. At most 64 tags, of 1
 	// to 255 bytes each.
 	//
-	// If Tags and SoftTags are both nil, as for every load and write without an Entry, the result
-	// keeps the tags of the value that it replaces, even if that value is stale or was invalidated
-	// by a tag. An empty list that is not nil means that the result has no tags. Invalidate and
-	// eviction remove the tags together with the value, so name the tags in every load of the key.
+	// If Tags and SoftTags are both nil, the result keeps the tags of the value that it replaces,
+	// even if that value is stale or was invalidated by a tag. This is so for every load and write
+	// without an Entry. An empty list that is not nil means that the result has no tags. Invalidate
+	// and eviction remove the tags together with the value, so name the tags in every load of the
+	// key.
 	Tags []string
 
 	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. A value has at most 64 tags
 	// and soft tags together.
 	SoftTags []string
 
-	// Keep is how long the value stays in the store after it can't be served any more, so that the
-	// next load sees it as its previous value. Default 0; at most 10 years.
+	// Keep is how long the value stays in the store after the end of its TTL and stale windows, so
+	// that the next load sees it as its previous value. Default 0; at most 10 years.
 	Keep time.Duration
 
 	// StaleWhileRevalidate and StaleIfError replace the two fields of [Options] with the same
@@ -74,7 +76,7 @@ type Entry[V any] struct {
 	NoShare bool // give the result to the load's own caller only; every other caller loads for itself, in parallel
 
 	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
-	// LeaveStored the stored value is out of date and is removed.
+	// LeaveStored the stored value counts as out of date and is removed.
 	LeaveStored bool
 
 	// NotModified keeps prev.Value, or "does not exist", and begins a new lifetime. Without a
@@ -99,8 +101,8 @@ func (e Entry[V]) wrong() error {
 	return nil
 }
 
-// untagged reports whether the entry says nothing about tags, so that the result keeps the tags of
-// the value it replaces.
+// untagged reports whether the entry says nothing about tags. Then the result keeps the tags of the
+// value that it replaces.
 func (e Entry[V]) untagged() bool { return e.Tags == nil && e.SoftTags == nil }
 
 // loader is a load function of one of the two kinds. The field of the other kind is nil. It is a
@@ -140,13 +142,13 @@ func (out loaded[V]) result() Result[V] {
 }
 
 // start calls the user's load on its own goroutine, so that callers are answered even if the load
-// ignores its context, never returns, panics or calls Goexit. The slot is given back when the load
-// returns, even if it returns late, because until then the load may still use the origin. If a job
+// ignores its context, never returns, panics or calls Goexit. The slot is given back only when the
+// load returns, even if it returns late, because until then the load may use the origin. If a job
 // keeps the slot, the job gives it back.
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
-	if in.after > 0 && w.prev.stamp <= in.after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
+	if in.after > 0 && w.prev.stamp <= in.after && !demand.Forged(in.after, c.store.Now()) { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
 	}
 	for _, m := range w.all {

@@ -10,10 +10,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// kept is an entry of the process-local tier: a value, and when it was found.
+// kept is an entry of the process-local tier: a value, and when it was found. until and at are
+// durations since the cache was made.
 type kept[V any] struct {
-	until time.Duration // when the tier stops serving the value, since the cache was made: at the end of its freshness or of Local.TTL
-	at    time.Duration // when it was found, since the cache was made
+	until time.Duration // when the tier stops serving the value: at the end of its freshness or of Local.TTL
+	at    time.Duration // when it was found
 	found[V]
 
 	known   uint64   // how many invalidations by tag were known when the store was asked for the value
@@ -80,8 +81,7 @@ func (e *kept[V]) dueEarly(res Result[V], beta float64) (found[V], bool) {
 // later returns the found value with its age after a further time d.
 func (e *kept[V]) later(d time.Duration) (got found[V]) {
 	got = e.found
-	got.res = e.res.later(d)
-	got.keeps -= d
+	got.ages(d)
 	return got
 }
 
@@ -99,12 +99,11 @@ func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 }
 
 // moment returns the present moment of a key. Call moment before you ask the store, and pass the
-// moment to keep with the answer. If the key changes before the answer arrives, keep recognises
-// that the answer may be old.
+// moment to keep with the answer. If the key changes before the answer arrives, the moment shows
+// keep that the answer may be old.
 func (n *localTier[V]) moment(id string) (m moment) {
 	if n.values != nil {
-		m.known = n.invalidations.Count()
-		m.Stamp = n.values.Stamp(id)
+		m = moment{known: n.invalidations.Count(), Stamp: n.values.Stamp(id)}
 	}
 	return m
 }
@@ -127,19 +126,19 @@ type moment struct {
 	known uint64
 }
 
-// keep puts a fresh value into the tier. It does nothing if the key was changed since the moment m
-// was taken, or if changes may have been missed. Call keep before the callers get the value, so
-// that their next call finds the value in the tier. The user's functions may call Goexit inside
-// keep, and the callers of keep are prepared for that.
+// keep puts a fresh value into the tier. It does nothing if the key was changed after the moment m,
+// or if changes may have been missed. Call keep before callers get the value, so that their next
+// call finds the value in the tier. The user's functions may call Goexit inside keep. The callers
+// of keep are prepared for that.
 func (n *localTier[V]) keep(id string, m moment, got found[V]) {
 	if n.values != nil {
 		n.put(id, m, got, n.values.Put)
 	}
 }
 
-// replace is keep for a value that this process has stored itself. If the new value can't be kept,
-// replace drops the tier's old entry, because the old entry is out of date. Values that slower
-// readers have read are out of date, too.
+// replace is keep for a value that this process has stored itself. After replace, slower readers
+// can't put older values into the tier. If the new value can't be kept, replace drops the tier's
+// old entry, because the old entry is out of date.
 func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	if n.values == nil {
 		return
@@ -186,9 +185,7 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 	if e.keeps <= since || e.keeps <= e.res.FreshFor { // its time has ended, or it has no stale window
 		return got
 	}
-	got = e.found
-	got.keeps -= since
-	got.res = got.res.later(since)
+	got = e.later(since)
 	got.res.FreshFor = min(got.res.FreshFor, -time.Nanosecond) // stale, even if its TTL is not over
 	got.res.Status, got.good = StatusStale, protocol.OnError
 	var ok bool

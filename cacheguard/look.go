@@ -1,20 +1,18 @@
 package cacheguard
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/knowledge"
-	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // unread handles a read that failed. If it failed only because the caller's deadline is over, the
-// store has no trouble, and other callers of the flight must not suffer. In this case unread
-// returns no error, so the value is treated as missing. If there is a value, the request for the
-// lease finds it. Otherwise unread returns the error, and sets got to the value of the local tier,
-// if there is one.
+// store has no trouble, and other callers of the flight must not get an error. So unread returns no
+// error, and the value counts as missing. If there is a value, the request for the lease finds it.
+// After any other failure unread returns the error, and sets got to the value of the local tier, if
+// there is one.
 func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
@@ -33,22 +31,12 @@ func timeIsUp(ctx context.Context) bool {
 	return ctx.Err() != nil || (ok && !time.Now().Before(by))
 }
 
-// checkWith checks a value against the generations of a hint's tags. It reports whether these are
-// the generations that the value needs.
-func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
-	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
-		return false
-	}
-	got.checkAgainst(gens, nil, clock)
-	return true
-}
-
 // openAlone opens a frame that came without generations. If the frame came by a message, it is
 // enough to check it against the invalidations of earlier messages, because messages come in the
 // order of the changes. Otherwise messages may arrive later than the frame, so openAlone reads the
 // generations.
 func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (got found[V], err error) {
-	if c.open(&got, asked, k.Key, raw, c.store.Now()); got.res.Status != StatusMiss && !(byMessage && c.invalidations.Passes(got.tags, got.stamp)) {
+	if c.open(&got, asked, k.Key, raw, c.store.Now()); got.counts() && !(byMessage && c.invalidations.Passes(got.tags, got.stamp)) {
 		err = c.validate(ctx, []*found[V]{&got})
 	}
 	return got, err
@@ -57,8 +45,8 @@ func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byt
 var errGenerations = errors.New("cacheguard: the store answered with another number of generations")
 
 // readMany is read for many keys. It calls tell for each key, with the found value or with the
-// error. It begins with the keys for which one trip was enough, and ends with the keys that failed.
-// got is only valid until the next call of tell.
+// error. Keys for which one trip was enough come first, and keys that failed come last. got is only
+// valid until the next call of tell.
 func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
 	asked := knowledge.TagSet{All: []string{}}
 	for _, k := range keys {
@@ -91,7 +79,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 			continue
 		}
 		got = found[V]{}
-		if c.open(&got, unsent, keys[i].Key, r.Answer, now); got.res.Status != StatusMiss {
+		if c.open(&got, unsent, keys[i].Key, r.Answer, now); got.counts() {
 			if len(asked.All) > 0 || len(got.tags) > 0 {
 				c.hints.Note(keys[i].Key, got.tags)
 			}
@@ -123,9 +111,9 @@ var (
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 
-// validate reads the generations of all tags of some values, in one trip, and forgets the values
-// that were invalidated. After an error it is not known which values were invalidated, so validate
-// forgets all of them.
+// validate reads the generations of all tags of some values that were just read, in one trip. It
+// forgets the values that were invalidated. The others have aged during the trip. After an error it
+// is not known which values were invalidated, so validate forgets all of them.
 func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil
@@ -134,11 +122,14 @@ func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	for _, got := range some {
 		asked.Add(got.tags.All())
 	}
+	began := time.Now()
 	gens, err := c.store.Generations(ctx, c.opts.Name, asked.All)
+	took := time.Since(began)
 	if err == nil && len(gens) != 1+len(asked.All) {
 		err = errGenerations
 	}
 	for _, got := range some {
+		got.ages(took) // before the check, which looks at the clock
 		if err != nil {
 			got.forget()
 		} else {
@@ -146,35 +137,4 @@ func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 		}
 	}
 	return err
-}
-
-// forget makes a value unusable. The value's id stays for the request for the lease. Its tags stay
-// because the next value keeps them.
-func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got.tags}} }
-
-// checkAgainst forgets a value if its cache or one of its tags was invalidated after the value's
-// load began. If one of its soft tags was invalidated, it makes the value stale. at has the index
-// of each tag's generation; index 0 is the second generation, because the first one is the cache's.
-// If at is nil, the generations are in the order of the value's tags.
-func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
-	if !protocol.Counts(got.stamp, gens[0]) {
-		got.forget()
-		return
-	}
-	var tag []byte
-	for i, rest := 0, got.tags; len(rest) > 0; i++ { // this reads the tags in place, because a list would cost an allocation for each tag
-		tag, rest = rest.Cut()
-		n := i
-		if at != nil {
-			n = at[string(tag)]
-		}
-		switch generation := gens[1+n]; {
-		case protocol.Counts(got.stamp, generation):
-		case got.tags.Soft(i):
-			got.mark(clock.Now().Sub(time.UnixMicro(generation)))
-		default:
-			got.forget()
-			return
-		}
-	}
 }

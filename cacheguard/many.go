@@ -3,8 +3,8 @@ package cacheguard
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/protocol"
@@ -21,10 +21,12 @@ import (
 // have returned for it. If GetMany still waits for a key when ctx ends, this key is one of the
 // failed keys.
 //
-// If load returns a KeyErrors, only the keys in it have failed. Any other error is the error of all
-// keys, and the map is ignored. If that error wraps ErrNotFound, none of the keys exists. Values of
-// keys that load was not asked for are ignored. Observers see one load, with the first key and the
-// number of further keys.
+// If load returns a KeyErrors, only the keys in it have failed. But if it has a key that load was
+// not asked for, such as the KeyErrors of a GetMany inside load, or is one of several errors, the
+// error is also that of all keys without a value. Any other error is the error of all keys, and the
+// map is ignored. If that error wraps ErrNotFound, none of the keys exists. Values of keys that
+// load was not asked for are ignored. Observers see one load, with the first key and the number of
+// further keys.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
@@ -45,7 +47,7 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 }
 
 // GetManyEntries is like GetMany, with a load that decides how long each value is kept and which
-// tags the value has. The load sees no previous values and can't return NotModified.
+// tags it has. The load sees no previous values and can't return NotModified.
 func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
 	if load == nil {
@@ -57,8 +59,8 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 }
 
 // GetManyBy is like [Cache.GetMany], with ids that are not strings. key returns the key of an id.
-// If several ids have the same key, the first of them is loaded, and all of them get its value. If
-// load or GetManyBy returns a KeyErrors, its index is the key and not the id.
+// If several ids have the same key, the first of them is loaded, and all of them get its value. The
+// index of a KeyErrors, from load or from GetManyBy, is the key and not the id.
 func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")
@@ -115,13 +117,14 @@ type many[V any] struct {
 	round[V]
 }
 
-// round is one attempt of a GetMany. There is a second one only for results that are too old.
+// round is one attempt of a GetMany. A further round is only for keys whose results were too old.
 type round[V any] struct {
-	behind []*miss[V] // refreshes in the background of values that the call returns
-	missed []*miss[V] // the misses of keys that need a load
-	asOf   uint64     // the moment before the store was read, on the flights' clock
-	mode   Mode       // mode of the cache's Switch
-	group  group      // the group of the flights that the call takes part in
+	behind []*miss[V]      // refreshes in the background of values that the call returns
+	missed []*miss[V]      // the misses of keys that need a load, each key once
+	seen   map[string]bool // the ids of the missed keys; nil: none was missed
+	asOf   uint64          // the moment before the store was read, on the flights' clock
+	mode   Mode            // mode of the cache's Switch
+	group  group           // the group of the flights that the call takes part in
 }
 
 // all gets the results of the keys. A repeated key is treated as one key.
@@ -159,8 +162,8 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// alone loads the keys that are still too old after several attempts, one by one and without the
-// lease.
+// alone loads keys one by one, without the lease. These are the keys whose results were too old in
+// all attempts.
 func (m *many[V]) alone(ctx context.Context, keys []string) {
 	m.after = 0
 	for _, key := range keys {
@@ -173,9 +176,11 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 // get reads the keys from the store and loads those that are missing.
 func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group) {
 	m.asOf, m.mode = asOf, m.cache.opts.Switch.Mode()
-	m.group = m.cache.groupIn(m.mode, of)
+	if m.group = of; m.mode != ModeOn { // in shadow also in place of refreshes, because Refresh must not join a load without the lease
+		m.group = direct
+	}
 	m.read(ctx, keys)
-	m.refreshBehind(ctx)
+	m.cache.refreshAllBehind(ctx, m.load, m.behind)
 	m.join(ctx)
 	m.wait(ctx)
 }
@@ -185,25 +190,57 @@ func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group)
 func (m *many[V]) one(key string) loader[V] {
 	return loader[V]{entry: func(ctx context.Context, _ Result[V]) (Entry[V], error) {
 		entries, err := m.load(ctx, []string{key})
-		return pick(entries, err, key)
+		a := answersOf(entries, err, []string{key})
+		return a.pick(key)
 	}}
 }
 
-// pick returns what a load of many keys returned for one key.
-func pick[V any](entries map[string]Entry[V], err error, key string) (e Entry[V], _ error) {
-	if err != nil {
-		var some KeyErrors
-		if !errors.As(err, &some) {
-			return e, err
-		}
-		if err := some[key]; err != nil {
-			return e, err
-		}
+// answers is what a load of many keys returned.
+type answers[V any] struct {
+	entries map[string]Entry[V]
+	failed  KeyErrors
+	rest    error // the error of keys without an entry that are not in failed
+}
+
+// answersOf sorts what a load returned that was asked for these keys. A KeyErrors speaks of all
+// keys if it is the load's error, or what that error wraps, and has no other keys. Otherwise it
+// isn't known which keys have failed: it may be that of a GetMany inside the load, or one of
+// several errors. Then the error is also that of the keys without an entry.
+func answersOf[V any](entries map[string]Entry[V], err error, asked []string) (a answers[V]) {
+	if err == nil {
+		return answers[V]{entries: entries, rest: ErrNotFound}
 	}
-	e, ok := entries[key]
+	if !errors.As(err, &a.failed) {
+		return answers[V]{rest: err}
+	}
+	a.entries, a.rest = entries, ErrNotFound
+	others := maps.Clone(a.failed)
+	for _, key := range asked {
+		delete(others, key)
+	}
+	alone := false
+	for e := err; e != nil && !alone; e = errors.Unwrap(e) { // unlike As, Unwrap doesn't look into several errors
+		_, alone = e.(KeyErrors)
+	}
+	switch {
+	case alone && len(others) == 0:
+	case !errors.Is(err, ErrNotFound):
+		a.rest = err
+	default: // some other key doesn't exist, which says nothing of these keys
+		a.rest = errors.New(err.Error())
+	}
+	return a
+}
+
+// pick returns what the load returned for one key.
+func (a *answers[V]) pick(key string) (e Entry[V], err error) {
+	if err := a.failed[key]; err != nil {
+		return e, err
+	}
+	e, ok := a.entries[key]
 	switch {
 	case !ok:
-		return e, ErrNotFound
+		return e, a.rest
 	case e.NotModified:
 		return e, errors.New("cacheguard: a load of many keys returned Entry.NotModified, but it sees no previous values")
 	}
@@ -291,18 +328,31 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 // found answers one key with the found value, or notes the key as missed. changed is the key's
 // count of changes before the store was asked.
 func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
+	if m.seen[k.Key] || m.failed[key] != nil { // the key is repeated
+		return
+	}
 	c := m.cache
 	if err != nil {
 		err = c.unread(ctx, key, k.Key, got, err)
 	} else if !got.servable() {
 		c.observeMiss(ctx, key, *got)
 	}
+	apart := got.passing && err == nil // each caller loads for itself, so no caller waits for this one
 	switch {
 	case m.mode == ModeShadow:
-		m.miss(c.inShadow(m.target(key, k), *got, err), changed)
+		p := c.inShadow(m.target(key, k), *got, err)
+		if apart {
+			p.flight = flight.Solo[outcome[V]]()
+		}
+		m.miss(p, changed)
 		return
-	case m.group == refreshes:
+	case m.group == refreshes && (got.good != protocol.Fresh || got.res.stamp <= m.after):
 		m.miss(c.missOf(m.target(key, k), *got, err), changed)
+		return
+	case apart: // as in leadPassing
+		p := c.missOf(m.target(key, k), *got, nil)
+		p.Solo, p.flight = true, flight.Solo[outcome[V]]()
+		m.miss(p, changed)
 		return
 	}
 	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
@@ -324,118 +374,20 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	}
 }
 
-// target makes the target of a miss. A hit has none, because the target and its load cost two
-// allocations for each key.
+// target makes the target of a miss. Hits get no target, because it would cost two allocations per
+// key.
 func (m *many[V]) target(key string, k Key) *target[V] { return &target[V]{nil, key, k, m.one(key)} }
 
 // miss notes that a key needs a load. changed is the key's count of changes before the store was
 // asked.
 func (m *many[V]) miss(p *miss[V], changed uint64) {
+	if m.seen[p.key.Key] {
+		return
+	}
+	if m.seen == nil {
+		m.seen = make(map[string]bool)
+	}
+	m.seen[p.key.Key] = true
 	p.asked.changed = changed
 	m.missed = append(m.missed, p)
-}
-
-// refreshBehind starts the refreshes of values that the caller already has.
-func (m *many[V]) refreshBehind(ctx context.Context) {
-	lead := slices.DeleteFunc(m.behind, func(p *miss[V]) bool { return !m.cache.leadsRefresh(p) })
-	if len(lead) > 0 {
-		m.cache.runBehind(ctx, m.load, lead...)
-	}
-}
-
-// join joins the flights of all missed keys, and starts one run for the flights that this call
-// leads.
-func (m *many[V]) join(ctx context.Context) {
-	c := m.cache
-	seen := make(map[string]bool, len(m.missed))
-	var began []*miss[V]
-	offered, ended := false, false
-	defer func() {
-		if !ended { // Goexit in an observer
-			for _, p := range began {
-				p.flight.Land(outcome[V]{err: errGoexit})
-			}
-		}
-	}()
-	for _, p := range m.missed {
-		id := p.key.Key
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		if c.inside(ctx, id) { // a load that waits for its own key would wait for ever
-			m.give(p.name, &Result[V]{}, recursion(p.name))
-			continue
-		}
-		f, leads := c.flights[m.group].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
-		switch {
-		case f == nil:
-			m.give(p.name, &Result[V]{}, c.turnAway(ctx, p.name, id))
-			continue
-		case !leads:
-			p.flight = f
-			m.waits = append(m.waits, p)
-			continue
-		}
-		p.flight = f
-		began = append(began, p)
-		if c.changed.Count(id) != p.asked.changed { // callers that join from now on must not get a value that was read before the change
-			p.had.forget()
-			p.Seen = protocol.Nothing
-		}
-		if p.Reads {
-			offered = c.offer(p) || offered
-		}
-	}
-	ended = true
-	if offered { // if a load makes this call, it may return after SoftTimeout, while the new load still needs a slot
-		ctx = outsideSlots(ctx)
-	}
-	m.waits, m.leads = append(m.waits, began...), len(began)
-	if len(began) > 0 {
-		c.runAll(ctx, m.load, began...)
-	}
-}
-
-// wait waits for the flights, one after another, and records their outcomes.
-func (m *many[V]) wait(ctx context.Context) {
-	c, began := m.cache, time.Now()
-	for _, p := range m.waits {
-		c.urge(ctx, p.flight)
-	}
-	for len(m.waits) > 0 {
-		p := m.waits[0]
-		m.waits = m.waits[1:]
-		out, err := m.result(ctx, p, began)
-		var res Result[V]
-		switch {
-		case err != nil:
-		case len(m.waits) < m.leads:
-			err = c.led(ctx, p, out, began, &res)
-		case c.opts.StrongReads && m.since == 0 && c.tooOld(out, p.flight, m.asOf):
-			m.again = append(m.again, p.name)
-			continue
-		default:
-			err = c.shared(ctx, p.flight, p.name, p.load, out, began, &res)
-		}
-		m.give(p.name, &res, err)
-	}
-}
-
-// result waits for one flight. SoftTimeout applies to the whole call. since is when the call began
-// to wait.
-func (m *many[V]) result(ctx context.Context, p *miss[V], since time.Time) (*outcome[V], error) {
-	c := m.cache
-	if c.opts.SoftTimeout <= 0 {
-		return p.flight.Result(ctx)
-	}
-	return c.resultWithin(ctx, p.flight, max(c.opts.SoftTimeout-time.Since(since), 0))
-}
-
-// leave leaves the flights that the call still waits for. There are such flights if Goexit has
-// ended the call. Without leave, their loads could not be cancelled.
-func (m *many[V]) leave() {
-	for _, p := range m.waits {
-		p.flight.Leave()
-	}
 }

@@ -604,3 +604,53 @@ func TestGetManyWhoseLoadChangesItsKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestGetManyCountsARepeatedKeyOnce looks at the events of a call that names a cold key three times.
+func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
+	for name, opts := range map[string]cacheguard.Options[string]{
+		"on": {}, "off": {Switch: switched(t, cacheguard.ModeOff)}, "shadow": {Switch: switched(t, cacheguard.ModeShadow)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			counts := map[cacheguard.EventKind]int{}
+			opts.Name = "c"
+			opts.Observer = observing(func(e cacheguard.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				counts[e.Kind]++
+			})
+			c, err := cacheguard.New(memstore.New(memstore.Options{}), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			got, err := c.GetMany(t.Context(), []string{"k", "k", "other", "k"}, func(_ context.Context, missing []string) (map[string]string, error) {
+				if want := []string{"k", "other"}; !slices.Equal(missing, want) {
+					t.Errorf("the load was asked for %q, want %q", missing, want)
+				}
+				return map[string]string{"k": "v", "other": "w"}, nil
+			})
+			if err != nil || got["k"] != "v" || got["other"] != "w" {
+				t.Errorf("got %q and %v", got, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			misses := 2
+			if name == "off" {
+				misses = 0 // nothing was looked up
+			}
+			if counts[cacheguard.EventMiss] != misses || counts[cacheguard.EventLoad] != 1 || counts[cacheguard.EventLoaded] != 2 {
+				t.Errorf("%d misses, %d loads, %d answers by them; want %d, 1 and 2", counts[cacheguard.EventMiss], counts[cacheguard.EventLoad], counts[cacheguard.EventLoaded], misses)
+			}
+		})
+	}
+}
+
+func switched(t *testing.T, mode cacheguard.Mode) *cacheguard.Switch {
+	t.Helper()
+	s := new(cacheguard.Switch)
+	if err := s.Set(mode); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

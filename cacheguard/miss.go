@@ -3,6 +3,7 @@ package cacheguard
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 // this error, because no caller is left.
 var errAbandoned = errors.New("cacheguard: every caller has left")
 
-// miss is the work for one flight, from a look-up that found nothing to serve until there is a
-// result. The miss's state machine, protocol.Miss, decides what to do, and a run does it.
+// miss is the work for one flight from a look-up without a usable value to the result. Its state
+// machine, protocol.Miss, decides what to do, and a run does it.
 type miss[V any] struct {
 	protocol.Miss
 	target[V]
@@ -51,19 +52,19 @@ type sight[V any] struct {
 	storeErr error     // why the store can't be used
 }
 
-// question has the token of the last request for the lease. It also has several moments from before
-// the request, with which the answer is checked.
+// question has the token of the last request for the lease, and several moments from before the
+// request. The answer is checked with these moments.
 type question struct {
 	token   ID
 	sent    time.Duration   // on the run's clock
 	tier    moment          // a moment from before the request, for the local tier
 	changed uint64          // the key's count of changes before the request
-	unsent  uint64          // a moment from before the request, which shows which changes the store may not have had yet
+	unsent  uint64          // a moment from before the request; it shows which changes the store may not have had yet
 	asOf    uint64          // a time on the flights' clock, before the result was asked for or its load began
 	hint    *knowledge.Hint // which tags a value may have
 }
 
-// own is the end of the miss' own load.
+// own is how the miss' own load ended.
 type own[V any] struct {
 	out    loaded[V]
 	header frame.Header // of the frame that is stored
@@ -89,14 +90,14 @@ func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] 
 	return m
 }
 
-// saw notes the stored value. It is not the result that this miss must get.
+// saw notes the value that was last seen in the store.
 func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 
 // until returns the time from which the value that the miss has seen can't be served any more.
 func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
 
-// offer offers the stale value that the miss has seen to the miss's callers, which take it after
-// SoftTimeout. It reports whether there is such a value.
+// offer lets the miss's callers take the stale value that the miss has seen. They take it after
+// SoftTimeout. offer returns false if there is no stale value to offer.
 func (c *Cache[V]) offer(m *miss[V]) bool {
 	if c.opts.SoftTimeout <= 0 || !m.had.servable() || m.storeErr != nil {
 		return false
@@ -106,14 +107,19 @@ func (c *Cache[V]) offer(m *miss[V]) bool {
 	return true
 }
 
-// detach hands a miss over to a run on another goroutine, so that this caller can leave like any
-// other, and waits for the flight.
+// detach hands a miss over to a run on another goroutine and waits for the flight. So this caller
+// can leave like any other.
 func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err error) {
+	return c.detachTo(ctx, ctx, m, res)
+}
+
+// detachTo is detach with another context for the run.
+func (c *Cache[V]) detachTo(ctx, loads context.Context, m *miss[V], res *Result[V]) (err error) {
 	recursive := c.inside(ctx, m.key.Key)
 	if recursive { // the flight goes on for callers that have joined meanwhile, but a load must not wait for itself
 		m.flight.Leave()
 	}
-	switch begun := c.runAll(ctx, nil, m); {
+	switch begun := c.runAll(loads, nil, m); {
 	case !begun:
 		return ErrClosed
 	case recursive:
@@ -150,19 +156,24 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 	return res.withNotFound(out.err)
 }
 
-// loadUnshared loads for one caller only, because the result of another load of the key was only
-// for that load's caller. If there is a stored marker of such a load, marker is this marker. The
-// function is not inlined, so that it takes no stack of callers that get a shared result.
+// loadUnshared loads for one caller only, because another load of the key had a result for its own
+// caller only. marker is the stored hit-for-miss marker, if there is one. The function is not
+// inlined, so that it takes no stack from callers that get a shared result.
 //
 //go:noinline
 func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
+	return c.detach(ctx, c.unsharedMiss(key, load, marker), res)
+}
+
+// unsharedMiss makes the miss of such a load.
+func (c *Cache[V]) unsharedMiss(key string, load loader[V], marker *found[V]) *miss[V] {
 	var got found[V]
 	if marker != nil {
 		got = *marker
 	}
 	m := c.missOf(&target[V]{flight.Solo[outcome[V]](), key, c.key(keyID(key)), load}, got, nil)
 	m.Solo, m.Apart = true, true
-	return c.detach(ctx, m, res)
+	return m
 }
 
 // refreshBehind starts a refresh in the background of a value that callers already have. Each
@@ -174,6 +185,14 @@ func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V
 	m := c.missOf(of, got, nil)
 	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
 		c.runBehind(ctx, nil, m)
+	}
+}
+
+// refreshAllBehind is refreshBehind for values that are loaded together.
+func (c *Cache[V]) refreshAllBehind(ctx context.Context, many manyFunc[V], all []*miss[V]) {
+	lead := slices.DeleteFunc(all, func(m *miss[V]) bool { return !c.leadsRefresh(m) })
+	if len(lead) > 0 {
+		c.runBehind(ctx, many, lead...)
 	}
 }
 
@@ -194,8 +213,9 @@ func (c *Cache[V]) leadsRefresh(m *miss[V]) bool {
 	return true
 }
 
-// runBehind runs misses for which no caller waits. It removes the load in which the call was made
-// from the context. That load doesn't wait for the refresh, so the refresh needs a slot of its own.
+// runBehind runs misses for which no caller waits. If the call was made inside a load, runBehind
+// removes that load from the context: the load doesn't wait for the refresh, so the refresh needs
+// its own slot.
 func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	return c.runAll(context.WithValue(ctx, chainKey{}, (*link)(nil)), many, all...)
 }
@@ -204,6 +224,7 @@ func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss
 func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	if begun = c.life.Begin(); !begun {
 		for _, m := range all {
+			m.flight.DetachTo(nothing, nothing) // GetMany waits for its own flights, and a flight that was never detached can't be waited for
 			m.flight.Land(outcome[V]{err: ErrClosed})
 		}
 		return false

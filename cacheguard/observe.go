@@ -8,11 +8,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 )
 
-// Observer gets an [Event] for each action of a cache. Many goroutines call Observe, and each of
-// them waits until Observe returns, even for a hit. So Observe must be safe for concurrent use and
-// return at once. A panic in Observe is dropped. Observe must not call runtime.Goexit, because
-// Goexit would end the work that the event is about. An Observer may also implement [LoadTracer],
-// [Attacher], [HitsUntold] and [Watcher].
+// Observer gets an [Event] for each action of a cache. Many goroutines call Observe, and each call
+// of the cache waits for it, even a hit. So Observe must be safe for concurrent use and return at
+// once. A panic in Observe is dropped. Observe must not call runtime.Goexit, because Goexit would
+// end the work that the event is about. An Observer may also implement [LoadTracer], [Attacher],
+// [HitsUntold] and [Watcher].
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -49,7 +49,7 @@ const (
 	EventLoadLate                          // a load returned after the cache had given it up, for instance after LoadTimeout; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
-	EventFillUnknown                       // it is not known whether a result was stored; Err
+	EventFillUnknown                       // it is not known whether the result was stored; Err
 	EventNotStored                         // a result was not stored, because the load set NoStore or because the result can't be stored; Err
 	EventRenewed                           // a lease was renewed
 	EventLeaseLost                         // a lease was lost while its load was running
@@ -57,7 +57,7 @@ const (
 	EventStoreError                        // the store could not be used; Err
 	EventOverloaded                        // a caller or a load was turned away with ErrOverloaded; Err
 	EventStale                             // a stale value was served; NotFound; Err if a load failed; Took and Note if the caller waited for a load
-	EventLoaded                            // a caller got the result of the load that it began, or the error why the load could not begin; fields as for EventCoalesced
+	EventLoaded                            // a caller got the result of the load that it began, or an error because the load could not begin; fields as for EventCoalesced
 	EventUnstored                          // package middleware: a response was not stored; Reason
 	EventCompared                          // a hit, or in shadow mode a value that would have been a hit, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story
 	EventSampled                           // a hit that was picked at random, for a Watcher; NotFound, Local
@@ -82,17 +82,21 @@ func (k EventKind) String() string {
 
 // observe passes an event to the Observer, if there is one.
 func (c *Cache[V]) observe(ctx context.Context, e Event) {
-	if c.opts.Observer == nil {
-		return
+	if c.opts.Observer != nil {
+		c.tell(ctx, e)
 	}
+}
+
+// tell is observe if there is an Observer.
+func (c *Cache[V]) tell(ctx context.Context, e Event) {
 	e.Cache = c.opts.Name
 	defer func() { _ = recover() }() // a panic in an observer must not end the load that it observes
 	c.opts.Observer.Observe(ctx, e)
 }
 
 // beganToWait returns when a caller began to wait for a flight, if there is an Observer. While the
-// flight only looks into the store, it returns zero and doesn't read the clock, because reading the
-// clock would double the cost of an observer for a hit.
+// flight only looks into the store, it returns zero: reading the clock would double the cost of an
+// observer for a hit.
 func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 	if c.opts.Observer != nil && !f.Detached().IsZero() {
 		began = time.Now()

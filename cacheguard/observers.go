@@ -84,9 +84,9 @@ func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
 	}
 }
 
-// watchers are observers of which at least one is a [Watcher]. It is a separate type, because a
-// cache that is watched does more work. So observers without a Watcher must not have the method
-// Watch.
+// watchers are observers of which at least one is a [Watcher]. It is a separate type with the
+// method Watch, because a watched cache does more work. Observers without a Watcher must not cause
+// this work.
 type watchers struct{ observers }
 
 // Watch calls Watch of all observers that have it. See [Watcher].

@@ -11,8 +11,9 @@ import (
 // Options configures a Cache. The zero value of a field means its default. If a feature can be
 // turned off, a negative value of its field turns it off.
 type Options[V any] struct {
-	// Name is part of every key in the store. Each cache of a store needs its own name. Required;
-	// at most 128 bytes; no braces, because Redis Cluster uses the text in braces to place keys.
+	// Name is part of every key in the store. Each cache of a store needs its own name. Required.
+	// At most 128 bytes, without braces, because Redis Cluster uses the text in braces to place
+	// keys.
 	Name string
 
 	// TTL is how long a value is fresh. Default 5 minutes; at least 1 ms.
@@ -27,9 +28,9 @@ type Options[V any] struct {
 	// get its error.
 	ErrorTTL time.Duration
 
-	// Jitter is the largest share by which a value's TTL or NegativeTTL is shortened at random, so
-	// that values stored together don't expire together. Jitter does not affect leases. Default
-	// 0.1; must be below 1. Negative: TTLs are not shortened.
+	// Jitter shortens a value's TTL or NegativeTTL by a random share, so that values stored
+	// together don't expire together. Jitter is the largest share. It does not affect leases.
+	// Default 0.1; must be below 1. Negative: TTLs are not shortened.
 	Jitter float64
 
 	// StaleWhileRevalidate is how long after its TTL a value is served at once while one process
@@ -43,18 +44,17 @@ type Options[V any] struct {
 	// negative turns it off.
 	StaleIfError time.Duration
 
-	// SoftTimeout is how long a caller waits for a load if the store has a stale value that is
-	// within StaleWhileRevalidate or StaleIfError. After SoftTimeout the caller gets the stale
-	// value, and the load goes on. Default 0. Zero or negative turns SoftTimeout off: within
-	// StaleWhileRevalidate a caller gets the stale value at once; after that, within StaleIfError,
-	// it waits until the load ends.
+	// SoftTimeout is how long a caller waits for a load before it gets a stale value that is within
+	// StaleWhileRevalidate or StaleIfError. The load then goes on. Default 0. Zero or negative
+	// turns SoftTimeout off: within StaleWhileRevalidate a caller gets the stale value at once;
+	// after that, within StaleIfError, it waits until the load ends.
 	SoftTimeout time.Duration
 
-	// Backoff is how long no process of the fleet loads a key again after a failed load, if there
-	// is a stale value to serve. The pause grows by half with each further failure, up to three
-	// times Backoff, and is then shortened at random by a fifth at most. It ends when the stale
-	// value can't be served any longer, but lasts at least ErrorTTL. Without a stale value the
-	// pause is ErrorTTL. Default 10 seconds.
+	// Backoff is how long the whole fleet doesn't load a key again after a failed load, if there is
+	// a stale value to serve. The pause grows by half with each further failure, up to three times
+	// Backoff, and is then shortened at random by a fifth at most. It ends when the stale value
+	// can't be served any longer, but lasts at least ErrorTTL. Without a stale value the pause is
+	// ErrorTTL. Default 10 seconds.
 	Backoff time.Duration
 
 	// EarlyRefresh is the beta of XFetch (Vattani, Chierichetti, Lowenstein, VLDB 2015): a reader
@@ -79,10 +79,10 @@ type Options[V any] struct {
 	// change arrives, usually within a fraction of a millisecond.
 	//
 	// The cost of StrongReads: if a call begins while the process already looks up or loads the
-	// key, the call waits for this flight, and then for a second look-up, which all calls in the
-	// same situation share. If the second look-up finds nothing, for instance after a load that was
-	// not stored, the call waits for one more load, too. StrongReads can't be combined with Local
-	// or SoftTimeout. "What is not promised" in the package documentation names the limits of
+	// key, the call waits for this flight, and then for a second look-up. All such calls share the
+	// second look-up. If the second look-up finds nothing, for instance after a load that was not
+	// stored, the call waits for one more load, too. StrongReads can't be combined with Local or
+	// SoftTimeout. "What is not promised" in the package documentation names the limits of
 	// StrongReads. Default: off.
 	StrongReads bool
 
@@ -126,9 +126,9 @@ type Options[V any] struct {
 	// copy. Like every value, it is shared and must not be changed.
 	Codec Codec[V]
 
-	// Empty reports whether a value means "does not exist", for instance an empty map. If Empty
-	// returns true for a value, the null sentinel is stored, and every caller gets the zero V and
-	// ErrNotFound. Default: every value exists.
+	// Empty reports whether a value means "does not exist", for instance an empty map. Then the
+	// null sentinel is stored instead, and every caller gets the zero V and ErrNotFound. Default:
+	// every value exists.
 	Empty func(V) bool
 
 	// ErrorText returns the text of a load's error that other processes get. Use it to keep secrets
@@ -136,12 +136,12 @@ type Options[V any] struct {
 	ErrorText func(error) string
 
 	// Errors are sentinel errors, such as sql.ErrConnDone or your own, that errors.Is recognises in
-	// every process. If a load fails in another process, errors.Is gives the same answer for these
-	// errors in this process as in that process. At most 64. ErrNotFound is not allowed, because
-	// every process recognises it anyway. Every process that uses the cache needs the same list. An
-	// error is recognised by its place in the list and its text, so append new errors at the end.
-	// context.DeadlineExceeded is always recognised. context.Canceled is never recognised, because
-	// callers would take it for the end of their own context. Default: none.
+	// every process. So errors.Is also works for a load that failed in another process. At most 64.
+	// ErrNotFound is not allowed, because every process recognises it anyway. Every process that
+	// uses the cache needs the same list. A process recognises an error by its place in the list
+	// and its text, so append new errors at the end. context.DeadlineExceeded is always recognised.
+	// context.Canceled is never recognised, because callers would take it for the end of their own
+	// context. Default: none.
 	Errors []error
 
 	// Switch turns the cache off and on while the program runs; see [Switch]. Several caches may
@@ -180,9 +180,8 @@ type Local[V any] struct {
 	// values. Default 0: there is no tier.
 	Entries int
 
-	// TTL is how long a value is served before the store is asked again. If the value's own TTL
-	// ends earlier, the value is served only until its own TTL ends. Default 1 minute; at least 1
-	// ms.
+	// TTL is how long a value is served before the store is asked again, but never beyond the
+	// value's own TTL. Default 1 minute; at least 1 ms.
 	TTL time.Duration
 
 	// Weigh returns the weight of a value. A weight of 0 means 1. Many goroutines may call it at
@@ -266,7 +265,7 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 }
 
 // defaultTimes fills in and checks the durations. It sets negative stale windows and a negative
-// SoftTimeout to zero, so that the rest of the package has to test only for zero.
+// SoftTimeout to zero, so that the rest of the package tests only for zero.
 func (o *Options[V]) defaultTimes(bad *complaints) {
 	bad.duration("TTL", &o.TTL, 5*time.Minute, minTTL, false)
 	bad.duration("NegativeTTL", &o.NegativeTTL, 30*time.Second, minTTL, true)

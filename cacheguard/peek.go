@@ -20,10 +20,9 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	return res, true
 }
 
-// Peek returns the value that is stored for key, and never loads. If there is no value, or if the
-// value can't be used, the result has StatusMiss, and the error is nil. "Does not exist" is a
-// result with NotFound set, and the error is also nil. While a [Switch] is off or in shadow, Peek
-// finds nothing.
+// Peek returns the value that is stored for key, and never loads. If there is no usable value, the
+// result has StatusMiss. "Does not exist" is a result with NotFound set. In both cases the error is
+// nil. While a [Switch] is off or in shadow, Peek finds nothing.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err

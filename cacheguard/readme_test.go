@@ -122,6 +122,9 @@ func read(t *testing.T, file string) string {
 // Every test that SECURITY.md names is there.
 func TestSecurityNamesWhatIsThere(t *testing.T) { namesTests(t, "../SECURITY.md", 30) }
 
+// The same of CONTRIBUTING.md.
+func TestContributingNamesWhatIsThere(t *testing.T) { namesTests(t, "../CONTRIBUTING.md", 50) }
+
 // Every file and test that ARCHITECTURE.md names is there, and it stays short enough to be read.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	text := read(t, "../ARCHITECTURE.md")
@@ -130,6 +133,22 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 	namesTests(t, "../ARCHITECTURE.md", 25)
 	namesParts(t, text, 25)
+	rows := strings.Join(regexp.MustCompile(`(?m)^\|.*$`).FindAllString(text, -1), "")
+	for _, cell := range regexp.MustCompile(`[|;]`).Split(rows, -1) { // the folder at the end of a part of a cell is that of all its tests
+		folder := "cacheguard"
+		if named := regexp.MustCompile("` in `([\\w/.]+)`\\s*$").FindStringSubmatch(cell); named != nil {
+			folder = named[1]
+		}
+		for _, name := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(cell, -1) {
+			where := folder
+			if strings.HasPrefix(name[1], "TestProcesses") {
+				where = "internal/systemtest"
+			}
+			if !isIn(t, name[1], where) {
+				t.Errorf("ARCHITECTURE.md says that %s is in %s", name[1], where)
+			}
+		}
+	}
 	for _, named := range regexp.MustCompile("`((?:internal|cacheguard|middleware|bench|examples)/[\\w/.]+?)(?:/\\.\\.\\.)?`").FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat("../" + named[1]); err != nil {
 			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
@@ -140,6 +159,20 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md doesn't say what %s is", promise)
 		}
 	}
+}
+
+// isIn reports whether a test is in a folder or in a file. Folders in cacheguard are named without
+// it.
+func isIn(t *testing.T, name, where string) bool {
+	t.Helper()
+	for _, path := range goFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		here := dir == "../"+where || dir == "../cacheguard/"+where || filepath.ToSlash(path) == "../"+where
+		if here && strings.HasSuffix(path, "_test.go") && strings.Contains(read(t, path), "func "+name+"(") {
+			return true
+		}
+	}
+	return false
 }
 
 // The same of the tests that the protocol's rules name.
@@ -178,22 +211,27 @@ func goFiles(t *testing.T) (names []string) {
 	return names
 }
 
-// namesTests sees that the tests and fuzz targets which a file names are there, at least that many.
+// namesTests sees that the tests and fuzz targets which a file names are there, at least that many, and
+// in the folder or the file that is named behind them.
 func namesTests(t *testing.T, file string, least int) {
 	t.Helper()
-	var tests strings.Builder
+	tests := map[string]string{}
 	for _, name := range goFiles(t) {
 		if strings.HasSuffix(name, "_test.go") {
-			tests.WriteString(read(t, name))
+			tests[filepath.ToSlash(name)] = read(t, name)
 		}
 	}
-	named := regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w+)\b`).FindAllStringSubmatch(read(t, file), -1)
+	named := regexp.MustCompile("\\b((?:Test|Fuzz)[A-Z]\\w+)\\b(?:` in `([\\w/.]+)`)?").FindAllStringSubmatch(read(t, file), -1)
 	if len(named) < least {
 		t.Errorf("%s names %d tests only", file, len(named))
 	}
 	for _, name := range named {
-		if !strings.Contains(tests.String(), "func "+name[1]+"(") {
-			t.Errorf("%s names %s, which isn't there", file, name[1])
+		there := false
+		for path, text := range tests {
+			there = there || strings.Contains(text, "func "+name[1]+"(") && strings.Contains(path+"/", "/"+name[2])
+		}
+		if !there {
+			t.Errorf("%s names %s, which isn't in %q", file, name[1], name[2])
 		}
 	}
 }

@@ -28,8 +28,8 @@ func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[
 //
 //go:noinline
 func (c *Cache[V]) reload(ctx context.Context, of *target[V], res *Result[V]) error {
-	// The request for the lease names the value that is stored now, so that the store grants the
-	// lease although there is a value.
+	// The request for the lease names the stored value, so that the store grants the lease although
+	// there is a value.
 	got, _, err := c.lookUp(ctx, of, false)
 	return c.detach(ctx, c.missOf(of, got, err), res)
 }

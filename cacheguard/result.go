@@ -51,8 +51,8 @@ func (s Status) String() string {
 }
 
 // outcome is the result of a flight. All callers of the flight read the same outcome, so they must
-// only change copies. Thousands of waiting callers have a copy on their stacks, so fields that are
-// rarely set are in a separate struct, aside.
+// only change copies. Thousands of waiting callers have a copy on their stacks, so rarely set
+// fields are in a separate struct, aside.
 type outcome[V any] struct {
 	res  Result[V]
 	err  error
@@ -68,7 +68,7 @@ type aside[V any] struct {
 	at       time.Time // if res is offered as a stale value: the time to which res.Age refers
 }
 
-// unshared reports whether each waiting caller loads for itself.
+// unshared reports whether each waiting caller must load for itself.
 func (out *outcome[V]) unshared() bool { return out.also != nil && out.also.unshared }
 
 // noted makes an outcome with the note of the load's [LoadTracer].
@@ -78,4 +78,13 @@ func noted[V any](res Result[V], err error, note []byte) outcome[V] {
 		out.also = &aside[V]{note: note}
 	}
 	return out
+}
+
+// withNotFound returns the error of a call with this result. "Does not exist" is not an error in
+// the cache, but callers get ErrNotFound.
+func (r *Result[V]) withNotFound(err error) error {
+	if err == nil && r.NotFound {
+		err = ErrNotFound
+	}
+	return err
 }

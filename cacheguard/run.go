@@ -14,10 +14,10 @@ import (
 type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Entry[V], error)
 
 // run does the work for one miss, or for all misses of one GetMany together. If several misses need
-// the same step at the same time, the run does it once for all of them: one slot, one request for
-// all leases, one load, one fill. One goroutine, in loop, does these steps, so the misses need no
-// locks. Work that may take longer than a step of the store has its own goroutines: waiting for a
-// slot, loads, renewals. These goroutines post their results to the run's mail.
+// the same step at the same time, the run does the step once for all of them: one slot, one request
+// for all leases, one load, one fill. One goroutine, in loop, does these steps, so the misses need
+// no locks. Work that may take longer than a step of the store has its own goroutines: waiting for
+// a slot, loads, renewals. These goroutines post their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
@@ -31,6 +31,7 @@ type run[V any] struct {
 	urging  sync.Once
 	urged   chan struct{} // closed when the run must go on without a slot; see Cache.urge
 
+	left leftover
 	late func() // called when a load returns after it was given up; nil for most
 	mail mailbox.Box
 	agenda[V]
@@ -110,11 +111,16 @@ func (r *run[V]) loop() {
 	}
 }
 
-// abort lands all flights that have not landed. It is for the case that the user's code has called
-// Goexit on this goroutine, because callers would otherwise wait for ever. Mail that comes later
-// only gives back slots, and calls no code of the user.
+// abort lands all flights that have not landed. It runs if the user's code has called Goexit on
+// this goroutine, because callers would otherwise wait for ever. It also gives back the leases,
+// because other processes would otherwise wait until the leases end. Mail that comes later only
+// gives back slots, and calls no code of the user.
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
+		switch m.State {
+		case protocol.Asking, protocol.Leading, protocol.Settling, protocol.Failing: // it has a lease, or may have been granted one
+			r.endLater(r.releaseOf(m))
+		}
 		m.State, m.work = protocol.Landed, nil
 		m.waits.watcher.Stop()
 		if m.turn != nil {
@@ -122,6 +128,7 @@ func (r *run[V]) abort() {
 		}
 		m.flight.Land(outcome[V]{err: errGoexit})
 	}
+	r.sendLeftover()
 	r.mail.Close()
 }
 
@@ -151,8 +158,8 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 // stopping reports whether no caller waits any more, or the cache is closing.
 func (r *run[V]) stopping() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
-// endLeft ends misses for which no caller waits, and reports whether there were any. A miss that
-// shares a slot, a request or a load with other misses stays until they are done, too.
+// endLeft ends misses for which no caller waits, and reports whether there were any. If a miss
+// shares a slot, a request or a load with other misses, it stays until they are done, too.
 func (r *run[V]) endLeft() (some bool) {
 	ended := r.stopping()
 	if !ended && !r.someDeserted {
@@ -167,9 +174,9 @@ func (r *run[V]) endLeft() (some bool) {
 	return some
 }
 
-// perform performs steps until the run only has to wait. It also returns if many outcomes must
-// still be sent one by one. Then the run reads its mail in between, so that the other leases are
-// renewed in time.
+// perform performs steps until the run only has to wait. It also returns while many outcomes must
+// still be sent one by one, so that the run reads its mail in between and renews the other leases
+// in time.
 func (r *run[V]) perform() {
 	for len(r.todo) > 0 {
 		for do := protocol.Seal; do <= protocol.Renew; do <<= 1 {
@@ -212,6 +219,7 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 	switch do {
 	case protocol.Release:
 		atATime(all, r.release)
+		r.sendLeftover()
 	case protocol.Fill:
 		r.fill(all)
 	case protocol.Conclude:
@@ -223,10 +231,15 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 		for _, m := range now {
 			r.step(m, protocol.Event{Kind: protocol.Told})
 		}
+		if len(now) == len(all) {
+			r.sendLeftover()
+		}
 	case protocol.TakeTurn:
 		r.takeTurn(all)
 	case protocol.Ask:
 		r.ask(r.values, all)
+	case protocol.Refresh:
+		r.refresh(all)
 	case protocol.Load:
 		r.load(all)
 	case protocol.Renew:
@@ -239,7 +252,24 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 		for _, m := range all {
 			r.doOne(do, m)
 		}
+		if do&(protocol.ReleaseLater|protocol.ConcludeLater) != 0 {
+			r.sendLeftover()
+		}
 	}
+}
+
+// refresh starts refreshes in the background of values that callers already have.
+func (r *run[V]) refresh(all []*miss[V]) {
+	c := r.cache
+	if r.many == nil {
+		c.refreshBehind(r.ctx, &all[0].target, all[0].had)
+		return
+	}
+	behind := make([]*miss[V], len(all))
+	for i, m := range all {
+		behind[i] = c.missOf(&m.target, m.had, nil)
+	}
+	c.refreshAllBehind(r.ctx, r.many, behind)
 }
 
 // doOne performs a step that each miss needs separately.
@@ -257,14 +287,11 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 	case protocol.Land:
 		r.land(m)
 	case protocol.ReleaseLater:
-		token := m.asked.token
-		c.background(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
+		r.endLater(r.releaseOf(m))
 	case protocol.ConcludeLater:
 		o := c.unstored(m)
 		m.own.out.frame = nil
-		c.background(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, 0) })
-	case protocol.Refresh:
-		c.refreshBehind(r.ctx, &m.target, m.had)
+		r.endLater(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, 0) })
 	case protocol.LetGo:
 		kind := protocol.Wanted
 		if m.flight.LetGo() || r.stopping() {

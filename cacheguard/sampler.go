@@ -66,7 +66,7 @@ func (s *sampler) next(what int) {
 	}
 }
 
-// end stops the sampling, and the wait for audits that are running.
+// end stops the sampling. Audits that are running no longer wait for their loads.
 func (s *sampler) end() {
 	if s.stop == nil {
 		return
@@ -82,8 +82,8 @@ func (s *sampler) end() {
 	s.due.Store(0)
 }
 
-// sampled reports or audits a hit of the store, as far as that is due. If another hit was faster,
-// sampled does nothing.
+// sampled reports or audits a hit of the store if this is due. If another hit was faster, sampled
+// does nothing.
 //
 //go:noinline
 func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], got *found[V]) {

@@ -14,13 +14,13 @@ import (
 
 // sentinels are the errors that every process recognises. If a load's error wraps some of them, the
 // outcome has marks after the error's text and a zero byte. The mark of a sentinel is its place in
-// this list and a hash of its text. With the hash, a release with another list recognises only the
-// sentinels that it has in the same place with the same text.
+// this list and a hash of its text. Because of the hash, a release with another list recognises
+// only those sentinels that its list has in the same place with the same text.
 type sentinels []error
 
 const maxSentinels = 64
 
-// sentinelsOf returns the sentinels that every cache has, followed by those of the options.
+// sentinelsOf returns the sentinels that every cache has, followed by the sentinels of the options.
 // context.DeadlineExceeded is always a sentinel, so that a load's time-out is a time-out in every
 // process. context.Canceled is never a sentinel, because other callers would take it for the end of
 // their own context.
@@ -28,7 +28,7 @@ func sentinelsOf(own []error) sentinels {
 	return append(sentinels{context.DeadlineExceeded}, own...)
 }
 
-// wrongSentinels adds the errors in the sentinels of the options.
+// wrongSentinels adds the complaints about the sentinels of the options.
 func wrongSentinels(own []error, bad *complaints) {
 	if len(own) > maxSentinels {
 		bad.add("Errors has %d errors, at most %d are allowed", len(own), maxSentinels)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
@@ -12,8 +13,13 @@ import (
 
 // release gives up a lease.
 func (r *run[V]) release(m *miss[V]) {
-	c, token := r.cache, m.asked.token // a copy, because the miss may ask again with a new token before the release has reached the store
-	c.settle(func(ctx context.Context) error { return c.store.Release(ctx, m.key, token) })
+	r.settle(r.releaseOf(m))
+}
+
+// releaseOf returns the function that gives up the lease for which a miss has asked last.
+func (r *run[V]) releaseOf(m *miss[V]) func(context.Context) error {
+	store, key, token := r.cache.store, m.key, m.asked.token // copies, because the miss may ask again with a new token before the release has reached the store
+	return func(ctx context.Context) error { return store.Release(ctx, key, token) }
 }
 
 // fill stores the results of a load.
@@ -77,7 +83,12 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 // conclude tells the store the reason why there is no value. The store sends the reason to all
 // processes that wait.
 func (r *run[V]) conclude(m *miss[V]) {
-	c := r.cache
+	c, whole := r.cache, false
+	defer func() {
+		if !whole { // ErrorText has called Goexit
+			r.endLater(r.releaseOf(m))
+		}
+	}()
 	o, backoff := Outcome{}, time.Duration(0)
 	if m.State == protocol.Failing {
 		m.own.res.Status = StatusLoaded
@@ -85,7 +96,8 @@ func (r *run[V]) conclude(m *miss[V]) {
 	} else {
 		o = c.notStored(r.ctx, m)
 	}
-	c.settle(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, backoff) })
+	whole = true
+	r.settle(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, backoff) })
 }
 
 // outcomeOfFailure returns the outcome of a load that has failed, and the time during which no
@@ -93,7 +105,9 @@ func (r *run[V]) conclude(m *miss[V]) {
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	err, failures := m.own.out.err, m.ans.Failures+1
 	backoff = c.opts.backoff(failures, time.Until(m.until()))
-	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), backoff, grace(backoff))
+	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), backoff, grace(backoff), func() bool {
+		return c.changed.Count(m.key.Key) == m.asked.changed // a change that is counted from now on forgets the error afterwards
+	})
 	c.pause(m, backoff+grace(backoff), err)
 	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
 }
@@ -125,8 +139,8 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 	return Outcome{Kind: OutcomeUnstored, Frame: f, Drop: m.had.id != nil}
 }
 
-// sendOutcome ends the lease of a load that leaves no value. It also stores the outcome for
-// processes that ask later.
+// sendOutcome ends the lease of a load that leaves no value, and stores the outcome for processes
+// that ask later.
 func (c *Cache[V]) sendOutcome(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
 	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
@@ -153,7 +167,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 		}
 		return h
 	}
-	if out.entry.NoStore || ttl < 0 {
+	if out.entry.NoStore || ttl < 0 && out.entry.TTL == 0 {
 		return h
 	}
 	// A TTL from the load is used unchanged, without Jitter.
@@ -170,33 +184,71 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	return h
 }
 
-// settle ends a lease. If the first try fails, it tries again in the background, so that callers
-// don't wait for a store that is in trouble.
-func (c *Cache[V]) settle(end func(context.Context) error) {
+// settle ends a lease. If the first try fails, endLater tries again in the background, so that
+// callers don't wait for a store that is in trouble.
+func (r *run[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {
-		c.down(ctx, &c.leasing, "", err)
-		c.background(end)
+		r.endLater(end) // first, because an Observer may end this goroutine
+		r.cache.down(ctx, &r.cache.leasing, "", err)
 	}
 }
 
-// background repeats the end of a lease until it succeeds, or until the lease would have expired.
-func (c *Cache[V]) background(end func(context.Context) error) {
-	// The lease may have been renewed a moment ago, so it may last for a whole LeaseTTL.
+// leftover has the ends of leases that must be sent to the store in the background.
+type leftover struct {
+	mu   sync.Mutex // guards ends, because the run sends several ends at the same time
+	ends []func(context.Context) error
+}
+
+// endLater notes the end of a lease for sendLeftover.
+func (r *run[V]) endLater(end func(context.Context) error) {
+	r.left.mu.Lock()
+	defer r.left.mu.Unlock()
+	r.left.ends = append(r.left.ends, end)
+}
+
+// sendLeftover sends all noted ends in the background, together: if the store is in trouble, a run
+// of thousands of misses must not leave thousands of goroutines behind.
+func (r *run[V]) sendLeftover() {
+	r.left.mu.Lock()
+	defer r.left.mu.Unlock()
+	if len(r.left.ends) > 0 {
+		r.cache.background(r.left.ends...)
+		r.left.ends = nil
+	}
+}
+
+// background repeats the ends of leases until they succeed, or until the leases would have expired.
+func (c *Cache[V]) background(ends ...func(context.Context) error) {
+	// The leases may have been renewed a moment ago, so they may last for a whole LeaseTTL.
 	until := time.Now().Add(c.opts.LeaseTTL)
 	if !c.life.ends.Go(func() {
 		for pause := 20 * time.Millisecond; ; pause *= 2 {
-			if end(context.Background()) == nil || time.Now().Add(pause).After(until) {
+			if ends = failing(ends, until); len(ends) == 0 || time.Now().Add(pause).After(until) {
 				return
 			}
 			if !c.life.ends.Sleep(pause) { // the cache closes: one last try, at once
-				_ = end(context.Background())
+				failing(ends, until)
 				return
 			}
 		}
 	}) { // the cache is closed: a single try, at once
-		_ = end(context.Background())
+		failing(ends, until)
 	}
+}
+
+// failing sends the ends of leases, and returns those that have failed. After the time until, when
+// the leases have ended, it sends no more, so that Close doesn't wait for them.
+func failing(ends []func(context.Context) error, until time.Time) (left []func(context.Context) error) {
+	var mu sync.Mutex // guards left
+	atATime(ends, func(end func(context.Context) error) {
+		if time.Now().Before(until) && end(context.Background()) != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, end)
+		}
+	})
+	return left
 }
 
 // givenUp reports whether the load was stopped because its callers had left or the cache was

@@ -11,11 +11,11 @@ import (
 // The value of a key may be for some callers only, and may tell the other callers where their
 // values are. Package middleware stores responses that vary in this way.
 //
-// When such a value is stale, the callers that need another value need not wait for its refresh.
-// They must not load the key either, because their load would return another value than the stored
-// one. So the flight of the look-up lands at once, for all callers, and the callers that the value
-// is for share a second flight for the load. If no such caller comes, the value stays until it
-// expires in the store. Then the next caller, of any kind, stores its own value in its place.
+// When such a value is stale, callers that need another value don't wait for its refresh. They must
+// not load the key either, because their load would return a value for themselves. So the flight of
+// the look-up lands at once, for all callers, and the callers that the value is for share a second
+// flight for the load. If no such caller comes, the value stays until it expires in the store. Then
+// the next caller, of any kind, stores its own value in its place.
 
 // isOneOfSeveral reports whether a value is stale, needs a load before it can be served, and is for
 // some callers only.
@@ -32,9 +32,9 @@ func (out *outcome[V]) several() *found[V] {
 	return out.also.several
 }
 
-// ofSeveral returns the result for one caller of a flight that has landed with such a stale value.
-// If the value is for this caller, the result is the loaded value. Otherwise the result is the
-// stale value itself, which tells the caller where its value is.
+// ofSeveral returns the result for one caller of a flight that has landed with a stale value for
+// some callers only. If the value is for this caller, the result is the loaded value. Otherwise the
+// result is the stale value itself, which tells the caller where its value is.
 //
 //go:noinline
 func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], got *found[V], res *Result[V]) (err error) {
@@ -58,7 +58,7 @@ type group uint8
 const (
 	reads     group = iota // flights of Get and its variants
 	refreshes              // flights of Refresh, and of refreshes in the background
-	parted                 // flights of reads of a value that is one of several, by callers that the value is for
+	parted                 // flights of the callers that a value is for, if it is for some callers only
 	direct                 // flights of all calls while the Switch is off or in shadow, and of loads without the lease for a token
 	groups
 )

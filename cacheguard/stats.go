@@ -18,16 +18,16 @@ type Stats struct {
 
 	LoadsRunning int // load functions that have not returned, including loads that the cache has given up
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
-	Flights      int // keys that are being looked up, loaded, or waited for
+	Flights      int // keys that are being looked up, loaded, or waited for, so that new calls can join: not keys that were changed meanwhile, and not loads for one caller
 	Callers      int // callers that wait for these keys
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
-	// the store does not have, or that it has perhaps lost. SentLate counts the changes that the
-	// store got only when this process repeated them, each change once. After an interruption of
-	// messages recent changes are repeated, too. A change of a key among them counts only if the
-	// store still had a value from before the change. If messages are interrupted again soon, such a
-	// change may be missed. See [ErrPending].
+	// the store does not have, or has perhaps lost. SentLate counts the changes that the store got
+	// only by a repetition, each change once. After an interruption of messages, recent changes are
+	// repeated, too. Then the change of a key counts only if the store still had a value from
+	// before the change. If messages are interrupted again soon, SentLate may miss such a change.
+	// See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64
@@ -79,16 +79,16 @@ type Breakers interface {
 
 // Deafness is implemented by a [Store] that knows why messages don't arrive.
 type Deafness interface {
-	// Deafness returns the error that stopped messages, the time since which they don't arrive, and
-	// the time at which listening last failed. If messages arrive, or if listening has not failed
+	// Deafness returns the error that stopped messages. since is when messages stopped arriving,
+	// and last is when listening last failed. If messages arrive, or if listening has not failed
 	// yet, err is nil. For a few seconds after messages have begun to arrive again, the store may
 	// still return the error.
 	Deafness() (since, last time.Time, err error)
 }
 
 // localHits counts hits of the process-local tier for which the Observer gets no event. The
-// counters are striped, because these hits are so fast that one counter for all cores would make
-// them twice as slow.
+// counters are striped: these hits are so fast that one counter for all cores would double their
+// time.
 type localHits struct{ striped.Counters }
 
 const (

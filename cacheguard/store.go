@@ -16,35 +16,34 @@ import (
 // Every method is safe for concurrent use. It returns within the store's operation timeout, even if
 // its context ends later. It returns an error only if the outcome is unknown or the store can't be
 // used. A refusal, for instance of a lease, is an answer and not an error. A store may send a step
-// twice, because a reply can be lost. So a step that is repeated with the same token must do no
-// harm.
+// twice, because a reply can be lost. So a repeated step with the same token must do no harm.
 //
 // A frame is an encoded value. A store doesn't look into it, with two exceptions. First, bytes 2 to
 // 17 of a frame are the id of the load that made it, and some methods compare them. If a frame is
 // shorter, the store compares only the bytes that exist. Second, [Store.MarkStale] writes into a
 // frame.
 //
-// To invalidate by tag, a store doesn't search for the values. It keeps a generation for each
-// cache, and for each tag of the cache that was ever invalidated: the time of the last
-// invalidation, on the clock of the node that keeps the generations. Each grant has a stamp, which
-// is the time on the same clock before the load. A value is valid only if the stamp of its load is
-// later than the generation of its cache and the generations of all its tags.
+// To invalidate by tag, a store doesn't search for values. It keeps a generation for each cache and
+// for each of its invalidated tags. A generation is the time of the last invalidation, on the clock
+// of the node that keeps the generations. Each grant has a stamp, which is the time on the same
+// clock before the load. A value is valid only if the stamp of its load is later than the
+// generation of its cache and the generations of all its tags.
 type Store interface {
-	// Get returns the frame of a key, or nil if there is none. If something that is not a string of
-	// bytes is stored under the key (a wrong type), Get returns an empty frame that is not nil, or
-	// nil if generations are read in the same trip. If tags is not nil, Get also returns the
-	// generations of the key's cache and of these tags, in the same trip if the store can do that.
-	// If there is no frame, callers ignore the generations. A frame that a store returns, here or by
-	// another method, belongs to the caller: values may share its memory.
+	// Get returns the frame of a key, or nil if there is none. If the key's data is not a string,
+	// Get returns an empty frame that is not nil. But if generations are read in the same trip, it
+	// returns nil. If tags is not nil, Get also returns the generations of the key's cache and of
+	// these tags, in the same trip if the store can do that. If there is no frame, callers ignore
+	// the generations. A frame that a store returns, here or by another method, belongs to the
+	// caller: values may share its memory.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
 	// GetMany is Get for many keys of one cache, in one trip if the store can do that. If Get would
 	// return an empty frame, GetMany may return nil.
 	GetMany(ctx context.Context, keys []Key, tags []string) ([]Reply[[]byte], Generations)
 
-	// Generations returns the generations of a cache and of some of its tags. If the store doesn't
-	// have the generation of the cache, for instance because it was evicted, the store sets it to
-	// the present time. So no value that was loaded before is valid.
+	// Generations returns the generations of a cache and of some of its tags. If the generation of
+	// the cache is missing, for instance because it was evicted, the store sets it to the present
+	// time. So no value that was loaded before is valid.
 	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
 
 	// InvalidateTags sets the generation of these tags to the store's present time, and sends a
@@ -54,8 +53,8 @@ type Store interface {
 
 	// Lease asks for the right to load a key. It contains the double check: if there is a value
 	// that the asker has not seen, Lease returns the value, even if there is also a lease or an
-	// outcome. So if a process looked up the key just before another process filled it, it doesn't
-	// load the key again.
+	// outcome. So if another process has filled the key since the asker's look-up, the asker
+	// doesn't load the key again.
 	Lease(ctx context.Context, k Key, ask LeaseAsk) (LeaseAnswer, error)
 
 	// LeaseMany is Lease for many keys of one cache, in one trip if the store can do that. It
@@ -63,10 +62,9 @@ type Store interface {
 	LeaseMany(ctx context.Context, keys []Key, asks []LeaseAsk) []Reply[LeaseAnswer]
 
 	// Fill stores the frame for ttl, ends the lease, and sends a message to the processes that
-	// wait. It does so only if the lease still carries the grant, so that a late load overwrites
-	// nothing. If the lease no longer carries the grant, but the stored value was made by the same
-	// load, Fill returns FillStored, because this call is a copy of a Fill that has already been
-	// carried out.
+	// wait. If the lease no longer carries the grant, Fill does nothing, so that a late load
+	// overwrites nothing. But if the stored value is from the same load, Fill returns FillStored,
+	// because this call is a copy of a Fill that was already carried out.
 	Fill(ctx context.Context, k Key, g Grant, frame []byte, ttl time.Duration) (FillAnswer, error)
 
 	// FillMany is Fill for many keys of one cache, in one trip if the store can do that.
@@ -77,7 +75,7 @@ type Store interface {
 	// During the time backoff, which begins now, Lease answers every request with the outcome.
 	// After that, Lease answers with the outcome only if LeaseAsk.Awaited names this load. So a
 	// process that missed the message still gets the result of the load for which it waited. If
-	// keep is zero, the outcome is not stored, and only the message has it. If Outcome.Drop is set,
+	// keep is zero, the outcome is only in the message and is not stored. If Outcome.Drop is set,
 	// the stored value is removed in the same step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
@@ -88,22 +86,22 @@ type Store interface {
 	RenewMany(ctx context.Context, keys []Key, grants []Grant, ttl time.Duration) []Reply[Holding]
 
 	// Release removes the lease if it carries the token, and tells the processes that wait to look
-	// again. It ignores the number of the grant, because a process that got no answer to its
-	// request for the lease doesn't know the number.
+	// again. It ignores the number of the grant: if a process got no answer to its request for the
+	// lease, it doesn't know the number.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, beginning with byte at, if the bytes
-	// at this place are all zero. A mark that a frame already has stays. In the same step it
-	// removes the leases of the key and tells every process that the key changed. MarkStale changes
-	// all versions of a key, in one step for each key. The error is like that of Invalidate.
+	// MarkStale writes the mark into the frames of the keys, at byte at, if the bytes there are all
+	// zero: an earlier mark stays. In the same step it removes the leases of the key and tells
+	// every process that the key changed. MarkStale changes all versions of a key, in one step for
+	// each key. The error is like that of Invalidate.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value, takes the lease over from any other holder, and tells every process
-	// that the key changed, all in one step. If the value has tags, its remnant (see [Remnant]) is
-	// stored in its place until the value would have expired, and Grant.Left has a copy of it, so
-	// that the next value can keep the tags. Claim also removes the values and leases of the key's
-	// other versions. The fill that follows removes them once more, because another release may
-	// have loaded them from the origin before the write.
+	// that the key changed, all in one step. If the value has tags, its remnant (see [Remnant])
+	// takes its place until the value would have expired. Grant.Left then has a copy of the
+	// remnant, so that the next value can keep the tags. Claim also removes the values and leases
+	// of the key's other versions. The later fill removes them once more, because another release
+	// may have loaded them from the origin before the write.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
 	// Invalidate removes the values and the leases of the keys, of all versions, and tells every
@@ -111,21 +109,20 @@ type Store interface {
 	// keys that may not have been invalidated.
 	Invalidate(ctx context.Context, keys []Key) error
 
-	// Now returns an estimate of the store's clock, which all processes share. The ages of values
-	// are measured on this clock, because the wall clocks of two machines may differ. Now asks the
-	// store only if this process has no estimate yet.
+	// Now returns an estimate of the store's clock. The ages of values are measured on this clock,
+	// because all processes share it, while the wall clocks of two machines may differ. Now asks
+	// the store only if this process has no estimate yet.
 	Now() time.Time
 
-	// Clock asks for the time on the clock of a cache's generations, in microseconds since 1970.
-	// Every grant before the call has at most this stamp. Every grant after the call has at least
-	// this stamp.
+	// Clock asks for the time on the clock of a cache's generations, in microseconds since 1970. No
+	// grant before the call has a later stamp, and no grant after the call has an earlier one.
 	Clock(ctx context.Context, cache string) (int64, error)
 
 	// Listen calls tell for each message about keys of this cache, until you call stop. It calls
 	// tell for one message after another. tell must not block and must not call the store. tell
 	// gets MessageLost when messages may no longer arrive, and MessageRestored when they arrive
-	// again. It also gets MessageRestored once at the beginning: when messages begin to arrive, or
-	// at once if messages already arrive.
+	// again. tell also gets MessageRestored once at the beginning: as soon as messages arrive, or
+	// at once if they already do.
 	Listen(cache string, tell func(Message)) (stop func())
 
 	// Listening reports whether messages arrive at present. If the store doesn't listen yet,
@@ -138,9 +135,9 @@ type Store interface {
 	Warm(ctx context.Context) error
 }
 
-// Remnant returns the bytes that [Store.Claim] stores in place of this frame. They have the tags of
-// the frame, in a form that no process takes for a value. For a frame without tags it returns nil,
-// and Claim stores nothing. The remnant of a remnant is the same remnant.
+// Remnant returns the bytes that [Store.Claim] stores in place of this frame. A remnant has the
+// tags of the frame, in a form that no process takes for a value. If the frame has no tags, Remnant
+// returns nil, and Claim stores nothing. The remnant of a remnant is the same remnant.
 func Remnant(f []byte) []byte { return frame.Remnant(f) }
 
 // Permits is implemented by a [Store] that can limit the loads of the whole fleet.
@@ -149,9 +146,9 @@ func Remnant(f []byte) []byte { return frame.Remnant(f) }
 type Permits interface {
 	// TakePermit gives the token a permit of a budget for ttl, or renews the permit that it has. A
 	// budget has at most max permits. taken reports whether the token has a permit now. If not,
-	// wait is the time after which the first permit of another token ends, unless that token renews
-	// it. If a permit is returned earlier, listeners to PermitsCache get a message with the
-	// budget's name as the key.
+	// wait is the time until the first permit of another token ends, unless it is renewed. When a
+	// permit is returned, listeners to PermitsCache get a message with the budget's name as the
+	// key.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.
@@ -163,9 +160,9 @@ type Permits interface {
 const PermitsCache = "{permits}"
 
 // Key is the name of one value: the name of its cache, and a key in this cache. Both may have any
-// bytes, a few hundred at most. The caches that [New] makes use no longer ones. Values and leases
-// of a key's different versions are stored side by side. All versions are of the same data, so a
-// step that changes a key changes all its versions.
+// bytes. Caches made by [New] use a few hundred bytes at most. Values and leases of a key's
+// different versions are stored side by side. All versions are of the same data, so a step that
+// changes a key changes all its versions.
 type Key struct {
 	Cache   string
 	Key     string
@@ -187,11 +184,11 @@ func (id ID) IsZero() bool { return id == ID{} }
 
 // Grant is a lease that was granted: the load's token, and a number that the store gives to each
 // grant. The store keeps both with the lease. A command acts on a lease only if both match, so that
-// a copy of a command that arrives late can't act for another grant.
+// a late copy of a command can't act for another grant.
 type Grant struct {
 	Token  ID
 	Number int64
-	Stamp  int64  // the time on the clock of the generations before the load; for the load's frame, not part of the lease
+	Stamp  int64  // a time before the load, on the clock of the generations; it is for the load's frame, and not part of the lease
 	Left   string // for a claim: the remnant of the value, if the value had tags
 
 	Claimed bool // the grant is the grant of a claim, and its fill also removes the key's other versions
@@ -202,8 +199,8 @@ type Grant struct {
 func (g Grant) Is(other Grant) bool { return g.Token == other.Token && g.Number == other.Number }
 
 // Generations are times of invalidations, in microseconds since 1970 on the clock of the node that
-// keeps them. The first generation is the whole cache's; it is 0 if the store doesn't know it. The
-// other generations are the requested tags', in order; a tag that was never invalidated has 0.
+// keeps them. The first generation is that of the whole cache, or 0 if the store doesn't know it.
+// The others are for the requested tags, in order. A tag that was never invalidated has 0.
 type Generations []int64
 
 // LeaseAsk is a request for the lease of one key.
@@ -212,7 +209,7 @@ type LeaseAsk struct {
 	TTL     time.Duration // how long the lease lasts unless it is renewed
 	Seen    []byte        // bytes 2 to 17 of a value that the asker has seen and can't use; the store treats that value as absent
 	Awaited ID            // the load that the asker has waited for, if any
-	Tags    []string      // with a Frame or Stands, the asker wants the generations of these tags, if that needs no other trip
+	Tags    []string      // if the answer has a Frame or Stands, the asker also wants the generations of these tags, unless they cost another trip
 	Wait    bool          // if the lease is held, the asker waits and wants a message
 }
 
@@ -227,11 +224,14 @@ const (
 )
 
 // LeaseAnswer is the answer to a [LeaseAsk].
+//
+// A store knows Remaining for what it has stored itself. Remaining is 0 only if another program has
+// changed the stored data, for instance removed the expiry. Then the asker polls.
 type LeaseAnswer struct {
 	State     LeaseState
 	Grant     Grant
 	Holder    ID            // the load that has the lease, or whose outcome this is
-	Remaining time.Duration // time left of the lease, or of the outcome's back-off; 0 if not known
+	Remaining time.Duration // time left of the lease, or of the outcome's back-off
 	Frame     []byte
 	Of        Generations // with a Frame or Stands: the generations, as from Store.Get; empty if they would cost another trip
 	Outcome   Outcome

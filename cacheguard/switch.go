@@ -23,9 +23,9 @@ import (
 //	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
 //	err = errors.Join(err, products.Set(mode))
 //
-// Other processes have their own switches. While a switch is off, its process still sends its own
-// changes and receives the changes of other processes. So when the switch is on again, no value is
-// served that is older than a change.
+// Each process has its own switches. While a switch is off, its process still sends its changes and
+// receives the changes of other processes. So when the switch is on again, no call gets a value
+// that is older than a change.
 type Switch struct {
 	mode atomic.Uint32
 
@@ -48,22 +48,22 @@ const (
 	ModeOn Mode = iota
 
 	// ModeOff makes every Get, Refresh and their variants load, as if the store were empty and
-	// there were no other processes. Neither the store nor the local tier is read, and nothing is
-	// stored. Calls of this process that come at the same time still share one load, and MaxLoads
-	// or Limiter still applies. The error of a load goes only to the callers that waited for it.
+	// there were no other processes. The cache reads neither the store nor the local tier, and
+	// stores nothing. Simultaneous calls of this process still share one load, and MaxLoads or
+	// Limiter still applies. The error of a load goes only to the callers that waited for it.
 	// EntryFuncs see no previous value. Peek and Local find nothing. Set, Update, Invalidate and
 	// all other changes work as in ModeOn; Update still takes the lease.
 	ModeOff
 
-	// ModeShadow compares the cache's answers with loaded values, but doesn't use the answers.
-	// Every Get and its variants are answered by a load of this process, as in ModeOff. In
-	// addition, the cache is read and filled. If the cache has no fresh value, the load runs under
-	// the key's lease, and its result is stored, unless another load has the lease. If the cache
-	// has a fresh value, the value is compared with the load's result (Options.Same), and observers
-	// get EventCompared. No more than 1,024 values are compared at a time. A call takes as long as
-	// a miss: the load, and up to three steps of the store, each within its operation timeout.
-	// GetMany calls its load up to twice: once for the keys whose results are stored, and once for
-	// the other keys. Refresh and changes work as in ModeOn.
+	// ModeShadow compares the cache's answers with loaded values, but doesn't use the answers. A
+	// load of this process answers every Get and its variants, as in ModeOff. In addition, the
+	// cache is read and filled. If it has no fresh value, the load runs under the key's lease and
+	// its result is stored, unless another load has the lease. If it has a fresh value, the value
+	// is compared with the load's result (Options.Same), and observers get EventCompared. No more
+	// than 1,024 values are compared at a time. A call takes as long as a miss: the load, and up to
+	// three steps of the store, each within its operation timeout. GetMany calls its load up to
+	// twice: once for the keys whose results are stored, and once for the other keys. Refresh and
+	// changes work as in ModeOn.
 	ModeShadow
 )
 
@@ -138,10 +138,10 @@ func (s *Switch) attach(name string, log *slog.Logger) (detach func()) {
 }
 
 // groupIn returns the group of flights for a call of this group in this mode. While the cache is
-// not on, the group is direct, except for refreshes in shadow. The callers of a flight in the group
-// direct only get results of loads of this process. So a call that begins after the switch was set
-// never joins an older flight that may have found a stored value.
-func (c *Cache[V]) groupIn(m Mode, g group) group {
+// not on, the group is direct, except for refreshes in shadow. In the group direct, callers only
+// get results of loads of this process. So after the switch was set, a call never joins an older
+// flight that may have found a stored value.
+func groupIn(m Mode, g group) group {
 	if m == ModeOn || m == ModeShadow && g == refreshes {
 		return g
 	}

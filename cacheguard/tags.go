@@ -11,16 +11,16 @@ import (
 )
 
 // InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh
-// values, stale values and "does not exist". The time that it takes does not depend on the number
-// of values. A value that was loaded before the call is never served after it, even if it is stored
-// later. A load that is running goes on for the callers that already wait for it. Back-offs after
+// values, stale values and "does not exist". The cost does not depend on the number of values. If a
+// value's load began before the call, the value is never served after the call, even if it is
+// stored later. A running load goes on for the callers that already wait for it. Back-offs after
 // failed loads are not affected.
 //
 // The call is carried out even if ctx ends. When other processes read the store, they see the
 // invalidation at once; in a Redis cluster they see it when the message about it arrives. Their
 // local tiers, and calls that join a load under way, see it when the message arrives. If the error
-// wraps [ErrPending], the store has not got the invalidation yet. This process repeats it until the
-// store has it, and other processes may serve old values until then.
+// wraps [ErrPending], this process repeats the invalidation until the store has it, and other
+// processes may serve old values until then.
 func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, "")
 }
@@ -28,7 +28,7 @@ func (c *Cache[V]) InvalidateTags(ctx context.Context, tags ...string) error {
 // MarkStaleTags makes a value stale if it was stored with one of these tags as a soft tag
 // (Entry.SoftTags). The next read of a value refreshes it. Until the refresh is done, the value is
 // served within its stale windows, which begin now at the latest. Values that are being loaded now
-// become stale, too. Otherwise it is like InvalidateTags.
+// become stale, too. In all other respects MarkStaleTags is like InvalidateTags.
 func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 	return c.namedTags(ctx, tags, softMark)
 }
@@ -143,8 +143,8 @@ func (c *Cache[V]) invalidated(tags []string, generation int64) {
 	c.sealAll()
 }
 
-// sealAll closes every flight to new callers. It closes all of them, because the tags of a load's
-// result are only known when the load is over.
+// sealAll closes all flights to new callers, because the tags of a load's result are only known
+// when the load is over.
 func (c *Cache[V]) sealAll() {
 	c.changed.OfAll()
 	for i := range c.flights {

@@ -21,16 +21,17 @@ type Token struct {
 	came   uint32 // when Demanded made it, on the clock of this process' flights; 0: it is not from Demanded
 }
 
-// Committed returns a token for all changes that were committed to the origin before the call. A
-// read with the token (see [NotOlderThan]), in any process, returns no value of the named caches
-// whose load began before the call of Committed, even if the invalidation has not arrived yet:
+// Committed returns a token for all changes that were committed to the origin before the call. In
+// any process, a read of the named caches with the token (see [NotOlderThan]) returns no value
+// whose load began before the call of Committed. This holds even if the invalidation has not
+// arrived yet:
 //
 //	err = tx.Commit()
 //	token, err := cacheguard.Committed(ctx, store, "product", "catalog")
 //
 // Committed asks the store for its clock, in one trip per cache. If the store does not answer,
 // Committed returns the error, together with a token that is 250 ms ahead of this process' estimate
-// of the clock. This token is reliable unless the process has never reached the store.
+// of the clock. This token is reliable if the process has reached the store at least once.
 func Committed(ctx context.Context, store Store, caches ...string) (t Token, err error) {
 	if isNil(store) {
 		return t, errNilStore
@@ -53,21 +54,20 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 // loaded before the token was made. If a load begins with the context, the rule also applies to
 // reads inside the load. If several tokens are set, the latest one is used.
 //
-// If the stored value may be older, the read takes part in a refresh. A refresh is one load for all
-// calls of the fleet that need a newer value at the same time. Calls without a token are answered
-// as before. The read waits for the load. If the load fails, the read returns the load's error, and
-// never an older value. While the back-off after an earlier failure lasts, the read gets the
-// earlier error, as with [Cache.Refresh]. [Cache.Peek] finds no older value. [Cache.Local] takes no
-// context: check its result with [Result.NotOlderThan].
+// If the stored value may be older, the read waits for a refresh: one load for all calls of the
+// fleet that need a newer value at the same time. If the load fails, the read returns the load's
+// error, and never an older value. Calls without a token are answered as before. While the back-off
+// after an earlier failure lasts, the read gets the earlier error, as with [Cache.Refresh].
+// [Cache.Peek] finds no older value. [Cache.Local] takes no context: check its result with
+// [Result.NotOlderThan].
 //
-// If Set or Update stored a value before the token was made, the read treats the value as older,
-// which costs one unneeded load. If Set stores a value after the token was made, the read treats
-// the value as newer, even if the program made the value earlier. So if a key has several writers,
-// use Update or Invalidate.
+// A value that Set or Update stored before the token was made counts as older, which costs one
+// unneeded load. A value that Set stores after the token was made counts as newer, even if the
+// program made the value earlier. So if a key has several writers, use Update or Invalidate.
 //
-// This guarantee has three conditions. First, the store's clock must not jump: the clock of a
-// replica that replaces its master may be behind by the duration of the failover at most. Second, a
-// load that was begun without a token must not return NotModified because its validator is too
+// This guarantee has three conditions. First, the store's clock must not jump: if a replica
+// replaces its master, the replica's clock may be behind by the duration of the failover at most.
+// Second, a load that was begun without a token must not return NotModified if its validator is too
 // coarse to see the change. Third, a load that was begun without the token may have read older
 // values from other caches. So if a load reads other caches, begin it with the token, or invalidate
 // its value together with the values that it is made of.
@@ -99,8 +99,8 @@ func ParseToken(text string) (Token, error) {
 }
 
 // NotOlderThan reports whether the result's load is known to have begun after the token was made.
-// For a token from [Cache.Demanded], it also returns true for the result of a load without a lease,
-// if the load began in this process after the call of Demanded.
+// If the token is from [Cache.Demanded], NotOlderThan also returns true for the result of a load
+// without a lease that began in this process after the call of Demanded.
 func (r Result[V]) NotOlderThan(t Token) bool {
 	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
 }
@@ -114,8 +114,9 @@ func after(ctx context.Context) int64 {
 	return 0
 }
 
-// demanded checks the context's token against the store's clock, and returns the moment that a read
-// must respect. 0 means that the read may return any value.
+// demanded returns the moment of the context's token, after a check against the store's clock. The
+// read must not return a value that was loaded before this moment. If there is no token, or if the
+// moment is in the future, demanded returns 0, and the read may return any value.
 func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	d := after(ctx)
 	if d > 0 && c.opts.Switch.Mode() != ModeOff { // while the Switch is off, every call loads, so there is nothing to check
@@ -135,9 +136,9 @@ func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 }
 
 // attempts is how often a read looks at the stored value and takes part in a refresh before it
-// loads alone. Two loads can bring a value that is too old: a load of another process that was
-// running when the read began, and a load of this process that began before the read. The load
-// after both is new enough, unless the store's clock has been set back or can't be read.
+// loads alone. Two loads that began before the read can bring a value that is too old: one of
+// another process and one of this process. The load after both is new enough, unless the store's
+// clock has been set back or can't be read.
 const attempts = 3
 
 // notOlder is the read path of a call whose result must not be older than after.
@@ -157,8 +158,8 @@ func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], afte
 	return c.besideLease(ctx, key, call.load, res)
 }
 
-// besideLease loads without the lease. All calls that come before the load begins share it, because
-// its result is new enough for each of them.
+// besideLease loads without the lease. All calls that come before this load begins share it,
+// because its result is new enough for them.
 func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], res *Result[V]) (err error) {
 	call := call[V]{group: direct, demands: true, load: load, came: flight.Now()}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
@@ -167,7 +168,7 @@ func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], 
 	return err
 }
 
-// meets reports whether this result answers a call that began at came and whose result must not be
+// meets reports whether this result answers a call that began at came, and that accepts no result
 // older than after. An error is an answer, too.
 func (r *Result[V]) meets(err error, after int64, came uint64) bool {
 	return err != nil && !r.NotFound || r.NotOlderThan(Token{moment: after, came: uint32(came)})

@@ -14,12 +14,12 @@ import (
 // load's error. notFound is true if the load found that the value does not exist.
 //
 // note is stored and sent together with the load's result, and the events of all callers that get
-// the result have it in Event.Note. The note should identify the load; the id of a trace does so. A
-// note of more than 255 bytes is ignored. The note must not be changed after StartLoad has
+// the result have it in Event.Note. The note should identify the load, for instance by the id of a
+// trace. A note of more than 255 bytes is ignored. The note must not be changed after StartLoad has
 // returned.
 //
-// A refresh in the background also has a call that began it, but this call may have returned when
-// the load runs.
+// For a refresh in the background, ctx has the values of the call that began the refresh. That call
+// may have returned before the load runs.
 //
 // A panic in StartLoad or end is dropped; runtime.Goexit in them ends the load.
 type LoadTracer interface {

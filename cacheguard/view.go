@@ -13,7 +13,7 @@ import (
 // Watcher is implemented by an [Observer] that looks into its caches, as package statuspage does.
 // New calls Watch, and Close calls detach. Several caches may have the same name. A Watcher also
 // gets an EventSampled for some hits, which are picked at random: at most 20 per second and cache.
-// So it can find the keys that are hit most without an event for every hit.
+// So a Watcher can find the keys that are hit most without an event for every hit.
 type Watcher interface {
 	Watch(v View) (detach func())
 }
@@ -51,8 +51,9 @@ func newTrouble(use string, err error) *StoreTrouble {
 	return t
 }
 
-// follows makes t the continuation of an earlier state, and reports whether t has news for the log:
-// another cause, or a right that wasn't named before. Two rights that fail by turns are no news.
+// follows makes t the continuation of an earlier state. It reports whether t has news for the log:
+// another cause, or a missing right that wasn't named before. If two rights fail alternately, this
+// is no news.
 func (t *StoreTrouble) follows(before *StoreTrouble) (news bool) {
 	t.Since, t.named = before.Since, before.named
 	if t.lacks != "" && !slices.Contains(t.named, t.lacks) {
@@ -61,7 +62,8 @@ func (t *StoreTrouble) follows(before *StoreTrouble) (news bool) {
 	return news || t.Cause != before.Cause
 }
 
-// troubles returns the troubles that have not ended. The store knows those with messages.
+// troubles returns the troubles that have not ended. The store itself reports a trouble with
+// messages.
 func (c *Cache[V]) troubles() []StoreTrouble {
 	all := c.health.troubles()
 	if d, ok := c.store.(Deafness); ok {

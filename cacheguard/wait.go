@@ -61,12 +61,11 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 
 // accept gives the caller the outcome of a flight that another caller leads.
 //
-// With StrongReads the outcome may be too old for this caller. A flight's result has the age of its
-// request to the store, or of the beginning of its load. If the caller joined after that moment, a
-// change may have returned in another process before the caller came, and the result may be from
-// before that change. In this case the caller now takes part in a second flight. It has waited for
-// the first flight nevertheless, so that a burst of calls shares look-ups: all callers that come
-// during one flight share the next.
+// With StrongReads the outcome may be too old for this caller. A flight's result is as old as its
+// request to the store, or as the beginning of its load. If the caller joined later, a change may
+// have returned in another process in between, and the result may be from before that change. Then
+// the caller takes part in a second flight. It has waited for the first flight nevertheless, so
+// that a burst of calls shares look-ups: all callers that come during one flight share the next.
 func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
@@ -85,9 +84,9 @@ func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key
 }
 
 // tooOld reports whether a flight's result may be from before a change that had returned when the
-// caller came. If came is 0, the caller accepts any result. An error is no value and can't be too
-// old. While the store can't be read, StrongReads is not in force, because this process can't learn
-// of changes then.
+// caller came. If came is 0, the caller accepts any result. An error is never too old. While the
+// store can't be read, StrongReads is not in force, because this process can't learn of changes
+// then.
 func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came uint64) bool {
 	if came == 0 || out.err != nil || out.unshared() || out.res.Degraded && c.reading.is() {
 		return false
@@ -98,7 +97,7 @@ func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came ui
 // resultWithin waits until a flight lands. If there is a stale value to serve, it waits for
 // patience at most, and then returns the stale value.
 func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
-	out, early, err := f.WaitAtMost(ctx, patience)
+	out, early, err := f.WaitAtMost(ctx, patience, func() { c.urge(ctx, f) }) // there is no offer any more for which urge did nothing
 	if early {
 		out.res = out.res.later(time.Since(out.also.at))
 	}
@@ -127,17 +126,16 @@ func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key
 	return res.withNotFound(out.err)
 }
 
-// urge lets the work of a flight go on without a slot if a load that has a slot waits for the
-// flight. Otherwise the two could block each other, because the flight may be waiting for the
-// load's slot. If the flight offers a stale value, urge does nothing, because the load won't wait
-// for long.
+// urge lets a flight go on without a slot if a load that has a slot waits for it. Otherwise the two
+// could block each other, because the flight may be waiting for the load's slot. If the flight
+// offers a stale value, urge does nothing, because the load won't wait for long.
 func (c *Cache[V]) urge(ctx context.Context, f *flight.Flight[outcome[V]]) {
 	if insideLoad(ctx, c.opts.Limiter) && !f.Offers() {
 		f.Urge()
 	}
 }
 
-// turnAway returns the error for a caller that could not join a flight, because MaxWaiters callers
+// turnAway returns the error for a caller that could not join a flight because MaxWaiters callers
 // already wait. Inside a load of the same key it returns ErrRecursion, because the cause is
 // recursion and ErrOverloaded would hide it.
 func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {

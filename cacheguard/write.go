@@ -15,7 +15,7 @@ import (
 
 // Set stores a value and ends any lease of its key. So a load that began before Set can't store its
 // result after Set. Use Set only if each key has one writer. If a key has several writers, their
-// Sets can arrive in another order than their writes to the origin, so use [Cache.Update] or
+// Sets and their writes to the origin can arrive in different orders. So use [Cache.Update] or
 // [Cache.Invalidate] instead. Set is carried out even if ctx ends, because the origin has already
 // changed.
 //
@@ -52,7 +52,7 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	err = c.claimAndFill(ctx, c.key(id), &out)
 	c.seal(id)
 	if err != nil {
-		c.unsent.AddKeys([]string{id}, c.loadedBy(), time.Time{})
+		c.addUnsent([]string{id}, time.Time{})
 		c.down(ctx, &c.changing, key, err)
 		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
 	}
@@ -63,10 +63,9 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 }
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
-// a delayed copy of it could arrive after a later Set or Invalidate and bring the old value back. A
-// late copy of a claim only costs a miss, and a late copy of a fill is refused. If the fill itself
-// is refused, a later change has won. The effect is the same as if this Set had come before that
-// change.
+// a late copy of it could bring the old value back after a later Set or Invalidate. A late copy of
+// a claim only costs a miss, and a late copy of a fill is refused. If the fill itself is refused, a
+// later change has won, as if this Set had come before that change.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -86,8 +85,8 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 	return err
 }
 
-// written notes that the store has a new value, so that a value from before its grant is known to
-// be out of date. The note is needed if a failover loses the new value.
+// written notes that the store has a new value. If a failover loses the new value, the note tells
+// this process that a value from before the grant is out of date.
 func (c *Cache[V]) written(id string, g Grant) {
 	c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}, false)
 }
@@ -106,9 +105,9 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 	return f, notFound, err
 }
 
-// Invalidate removes the values of keys, whether fresh, stale or "does not exist", remembered
-// errors, and leases. A load that began before Invalidate can't store its result after it, and no
-// call that this process starts after Invalidate joins such a load. Commit to the origin first,
+// Invalidate removes the values, the remembered errors and the leases of keys. The values may be
+// fresh, stale or "does not exist". If a load began before Invalidate, it can't store its result
+// after Invalidate, and no later call of this process joins the load. Commit to the origin first,
 // then call Invalidate. Invalidate is carried out even if ctx ends.
 //
 // The error of Invalidate is a [KeyErrors] with the keys that may not have been invalidated. If the
@@ -125,14 +124,23 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 
 // MarkStale makes the values of keys stale. The next read of a key refreshes its value. Until the
 // refresh is done, the value is served within its stale windows, which begin now at the latest.
-// MarkStale also ends leases, because a running load may have read the origin before the change for
-// which you call MarkStale. Otherwise it is like Invalidate.
+// MarkStale also ends leases, because a running load may have read the origin before your change.
+// In all other respects MarkStale is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
 	if !c.mayChange(ctx) {
 		return ErrClosed
 	}
 	c.changes.Add(uint64(len(keys)))
 	return c.changeKeys(ctx, keys, c.store.Now())
+}
+
+// addUnsent notes changes that the store doesn't have. Afterwards it seals once more: until the
+// changes were noted, a read could find an old value and keep it in the local tier.
+func (c *Cache[V]) addUnsent(ids []string, mark time.Time) {
+	c.unsent.AddKeys(ids, c.loadedBy(), mark)
+	for _, id := range ids {
+		c.seal(id)
+	}
 }
 
 func (c *Cache[V]) invalidate(ctx context.Context, keys []string) error {
@@ -159,7 +167,7 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 		return nil
 	}
 	ids := slices.Sorted(maps.Keys(failed))
-	c.unsent.AddKeys(ids, c.loadedBy(), mark)
+	c.addUnsent(ids, mark)
 	c.down(ctx, &c.changing, names[ids[0]], failed[ids[0]])
 	pending := c.deliver()
 	named := make(KeyErrors, len(failed))
@@ -170,8 +178,8 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 }
 
 // withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate,
-// it leaves the tags for the next value, because the writer has not named any tags. So it claims
-// the key and releases the claim.
+// it leaves the tags for the next value, because the writer has not named any tags. For this
+// purpose it claims the key and releases the claim.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	k := c.key(id)
@@ -199,10 +207,10 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 // writer's value may be stored until its TTL ends.
 //
 // If write fails, Update returns write's error, and no value stays stored. If the error wraps
-// ErrNotFound, "does not exist" is stored. If write succeeds but the store can't be told, Update
-// returns the value and an error for the failed store. If the store is unavailable before the
-// write, OnStoreDown decides: with FailClosed, Update returns ErrUnavailable and doesn't call
-// write; with FailOpen, it calls write.
+// ErrNotFound, "does not exist" is stored. If write succeeds but the change can't reach the store,
+// Update returns the value and an error. If the store is unavailable before the write, OnStoreDown
+// decides: with FailClosed, Update returns ErrUnavailable and doesn't call write; with FailOpen, it
+// calls write.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
 	res, err := c.update(ctx, key, loader[V]{value: write})
 	return res.Value, err

@@ -156,8 +156,8 @@ func garbage[V any](t TB, s Subject[V]) {
 }
 
 // Refuses tests that a codec refuses bytes that are not a value. Decode must return an error, and
-// may allocate no more memory than most, in bytes. No other goroutine may allocate memory in the
-// meantime, because the test counts all allocations of the process.
+// may allocate at most the number of bytes given by most. No other goroutine may allocate memory in
+// the meantime, because the test counts all allocations of the process.
 func Refuses[V any](t TB, codec cacheguard.Codec[V], name string, src []byte, most uint64) {
 	t.Helper()
 	_, _ = decodeAny(codec, src[:0]) // the first Decode fills tables of types

@@ -55,7 +55,7 @@ func New[V any](opts Options[V]) (*Codec[V], error) {
 	}
 	if opts.Algorithm == Zstd {
 		c.encoder, err = zstd.NewWriter(nil,
-			zstd.WithEncoderCRC(false), // the frame has one
+			zstd.WithEncoderCRC(false), // cacheguard's frame around the value has a checksum
 			zstd.WithLowerEncoderMem(true),
 			zstd.WithSingleSegment(true), // always writes the content size, which small frames would otherwise not have
 		)

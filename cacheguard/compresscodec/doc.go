@@ -25,19 +25,19 @@
 // cacheguard's MaxValueSize limits the stored bytes, which are the first byte and the compressed
 // bytes. [Options.MaxDecoded] limits the bytes that the inner codec writes and reads. If a value is
 // larger when it is written, its callers get it, but it is not stored, and the error wraps
-// cacheguard.ErrTooLarge. Larger bytes that are read are an error. All programs that share a cache
-// should have the same MaxDecoded: for a program with a smaller MaxDecoded the largest values are
-// misses.
+// cacheguard.ErrTooLarge. If bytes that are read are larger, Decode returns an error. All programs
+// that share a cache should have the same MaxDecoded: for a program with a smaller MaxDecoded the
+// largest values are misses.
 //
 // # What is guaranteed
 //
 // If bytes declare too large a size, Decode returns an error before it allocates memory for them.
 // It checks the declared size first. For Zstandard it also compares the declared size with the most
 // that this number of bytes can hold. If the bytes hold more than they declare, also in further
-// frames, decompression stops at the declared size. Bytes that declare too much need almost no
-// memory. Whatever the bytes are, Decode allocates at most two and a half times MaxDecoded, and at
-// most MaxDecoded if the bytes hold what they declare. The inner codec's memory is needed in
-// addition. The codec runs nothing in the background and needn't be closed.
+// frames, decompression stops at the declared size. Whatever the bytes are, Decode allocates at
+// most two and a half times MaxDecoded, and at most MaxDecoded if the bytes hold what they declare.
+// The inner codec's memory is needed in addition. The codec runs nothing in the background and
+// needn't be closed.
 //
 // # What is not
 //

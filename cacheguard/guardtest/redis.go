@@ -31,9 +31,9 @@ type Proxy struct {
 }
 
 // NewProxy starts a proxy on its own loopback port, to the server at target, which is host:port.
-// The server needn't run yet. When the test ends, the proxy and all its connections are closed. If
-// the proxy had to close a connection before, because the traffic was not Redis' protocol, the test
-// fails.
+// The server needn't run yet. When the test ends, the proxy and all its connections are closed. The
+// proxy closes a connection early if the traffic is not Redis' protocol. Then the test fails at its
+// end.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	proxy, err := redistest.NewProxy(target)

@@ -54,7 +54,8 @@ func (a Answers[V]) Count(status cacheguard.Status) int {
 	return n
 }
 
-// errImpatient is the cause of a stampede's context that ended because the callers took too long.
+// errImpatient is the cause of a context whose deadline Stampede has set, because the caller's
+// context had none.
 var errImpatient = errors.New("guardtest: stampede took too long")
 
 // Stampede makes callersPerReplica callers on each replica ask for a key at the same moment, and

@@ -13,9 +13,9 @@ import (
 // LockAll waits until it has acquired the locks of all names. If it returns an error, it holds none
 // of them. It acquires the locks one after another, sorted by the bytes of their names, so calls of
 // LockAll never deadlock with each other, whatever the order of their arguments. A name that is
-// given twice is locked once. A deadlock is still possible with a holder that has one of these
-// locks and waits for another of them in some other way, for example a LockAll inside a LockAll. To
-// avoid this, acquire all locks that are needed together in one call.
+// given twice is locked once. A deadlock is still possible if a holder of one of these locks waits
+// for another of them by a separate call, for example by a LockAll inside a LockAll. To avoid this,
+// acquire all locks that are needed together in one call.
 //
 // While LockAll waits for the lock of one name, it holds the locks that it has acquired before. If
 // one of these locks is lost in the meantime, LockAll returns at once with an error that wraps

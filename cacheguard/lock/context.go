@@ -10,8 +10,8 @@ import (
 // and name is called with this context, the call succeeds at once (reentrancy). The call returns
 // one more hold of the same lock, with the same token. The lock is given back when all its holds
 // are unlocked. If the lock was lost, Lock and TryLock with this context return ErrLost, because
-// they are calls of work that has lost its lock. After the last Unlock the context no longer
-// carries the lock.
+// the work that calls them has lost its lock. After the last Unlock the context no longer carries
+// the lock.
 //
 // The lockers of this module are reentrant in this way. To make the locks of another Locker
 // reentrant, give their type a method Carry(context.Context) context.Context: Context calls it if

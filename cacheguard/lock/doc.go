@@ -28,9 +28,9 @@
 //	zklock     ZooKeeper               (2)                                                czxid    woken, and has it in order
 //	sqllock    a row in a database     a failover to a replica that lags (2)              (1)      asking, or woken by NOTIFY
 //
-//	(1) the last one and one, or the server's clock in microseconds: also after a loss, unless that clock is set back
-//	(2) as with all: a holder stands still past its lease and goes on
-//	(3) and has it in order with Options.Fair
+//	(1) the last token plus one, or the server's clock in microseconds if that is larger: grows also after a loss, unless that clock is set back
+//	(2) with every locker: a holder is stopped for longer than its lease and goes on
+//	(3) with Options.Fair, waiting calls also get the lock in order
 //
 // All of them renew a lock while it is held, tell a holder that has lost its lock, and end the lock
 // when its holder dies. Only the owner of a lock can give it back. Calls made with the context of a
@@ -40,9 +40,9 @@
 //
 // A process can be stopped for longer than a lease: by SIGSTOP, by a long garbage collection, or
 // while its virtual machine is moved. Replies and messages that the process reads afterwards are
-// old. The lockers of this module don't trust anything older than their own last request. The lease
-// in a reply is counted from before the request was sent. A message only wakes a waiting call,
-// unless the message is newer than the last reply. So when a call returns a [Lock], the lock is
+// old. So the lockers of this module follow three rules. The lease in a reply is counted from
+// before the request was sent. A message can hand over a lock only if it is newer than the last
+// reply. Any other message only wakes a waiting call. So when a call returns a [Lock], the lock is
 // held at that moment, and a holder that was stopped for too long gets ErrLost from [Lock.Err]
 // before it does anything else. Package locktest checks this for each locker with processes that
 // are stopped while they wait, acquire, hold and unlock. The command go run ./bench locks checks it
@@ -60,7 +60,7 @@
 //	               Refresh                      renewal
 //	               Token, Options.Token         Lock.Token with Continuer, in another process too
 //	               Metadata                     nothing; keep it under a key of your own
-//	               ObtainMulti                  LockAll, TryLockAll: no circle of those who wait for each other
+//	               ObtainMulti                  LockAll, TryLockAll: their callers never wait for each other in a circle
 //	rueidislock    WithContext's context        Context: it ends when the lock is lost
 //	               TryWithContext               TryLock
 //	               ForceWithContext             Seizer.SeizeUnsafely
@@ -113,10 +113,10 @@
 //
 //	(a) Go's can be unlocked by whoever reaches it
 //	(b) not when the holder dies between the two commands
-//	(c) a holder slower than the time doesn't know that it has ended; with plain DEL it also ends the next one's
+//	(c) a holder that works longer than the expiry isn't told that its lock has ended; with plain DEL it also deletes the next holder's lock
 //	(d) not when the lock ends between the two commands
 //	(e) within what the table above says
-//	(f) a load that asks for its own key is an error that says so
+//	(f) a load that asks for its own key gets an error that says so
 //	(g) by the clocks of the clients, and the loser moves the winner's deadline
 //
 // # Writing a Locker

@@ -38,9 +38,9 @@ type Continuer interface {
 	// learns of its loss.)
 	//
 	// Continue doesn't wait. If the holder with this token no longer has the lock, the error wraps
-	// [ErrLost]. All other errors are those of TryLock. ctx has the same meaning as for TryLock.
-	// After an error other than ErrLost the previous holder may still have lost the lock. Then
-	// nobody has the lock until a lease has expired.
+	// [ErrLost]. ctx and all other errors have the same meaning as for TryLock. After any other
+	// error, the previous holder may nevertheless have lost the lock. Then nobody has the lock
+	// until a lease has expired.
 	Continue(ctx context.Context, name string, token int64) (Lock, error)
 }
 
@@ -53,9 +53,9 @@ type Seizer interface {
 	// next renewal, at most a third of a lease later, the previous holder believes that it still
 	// has the lock, so both holders may do what only one of them should do. The protected resource
 	// can still tell the two holders apart if it checks their fencing tokens. Calls that wait for
-	// the lock go on waiting. The errors are those of TryLock without [ErrHeld]. After an error the
-	// previous holder may still have lost the lock, as with Continue. ctx has the same meaning as
-	// for Lock.
+	// the lock go on waiting. The errors are the same as for TryLock, but [ErrHeld] never occurs.
+	// After an error the previous holder may still have lost the lock, as with Continue. ctx has
+	// the same meaning as for Lock.
 	SeizeUnsafely(ctx context.Context, name string) (Lock, error)
 }
 
@@ -67,13 +67,13 @@ type Lock interface {
 	// Token returns the fencing token. It is larger than the token of every previous holder of this
 	// name. Pass the token to the protected resource, and let the resource refuse a token that is
 	// smaller than the largest it has seen. A holder that was stopped may lose the lock and go on
-	// without noticing. Only this check makes it harmless. Token returns 0 if the system can't
-	// provide fencing tokens.
+	// without noticing. Only this check prevents harm from such a holder. Token returns 0 if the
+	// system can't provide fencing tokens.
 	Token() int64
 
-	// Lost returns a channel that is closed when the lock may no longer be held: the lock could not
-	// be renewed in time, the system says that the lock is gone, the lock was held for longer than
-	// its limit, or the locker was closed. Unlock doesn't close the channel.
+	// Lost returns a channel that is closed when the lock is possibly no longer held: the lock
+	// could not be renewed in time, the system says that the lock is gone, the lock was held for
+	// longer than its limit, or the locker was closed. Unlock doesn't close the channel.
 	Lost() <-chan struct{}
 
 	// Until returns the time at which the lock expires if nothing renews it. The lease is counted

@@ -6,26 +6,27 @@
 //	defer guarded.Close()
 //	products, err := cacheguard.New(guarded, cacheguard.Options[Product]{Name: "product"})
 //
-// The lease works as before. It is requested first, its holder is the one that requests the lock,
-// waiting calls get messages about it, and a fill is accepted only while the lease is valid. The
-// lock is requested after the lease. So of all calls that ask for a lease, only the one that gets
-// it uses the lock. It costs one more round trip before a load, and one in the background after it.
-// Only one load of a key runs at a time if either the lease or the lock works as promised.
+// The lease works as before: calls request it first, waiting calls get messages about it, and a
+// fill is accepted only while it is valid. The call that gets the lease then requests the lock. The
+// other calls don't use the lock. The lock costs one more round trip before a load, and one in the
+// background after the load. Only one load of a key runs at a time if either the lease or the lock
+// works as promised.
 //
 // # Who needs it
 //
 // Few programs need it, because a lease makes loads rare, and fills are safe even if a lease is
-// lost. It helps if the locks are in a system that doesn't lose data (ZooKeeper, a database, or
-// other Redis servers than those of the values). In that case, if a lease is evicted or lost in a
+// lost. It helps if the locks are in a system that doesn't lose data: ZooKeeper, a database, or
+// Redis servers that don't store the values. In that case, if a lease is evicted or lost in a
 // failover, no second load starts beside the first one. The first load runs to its end under its
 // lock. Its result goes to the callers that wait for it and is not stored. After that the next load
-// may start. And if a lock is held twice, as can happen with Redlock after a master came back
-// without its data, no second load starts either, because of the lease.
+// may start. The lease also makes up for a fault of the lock. With Redlock, for example, a lock can
+// be held twice after a master came back without its data. Then the lease keeps a second load from
+// starting.
 //
 // # The promises
 //
-// The promises are those of cacheguard, P1 to P6, with the store's own lease and with each locker
-// in addition:
+// The table shows the promises of cacheguard, P1 to P6, for the store's own lease alone and with
+// each locker in addition:
 //
 //	                        lease alone         + redislock          + redlock            + zklock           + sqllock
 //	P1 one load             while the store     unless both Redis    unless the store     while ZooKeeper    while the database
@@ -48,10 +49,10 @@
 //
 // If a locker can't be used, the Store logs this once. It then doesn't use the locker for a second
 // at a time, and loads need only the store's leases. If a load has lost its lease, or its process
-// was stopped, the lock of a key may be held although its lease is free. Then the Store treats the
-// key as held, and requests the lock again about every Patience. Set the Lease of the locker to
-// about the cache's LeaseTTL, so that callers don't wait longer for a dead leader because of its
-// lock.
+// was stopped, the lock of a key may be held although the lease of the key is free. Then the Store
+// treats the key as held, and requests the lock again about every Patience. Set the Lease of the
+// locker to about the cache's LeaseTTL, so that callers don't wait longer for a dead leader because
+// of its lock.
 //
 // Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
 // load's lock. If the load is in another process, a message tells that process to release the lock.

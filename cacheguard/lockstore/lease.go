@@ -81,8 +81,8 @@ func (s *Store) lock(
 }
 
 // acquire requests a lock and waits at most Patience for it. It waits even if the load's callers
-// would not wait for another load, because a lock that has just been given back is not held by
-// anybody. It calls leave when it knows whether the lock is held.
+// would not wait for another load, because the previous load may have ended already, and its lock
+// is given back in the background. It calls leave when it knows whether the lock is held.
 func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lock, error) {
 	within, cancel := context.WithTimeout(ctx, s.opts.Patience)
 	defer cancel()
@@ -98,8 +98,8 @@ func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lo
 	return held, err
 }
 
-// Fill stores a load's result. It gives the lock back first, because the store accepts a fill by
-// its lease.
+// Fill stores a load's result. It gives the lock back first, because the store accepts or refuses a
+// fill by the lease alone.
 func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
 	s.locks.drop(load{k, g.Token})
 	return s.Store.Fill(ctx, k, g, frame, ttl)
@@ -126,7 +126,7 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 }
 
 // Claim ends the running load of the key. If that load is in this process, Claim also ends its
-// lock. Another process gets a message.
+// lock. If it is in another process, a message tells that process to end the lock.
 func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
 	g, err := s.Store.Claim(ctx, k, token, ttl)
 	s.locks.changed(k)

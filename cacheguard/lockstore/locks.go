@@ -15,9 +15,10 @@ type load struct {
 	token cacheguard.ID
 }
 
-// locks are the locks of the running loads of this process. A lock is kept as long as its load has
-// the lease, as far as this process knows, because the load may have ended without a message to the
-// store. If the lease was lost or can't be renewed, the load keeps the lock until it ends.
+// locks are the locks of the running loads of this process. Usually a lock is given back when its
+// load ends. A load may also end without telling the store. Therefore the lock is given back, too,
+// when the lease is over without a renewal. If a renewal fails, or shows that the store has lost
+// the lease, the lock is kept until the load ends.
 type locks struct {
 	store cacheguard.Store
 
@@ -108,8 +109,8 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 	}
 }
 
-// renewed handles the store's answer to a renewal of a lease until the given time, and returns the
-// answer for the load.
+// renewed handles the store's answer to a renewal, and returns the answer for the load. until is
+// the time at which the renewed lease ends.
 //
 // If the load no longer has the lease, the store may have lost the lease. Then the load goes on and
 // keeps its lock to its end. No other load runs beside it, because the process that has the lease
@@ -158,7 +159,7 @@ func (l *locks) dropLocked(of load) {
 		return
 	}
 	l.forget(of)
-	if k.timer != nil { // without a timer, end notices that the lock was forgotten
+	if k.timer != nil { // without a timer the lock is still being acquired, and end gives it back
 		k.timer.Stop()
 		l.giveBack(k.lock)
 	}
@@ -213,8 +214,8 @@ func (l *locks) listen(cache string) {
 	}
 }
 
-// changed ends the locks of the loads of a key, in any version, that lost their lease because the
-// key was changed. The message may arrive after the next load got its lease, so changed asks the
+// A change of a key ends the leases of its running loads, in all versions. changed ends the locks
+// of these loads. The message may arrive after the next load got its lease, so changed asks the
 // store which load has the lease.
 func (l *locks) changed(key cacheguard.Key) {
 	l.mu.Lock()

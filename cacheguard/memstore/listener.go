@@ -6,8 +6,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// maxQueue is the largest number of messages that may wait for a slow listener. If there is one
-// more, all of them are dropped, and the listener is told that messages were lost.
+// maxQueue is the largest number of messages that may wait for a slow listener. If another message
+// comes, all of them are dropped, and the listener is told that messages were lost.
 const maxQueue = 1024
 
 // listener delivers messages one after another, in the order in which they were pushed, without a

@@ -1,8 +1,8 @@
-// Package model holds formal models of the parts of the protocol that its own explorer does not
-// visit, and the test that checks them. It has no code of its own. Package internal/protocol
-// checks, on the code itself, what one process does for one key, and what the store does. The
-// models in this package check the rest: several writers of one key, the tier in each process, what
-// a process remembers of stale values, tags, and reads that are strong across processes.
+// Package model holds formal models of parts of the protocol, and the test that checks the models.
+// It has no other code. Package internal/protocol has an explorer, which checks, on the code
+// itself, what one process does for one key, and what the store does. The models in this package
+// check the rest: several writers of one key, the tier in each process, stale values and what a
+// process remembers of them, tags, and reads that are strong across processes.
 //
 // A model is a Promela file: the scripts that run inside Redis as atomic steps, the replicas around
 // them, and a world that expires leases, loses messages and kills processes at the worst moment.
@@ -18,8 +18,8 @@
 //     the key's epoch has not changed since before the store was asked. A leader's own result is
 //     inserted only if its fill was stored. Messages come late. A subscription breaks and comes
 //     back: it is confirmed, then the tier is cleared, then the tier is trusted. No call gets a
-//     value that is older than the changes of which its process has been told. At rest the tier has
-//     the values of the origin.
+//     value that is older than the changes of which its process has been told. When every message
+//     has arrived and nothing is under way, every value in the tier is the origin's value.
 //   - stale.pml: stale values are served while one process refreshes them and when loads fail. A
 //     request for the lease names the stale value that the process has seen, so that no process
 //     refreshes a value that has already been refreshed. A refresh is fenced like any load. A
@@ -31,9 +31,9 @@
 //     later than its generations. All generations may be evicted together. A process accepts the
 //     value in a message without asking the store if it was told of every invalidation that could
 //     matter. A client of a cluster keeps generations only while messages arrive.
-//   - strong.pml: reads that get no value from before a change that had returned in any process.
-//     The result of a flight has the age of its last request to the store. A caller that came after
-//     this request goes on with another flight.
+//   - strong.pml: a read gets no value from before a change if the change had returned, in any
+//     process, when the read began. The result of a flight has the age of its last request to the
+//     store. A caller that came after this request goes on with another flight.
 //
 // # Running
 //
@@ -43,8 +43,8 @@
 //	go test ./cacheguard/model
 //	CACHEGUARD_TEST=full go test -v ./cacheguard/model
 //
-// The first command takes only the quick runs. The second takes all runs: one or two minutes, and
-// less than 1 GB of memory for each of the two checkers that run at the same time.
+// The first command takes only the quick runs. The second takes all runs: about one minute, and
+// at most 2.2 GB of memory for each of the two checkers that run at the same time.
 //
 // The header of each model lists its runs, and the test reads them from there:
 //
@@ -57,7 +57,7 @@
 // state" is spin's name for a process that waits for ever. To run a model by hand, and to print the
 // steps that lead to a failure:
 //
-//	spin -a -DNO_REPAIR update.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m20000
+//	spin -a -DNO_REPAIR update.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m20000
 //	spin -t -p -DNO_REPAIR update.pml
 //
 // # Not modelled

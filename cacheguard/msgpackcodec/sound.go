@@ -24,7 +24,7 @@ const (
 //
 // These bytes are src, unless src has a short timestamp whose first byte could be the head of a
 // map. Where the library expects a map, it skips the head of an extension and reads the extension's
-// body as a map, so it would read the rest of src from another position than sound did. Such a
+// body as a map, so it would read the rest of src from a different position than sound did. Such a
 // timestamp is rewritten in its longest form, whose first byte can't be the head of a map.
 func sound(src []byte) ([]byte, error) {
 	var (

@@ -23,9 +23,9 @@ type Box struct {
 	woken  chan struct{} // wakes the relay; has room for one
 }
 
-// New makes an outbox. Its tables are those that [Box.Create] makes, or that you make yourself with
-// the statements of [Box.Schema]. The store is the one that the caches use. New reports all invalid
-// options in one error and never dials. The db and the store stay the caller's.
+// New makes an outbox. [Box.Create] makes its tables, or you make them with the statements of
+// [Box.Schema]. The store is the one that the caches use. New reports all invalid options in one
+// error and never dials. The db and the store belong to the caller.
 func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	opts, err := opts.validate()
 	if db == nil {
@@ -83,8 +83,8 @@ func (b *Box) Create(ctx context.Context) error {
 	if err := locks.Create(ctx); err != nil {
 		return fmt.Errorf("outbox: %w", err)
 	}
-	// Create holds a lock, because PostgreSQL checks for the table and creates it in two steps. The
-	// lock is not the relay's, which the relay holds as long as it works.
+	// Create holds a lock, because PostgreSQL checks for the table and creates it in two steps.
+	// This is not the lock of the relay, because a relay holds that lock as long as it works.
 	held, err := locks.Lock(ctx, b.lockName()+":create")
 	if err != nil {
 		return fmt.Errorf("outbox: %w", err)

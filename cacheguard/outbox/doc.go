@@ -1,7 +1,7 @@
 // Package outbox makes the invalidation of cached values part of the database transaction that
-// changes them. Without it, a process that dies after its commit and before it invalidates the
-// cache leaves the old value there until its TTL is over. With an outbox the process leaves a row
-// in a table, and any process of the fleet delivers the invalidation in that row. The package is a
+// changes them. Without an outbox, if a process dies between its commit and the invalidation, the
+// old value stays in the cache until its TTL is over. With an outbox the process leaves a row in a
+// table, and any process of the fleet delivers the invalidation in that row. The package is a
 // module of its own:
 //
 //	go get github.com/cacheguard/cacheguard/cacheguard/outbox
@@ -58,8 +58,8 @@
 //	...
 //	err = box.InvalidateTags(ctx, tx, "pages", tags...)
 //
-// Rows are delivered in the order in which they were written. So write the invalidations of pages
-// after the invalidations of the values of which the pages are made.
+// Rows are delivered in the order in which they were written. So if a page is made of values, write
+// the invalidations of the values before the invalidation of the page.
 //
 // # The relay
 //
@@ -82,8 +82,8 @@
 // # The table
 //
 // Schema returns the statements that create the tables. No other code of this package changes the
-// schema. Any program can write rows, and so can a trigger of the database, so that manual changes
-// are not forgotten:
+// schema. Any program can write rows. A trigger of the database can write them, too, so that manual
+// changes are not forgotten:
 //
 //	INSERT INTO cacheguard_outbox (kind, cache, name) VALUES ('key', 'product', NEW.id)
 //

@@ -41,7 +41,7 @@ func (b *Box) Wake() {
 
 // Committed does the same as [Box.Wake], and also returns a token for the commit. A read with this
 // token gets no value that was loaded before the commit, whether or not the relay has delivered the
-// invalidation. The caches and the results are those of [cacheguard.Committed].
+// invalidation. The caches and the results have the same meaning as for [cacheguard.Committed].
 func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token, error) {
 	b.Wake()
 	t, err := cacheguard.Committed(ctx, b.store, caches...)

@@ -76,8 +76,8 @@ func (b *Box) refuse(ctx context.Context, id int64, why error) error {
 	return nil
 }
 
-// remove removes rows that were delivered. It does so even if ctx has ended, because the rows would
-// be delivered again otherwise.
+// remove removes rows that were delivered. It removes them even if ctx has ended, because otherwise
+// they would be delivered again.
 func (b *Box) remove(ctx context.Context, rows []row) error {
 	if len(rows) == 0 {
 		return nil

@@ -19,7 +19,7 @@ type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Pgx makes a [Tx] of a transaction of pgx, or of any other value that has an Exec like it.
+// Pgx makes a [Tx] of a transaction of pgx, or of any other value that has the same Exec method.
 func Pgx[Tag any](tx interface {
 	Exec(ctx context.Context, query string, args ...any) (Tag, error)
 }) Tx {
@@ -77,8 +77,8 @@ func (b *Box) InvalidateAll(ctx context.Context, tx Tx, cache string) error {
 	return b.write(ctx, tx, ofAll, cache, []string{""})
 }
 
-// write writes the rows. It refuses rows that a relay would have to refuse, because the caller of
-// write can still get an error.
+// write writes the rows. It returns an error for rows that a relay would refuse, because later
+// nobody could return that error to the caller.
 func (b *Box) write(ctx context.Context, tx Tx, k kind, cache string, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -23,10 +23,10 @@ const (
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
 
 // lane has the batches for one node, or for the only server. Each node of a cluster has its own
-// lane, so that a dead node doesn't hold up reads from other nodes. A lane exists as long as a
-// goroutine sends its batches. Usually there is one goroutine, so that further reads are collected
-// while it waits. While full batches wait, there are more goroutines. Otherwise thousands of reads
-// would wait for one trip after another.
+// lane, so that a dead node doesn't delay reads from other nodes. A lane exists as long as a
+// goroutine sends its batches. Usually this is one goroutine, and further reads are collected while
+// it waits for Redis. While full batches wait, there are more goroutines. Otherwise thousands of
+// reads would wait for one trip after another.
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
 	waiting []*batch // full batches
@@ -179,9 +179,8 @@ func (r *reader) join(w want) (*batch, int) {
 	return b, reads - 1
 }
 
-// send sends the full batches of a lane. When no full batch is left, it ends if other senders of
-// the lane are running; the last sender also sends the batches that aren't full, until there is
-// none.
+// send sends the full batches of a lane. When no full batch is left, it ends if the lane has other
+// senders. The last sender also sends the batches that aren't full, until no batch is left.
 func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
@@ -254,8 +253,8 @@ func (r *reader) read(b *batch) {
 }
 
 // manyAtOnce sends one command for all names. If generations of a cache's tags are wanted, it sends
-// one more command for this cache. MGET returns nothing for a value of a wrong type, so this value
-// is a miss like any other.
+// one more command for this cache. For a value of a wrong type MGET returns nothing, so the value
+// counts as a miss.
 func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
 	reads := len(b.names())
 	args := b.args

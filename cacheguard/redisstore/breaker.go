@@ -44,11 +44,11 @@ var (
 	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
 )
 
-// breakers prevent that each caller waits OpTimeout for a Redis that doesn't answer. There is one
-// breaker for a single server, and one for every few slots of a cluster. A store has two sets of
-// breakers: for all steps, and for the steps that write. The steps that write need their own
-// breakers, because a node that has become a replica still answers reads, while the client keeps
-// trying to write until the step's time is over.
+// breakers save callers from waiting OpTimeout each for a Redis that doesn't answer. A single
+// server has one breaker, and a cluster has one for every few slots. A store has two sets of
+// breakers: for all steps, and for the steps that write. Steps that write need their own breakers:
+// if a node has become a replica, it still answers reads, but the client tries to write until the
+// step's time is over.
 type breakers struct {
 	s      *Store
 	all    []breaker
@@ -68,8 +68,8 @@ type breakers struct {
 
 // breaker is closed while steps get answers. It opens after tolerance failures in a row. While it
 // is open, steps fail at once, and a goroutine asks Redis from time to time, so that no caller has
-// to find out whether Redis is back. The first answer closes the breaker. This may be the answer to
-// a change, because changes are sent even while the breaker is open.
+// to wait for that. The first answer closes the breaker. It may be the answer to a change, because
+// changes are sent even while the breaker is open.
 type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // failures in a row
@@ -128,10 +128,12 @@ func (bs *breakers) of(name string) *breaker {
 	return &bs.all[slotOf(name)/slotsTogether]
 }
 
-// answered records the result of a step for a name. If Redis itself returns an error quickly,
-// answered takes this for an answer, because it costs callers no time. If Redis refuses the client
-// or its user, answered takes this for an answer even if it was slow. But neither of these shows
-// that Redis accepts writes.
+// troubled reports whether the breaker has recorded a failure that a success would clear.
+func (b *breaker) troubled() bool { return b.failed.Load() != 0 || b.open.Load() }
+
+// answered records the result of a step for a name. A quick error of Redis itself counts as an
+// answer, because it costs callers no time. If Redis refuses the client or its user, even a slow
+// error counts as an answer. But neither error shows that Redis accepts writes.
 func (b *breaker) answered(name string, err error, took time.Duration) {
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
@@ -187,11 +189,11 @@ func (b *breaker) close() {
 	}
 }
 
-// tell logs that breakers are open. If Redis doesn't answer at all or turns the client away, nothing
-// is logged about writes. The caller holds mu.
+// tell logs that breakers are open. If Redis doesn't answer at all or turns the client away, tell
+// logs nothing about writes. The caller holds mu.
 func (bs *breakers) tell(name string, err error) {
 	if bs.writes && (bs.s.health.of(name).open.Load() || redislink.TurnsAway(err)) {
-		return // it is more than the writes
+		return // not only the writes fail
 	}
 	if !bs.ended && bs.open > 0 {
 		opens := bs.opens
@@ -241,8 +243,8 @@ func (bs *breakers) stop() {
 	bs.probing.Wait()
 }
 
-// refused returns the error for steps that are not sent. It is made from the error of a step that
-// was sent.
+// refused returns the error for steps that are not sent, made from the error of a step that was
+// sent.
 func (bs *breakers) refused(err error) *redislink.Trouble {
 	why := &redislink.Trouble{Server: bs.s.link.Server(), Cause: "no answer", Err: bs.errs}
 	var told *redislink.Trouble

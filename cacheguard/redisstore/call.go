@@ -13,9 +13,9 @@ import (
 )
 
 // call runs one step in Redis within OpTimeout, with the client that it passes to step. If no
-// answer comes within half of OpTimeout, the step is sent once more; every step recognises what its
-// first copy did. name says which node the step is for. While that node doesn't answer or takes no
-// writes, the step is not sent.
+// answer comes within half of OpTimeout, call sends the step once more. Every step recognises what
+// its first copy did. name says which node the step is for. While that node doesn't answer or takes
+// no writes, the step is not sent.
 func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	if err := cmp.Or(s.health.of(name).refusal(), s.writes.of(name).refusal()); err != nil {
 		return v, err
@@ -23,8 +23,8 @@ func call[T any](ctx context.Context, s *Store, name string, step func(context.C
 	return change(ctx, s, name, step)
 }
 
-// look is call for a step that writes nothing, or perhaps nothing. Its success doesn't show that
-// Redis accepts writes.
+// look is call for a step that possibly writes nothing, such as a read. So its success doesn't show
+// that Redis accepts writes.
 func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {

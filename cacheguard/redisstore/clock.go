@@ -23,8 +23,8 @@ type clock struct {
 	refused  atomic.Int32 // failed measurements in a row
 }
 
-// measurement has the time of the server's clock when this process' clock was at base, and the time
-// of the measurement.
+// measurement has the server's time at the moment base of this process' clock, and the time of the
+// measurement.
 type measurement struct{ server, taken time.Time }
 
 // clockAge is how long a measurement is used. Clocks that drift by 50 ppm differ by 3 ms after this
@@ -34,20 +34,32 @@ const clockAge = time.Minute
 // retryAge is the pause after a failed measurement.
 const retryAge = clockAge / 6
 
-func (c *clock) now() time.Time {
-	m := c.last.Load()
-	if m == nil {
-		return time.Now()
+// start makes the clock show this process' time until it is measured.
+func (c *clock) start() {
+	c.base = time.Now()
+	c.last.Store(&measurement{server: c.base})
+}
+
+// known reports whether the clock has been measured.
+func (c *clock) known() bool { return !c.last.Load().taken.IsZero() }
+
+func (c *clock) now() time.Time { return c.last.Load().server.Add(time.Since(c.base)) }
+
+// Now returns the time by Redis' clock. This is the clock of one node, kept as an offset to this
+// process' monotonic clock, so that the wall clocks of clients don't matter. If the clock wasn't
+// measured yet, for instance because the first call is a Set, Now measures it.
+func (s *Store) Now() time.Time {
+	if !s.clock.known() {
+		_ = s.knowTime(context.Background())
 	}
-	return m.server.Add(time.Since(c.base))
+	return s.clock.now()
 }
 
 // elapsed returns the time since base.
 func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
 
 func (c *clock) due() bool {
-	m := c.last.Load()
-	return m != nil && time.Since(m.taken) > clockAge && time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
+	return c.known() && time.Since(c.last.Load().taken) > clockAge && time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
 }
 
 // sample is one reading of the server's clock: the server read it between sent and received.
@@ -98,7 +110,7 @@ func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	return said, nil
 }
 
-// readClock reads the server's clock, in a cluster always that of the same node.
+// readClock reads the server's clock. In a cluster it always reads the clock of the same node.
 func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sample, err error) {
 	m.sent = time.Now()
 	reply, err := clockScript.Run(ctx, rdb, []string{s.names.clock()}).StringSlice()
@@ -121,7 +133,7 @@ func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sam
 
 // knowTime measures the clock before the first value is checked.
 func (s *Store) knowTime(ctx context.Context) error {
-	if s.clock.last.Load() != nil {
+	if s.clock.known() {
 		return nil
 	}
 	_, err := s.remeasure(ctx)
@@ -132,10 +144,10 @@ func (s *Store) knowTime(ctx context.Context) error {
 }
 
 // borrowTime reads the clock of any node of a cluster while the usual node is away. The nodes'
-// clocks differ a little. This is better than doing without the nodes that answer.
+// clocks differ a little. But without any clock, the nodes that answer could not be used.
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
-	// If no node of the cluster answers, it is asked only once in a while, so that callers don't
-	// each wait for another node.
+	// While no node answers, borrowTime asks only from time to time, so that not each caller waits
+	// for another node.
 	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
 		return &redislink.Trouble{Server: s.link.Server(), Cause: "no answer", Err: errOpen}
 	}

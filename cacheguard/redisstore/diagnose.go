@@ -23,11 +23,11 @@ import (
 // names start their version numbers above it.
 const oldest = "6.2"
 
-// Diagnose tries each step of the store, on names of its own. It returns which steps work, which
-// fail and why, and what this means for callers. It takes a few trips, or some seconds if the
-// server doesn't answer, and ends when ctx is done. Data that it writes has a TTL of a minute or is
-// removed at the end. Call it at the start of a program, from a command, or when something looks
-// wrong. Caches don't need it.
+// Diagnose tries each step of the store, on names of its own. The result says which steps work,
+// which fail and why, and what this means for callers. Diagnose takes a few trips, or some seconds
+// if the server doesn't answer, and ends when ctx is done. The data that it writes has a TTL of a
+// minute or is removed at the end. Call it at the start of a program, from a command, or when
+// something looks wrong. Caches don't need it.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
@@ -272,8 +272,8 @@ func (d *diagnosing) tags() error {
 	return cmp.Or(err, whole, read)
 }
 
-// message waits until the subscription works, for as long as its first try may take, and then for a
-// message.
+// message waits until the subscription works, at most as long as a first try may take, and then
+// waits for a message.
 func (d *diagnosing) message() error {
 	sub, err := d.s.subscribe()
 	if err != nil {

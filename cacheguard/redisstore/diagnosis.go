@@ -31,7 +31,7 @@ type Diagnosis struct {
 
 	Parts []Part // the steps of the store, in the order in which they were tried
 
-	Mend string // command with which an administrator gives the user all rights that were missing; empty: none were
+	Mend string // command with which an administrator gives the user all missing rights; empty: no right was missing
 }
 
 // Part is one thing that a store does.

@@ -18,11 +18,11 @@
 // than 512 bytes, and a key that begins with "#sha256:", is replaced in the name by "#sha256:" and
 // the hexadecimal SHA-256 of the key.
 //
-// Two values never have the same name in Redis if their prefixes, caches or keys differ, whatever
-// characters these contain. A prefix may have colons and is not escaped. If a cache's name has a
-// colon, the names of its values and leases have "%3A" for each colon of the cache's name and "%25"
-// for each "%", and one more colon at its end: key 42 of the cache "eu:user" is
-// <prefix>:eu%3Auser::{42}. The names of all other caches are not escaped. New doesn't refuse
+// If the prefixes, caches or keys of two values differ, their names in Redis differ, whatever
+// characters the prefixes, caches and keys contain. A prefix may have colons and is not escaped. If
+// a cache's name has a colon, the names of its values and leases have "%3A" for each colon of the
+// cache's name and "%25" for each "%", and one more colon at its end: key 42 of the cache "eu:user"
+// is <prefix>:eu%3Auser::{42}. The names of all other caches are not escaped. New doesn't refuse
 // colons, because many prefixes and names in use have some, and because one process can't know the
 // prefixes of the others.
 //
@@ -31,8 +31,8 @@
 //
 // # Messages
 //
-// Each process receives messages on one connection. On a single server, with or without Sentinel,
-// there are three kinds of channels:
+// Each process receives messages on one connection; message.go has their bytes. On a single server,
+// with or without Sentinel, there are three kinds of channels:
 //
 //	<prefix>:messages:<inbox>    one for each process, which is told there of the ends of loads that it waits for
 //	<prefix>:messages:{<cache>}  changes of a cache's keys and tags, for all processes that have the cache open
@@ -68,16 +68,16 @@
 //
 // The score of the whole cache is also stored by itself, in <prefix>:{<cache>}:all, so that one
 // MGET can read it together with a value without tags. If one of these two keys is evicted, it is
-// created again, from the other key or with the current time. Both are read together with values,
-// so eviction policies that evict by use keep them. The volatile policies never evict them, because
+// created again, from the other key or with the current time. Policies that evict by use keep both
+// keys, because they are read together with values. The volatile policies never evict them, because
 // they have no TTL.
 //
 // On a single server a value's stamp is the number of its lease's grant. In a cluster the stamp is
 // read from the node that has the set after the lease is granted, which costs the load one trip.
-// While that node is away, the stamp is an estimate of its clock, 250 ms early, and values are
-// checked with the last known generations; a process that knows none yet serves values without
-// tags. The clocks of a master and of the replica that takes over should not differ by more than
-// the time a failover takes.
+// While that node is away, the stamp is an estimate of its clock, 250 ms early. Values are then
+// checked with the last known generations. If a process knows none yet, it serves only values
+// without tags. The clocks of a master and of its replicas should not differ by more than the
+// duration of a failover.
 //
 // # The frame
 //
@@ -100,14 +100,15 @@
 //	    80       extension
 //	             body
 //
-// The extension is empty, or it is a note followed by tags. One byte with its length precedes the
-// note and each tag. The fingerprint is the FNV-1a hash of the codec's name. A frame that breaks
-// any of these rules is a miss: it is counted, logged once, and overwritten by the next fill.
+// The extension is empty, or it is a note followed by tags. Before the note and before each tag
+// there is one byte with its length. The fingerprint is the FNV-1a hash of the codec's name. A
+// frame that breaks any of these rules is a miss: it is counted, logged once, and overwritten by
+// the next fill.
 //
 // When a writer claims the key of a value with tags, a remnant of the value stays until the new
-// value is stored or the old value's time is over. The remnant is 80 bytes of zeros except for the
-// id, whose highest bit is flipped, followed by the tags. Its version is 0, which no frame has, so
-// it is a miss. This miss isn't counted.
+// value is stored or the old value's time is over. The remnant is 80 bytes, followed by the tags.
+// The bytes are zeros except for the id, whose highest bit is flipped. Its version is 0, which no
+// frame has, so it is a miss. This miss isn't counted.
 //
 // # Upgrading
 //
@@ -121,17 +122,17 @@
 // values stored there. So use a version above 0 only when none of these programs runs any longer.
 //
 // Two things have changed in version 1. First, earlier programs know only the common channel.
-// Earlier programs can run beside new programs. Both kinds hear of each other's changes and wake
+// Earlier programs can run beside new programs. Both kinds learn of each other's changes and wake
 // each other's waiters. A token in capital letters means that the lease's holder reads the list of
-// waiters, and the mark "+" means that a process waits on the common channel. PUBSUB NUMSUB doesn't
-// count an earlier program that is subscribed at a replica. After a failover this program may miss
-// changes until it has noticed the failover. Give the Redis user the channels and commands below
+// waiters, and the mark "+" means that a process waits on the common channel. If an earlier program
+// is subscribed at a replica, PUBSUB NUMSUB doesn't count it. So after a failover this program may
+// miss changes until it notices the failover. Give the Redis user the channels and commands below
 // before the first new program starts.
 //
-// Second, if a cache's name has a colon, its values and leases had other names before. For such a
-// cache old and new programs don't share values, and Invalidate in an old program doesn't reach a
-// new program's values. Stop the old programs first, or call InvalidateAll when the last of them
-// has ended. All other names are unchanged.
+// Second, if a cache's name has a colon, its values and leases had other names before version 1.
+// For such a cache old and new programs don't share values, and Invalidate in an old program
+// doesn't reach a new program's values. Stop the old programs first, or call InvalidateAll when the
+// last of them has ended. All other names are unchanged.
 //
 // # Steps
 //
@@ -140,13 +141,13 @@
 // already carried out the first try, Redis recognises the second try by the step's token. A copy of
 // a command that is applied late does no harm: the server numbers each grant of a lease, and a fill
 // must carry the number. A write without a load, Cache.Set, claims the key first, so it takes two
-// steps. In a burst on a cold key a process needs two round trips and four commands, whatever the
-// number of its callers. It needs one more trip and command if it expected a value and read first.
+// steps. In a burst on a cold key a process needs two round trips and four commands, for any number
+// of callers. If it expected a value and read first, it needs one more trip and command.
 //
 // Up to four reads at a time run on their callers' goroutines. Further reads are collected into one
 // MGET, or into one pipeline on a cluster. The store doesn't use the AutoPipeline of go-redis for
-// this, because AutoPipeline is marked experimental and its blocking form ignores the caller's
-// context, and because one command for a batch costs the server less than a batch of commands.
+// this: it is marked experimental, its blocking form ignores the caller's context, and one command
+// for a batch costs the server less than a batch of commands.
 //
 // Values age by Redis' own clock. In a cluster it is the clock of the node that has the name
 // <prefix>:clock, or of any other node while that node is away. The store measures this clock at
@@ -162,40 +163,40 @@
 // scores are read in the same trip as the value.
 //
 // If the set was lost, evicted or overwritten, all values with tags from before that moment are
-// invalid. The values without tags are invalid, too, if the separate score of the whole cache was
-// lost with the set. If the clock was set back, new invalidations and loads get times that continue
+// invalid. If the separate score of the whole cache was lost with the set, the values without tags
+// are invalid, too. If the clock was set back, new invalidations and loads get times that continue
 // from the last score, unless that score is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. If there are more, the oldest tenth is
 // forgotten, and every value that is older than the latest of the forgotten invalidations becomes
 // invalid.
 //
-// In a cluster one node has the set, so each process remembers the scores that it has read for as
-// long as messages arrive. A grant costs one trip more. While that node is away, the last known
+// In a cluster one node has the set. So as long as messages arrive, each process remembers the
+// scores that it has read. A grant costs one trip more. While that node is away, the last known
 // scores are used.
 //
 // # Failovers
 //
 // A replica that takes over has only what its master had replicated to it. A lease that wasn't
-// replicated costs at most one more load. If a change wasn't replicated and was made in the last 30
-// seconds before the master was gone, the process that made it repeats it. The process does this
+// replicated costs at most one more load. If a change from the last 30 seconds before the loss of
+// the master wasn't replicated, the process that made the change repeats it. The process does this
 // when it has noticed the failover: at once with Sentinel, within 3 seconds in a cluster, where
-// only the connections to that node break. So that it notices a failover, a process that only
-// writes is subscribed, too. Until the change is repeated, or if that process has ended, other
-// processes may serve the old value. If you ask Sentinel for a failover by hand, the old master
-// goes on for a moment, so changes get lost then, too. CLUSTER FAILOVER loses nothing.
+// only the connections to that node break. To notice a failover, a process that only writes is
+// subscribed, too. Until the change is repeated, or if that process has ended, other processes may
+// serve the old value. In a failover by hand with Sentinel, the old master goes on for a moment, so
+// changes get lost then, too. CLUSTER FAILOVER loses nothing.
 //
 // If the number of refused connections in a row reaches the client's PoolSize, go-redis tries again
 // only once a second. So changes that wait for Redis can arrive up to a second later.
 //
 // As soon as a step gets no answer, the store tells a cluster client to look for the new master. By
-// itself the client would do so within a minute. A node that hangs can delay this by twice the
-// client's ReadTimeout. Its default is 5 seconds; one second is enough. A node that is away makes
-// only its own keys unavailable.
+// itself the client would look within a minute. A node that hangs can delay this by twice the
+// client's ReadTimeout. The default of ReadTimeout is 5 seconds; one second is enough. A node that
+// is away makes only its own keys unavailable.
 //
 // While a slot moves from one node to another, values in it can be read and invalidated, one name
-// at a time. Leases can't be granted in that slot and Set fails, because a lease and its value are
-// not both found on one node. Each process loads missing values for itself.
+// at a time. In that slot Redis can't grant leases, and Set fails, because a lease and its value
+// may be on different nodes. Each process loads missing values for itself.
 //
 // # Permissions
 //
@@ -217,26 +218,26 @@
 //
 //	+type +zrem
 //
-// Every client that can write to this Redis is trusted with the values that callers get. Its
-// numbers are trusted only within bounds, so that a forged or damaged number can't keep a cache
-// empty until somebody restarts it:
+// The store trusts the values of every client that can write to this Redis. It trusts numbers only
+// within bounds, so that a forged or damaged number can't keep a cache empty until a restart:
 //
 //   - If a message about tags has a generation that is later than the clock, or much earlier than
-//     the known one, the processes of a cluster read that generation again. They use what they
-//     read, even if it is smaller.
+//     the known one, the processes of a cluster read that generation again. They use the result,
+//     even if it is smaller.
 //   - Scores more than a day ahead of the clock are replaced by a score one day ahead: everything
 //     loaded before is a miss, and everything loaded from then on is valid and can be invalidated.
 //     A value's stamp must not be further ahead either. If the clock was set back by less than a
 //     day, generations and stamps continue from where they were.
 //   - A lease is overwritten if it lasts for more than an hour and for more than 1,000 times the
-//     asker's LeaseTTL. The record of a load is overwritten if it has numbers of 16 digits or more.
-//   - A permit is removed if it lasts 100 times as long as a permit can be taken for.
+//     LeaseTTL of the process that asks. The record of a load is overwritten if it has numbers of
+//     16 digits or more.
+//   - A permit is removed if it lasts more than 100 times as long as the permit that is asked for.
 //
 // # Servers
 //
 // Warm returns an error for a server that the store can't work with, and the error says which
-// client to make. Store.Diagnose tries each step of a store. It returns which steps work, which
-// fail and why, as a struct that can be printed as text:
+// client to make. Store.Diagnose tries each step of a store. The result says which steps work,
+// which fail and why. It can be printed as text:
 //
 //	fmt.Print(store.Diagnose(ctx))
 //

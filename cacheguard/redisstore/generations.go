@@ -21,7 +21,7 @@ const (
 	tagsInAStep  = 256     // most tags that one script invalidates
 	maxKnownTags = 1 << 16 // generations that a cluster client keeps for each cache
 
-	doubt = 250 * time.Millisecond // how much two clocks may differ: those of two nodes, or a clock and its estimate
+	doubt = 250 * time.Millisecond // how much the clocks of two nodes, or a clock and its estimate, may differ
 
 	// pastAll is above every generation, stamp and number of a grant. Numbers in Lua and scores in
 	// Redis are float64, which represent every microsecond below pastAll exactly, up to the year
@@ -91,16 +91,6 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 		return of
 	}
 	return nil
-}
-
-// wholeOf returns the separately stored generation of a whole cache. If the text is not a
-// generation, it returns 0, and the script that is run next repairs the text.
-func wholeOf(text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
-		return 0
-	}
-	return n
 }
 
 // generationsOf returns the generations for the scores. If one of the scores can't be a generation,
@@ -183,8 +173,8 @@ func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 }
 
 // stamp returns the time on the clock of a cluster's generations. While the node that has the
-// generations is away, the stamp is an estimate that is too early rather than too late. An early
-// stamp may make a load's result invalid although it is valid, but never the other way round.
+// generations is away, the stamp is an estimate that is too early rather than too late. With an
+// early stamp a valid result may count as invalid, but an invalid one never counts as valid.
 func (s *Store) stamp(ctx context.Context, cache string) int64 {
 	now, _, err := s.readGenerations(ctx, cache, nil)
 	if err != nil {
@@ -237,16 +227,17 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 // the time.
 func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 
-// generationsKnown is a cluster client's knowledge of generations. In a cluster the generations of
+// generationsKnown has the generations that a cluster client knows. In a cluster the generations of
 // each cache are in one slot, so reading them with every value would cost another command, and one
 // node would get all these commands. So the client reads them once and learns of changes from
-// messages. Generations only ever grow, so the larger of two is the newer one, whichever came
-// first.
+// messages. Generations only grow, so the larger of two is the newer one, in whichever order they
+// arrived.
 //
-// Anybody may have published a message. If a message's generation is later than the clock or
-// earlier than the known one, it can't be true. Then the client doesn't believe the message. It
-// reads the generation again, and uses the result even if it is smaller. So a forged message, a
-// clock that was set back and a repair by hand cost one more read, and have no lasting effect.
+// Anybody may have published a message. If its generation is later than the clock or earlier than
+// the known one, the message can't be true. Then the client reads the generation again, and uses
+// the result even if it is smaller. So a forged message costs one more read and has no lasting
+// effect. The same read corrects the known generation after a clock was set back, and after
+// somebody has repaired the generation in Redis by hand.
 type generationsKnown struct {
 	trust atomic.Int64 // number of breaks of the subscription
 
@@ -256,8 +247,8 @@ type generationsKnown struct {
 	doubts  int // how often a message was not believed
 }
 
-// moment is taken before generations are read. The answer must not undo changes that were heard or
-// forgotten after this moment.
+// moment is taken before generations are read. If a change was heard or forgotten after this
+// moment, the answer must not undo it.
 type moment struct {
 	trust           int64
 	cleared, doubts int
@@ -359,10 +350,10 @@ func (g *generationsKnown) heard(cache string, tags []string, generation, latest
 	}
 }
 
-// told returns the knowledge of a generation after a message.
+// told returns what is known of a generation after a message.
 func (g *generationsKnown) told(k known, generation, latest int64) known {
 	believed := generation >= k.generation-doubt.Microseconds() && generation <= latest
-	if believed { // also if the message came after a later one, or after the answer to a read
+	if believed { // a later message, or the answer to a read, may have come before this message
 		k.generation = max(k.generation, generation)
 	}
 	if !believed || k.doubted != 0 { // a read that has begun already may have missed this invalidation, too
@@ -372,8 +363,8 @@ func (g *generationsKnown) told(k known, generation, latest int64) known {
 	return k
 }
 
-// read returns the knowledge of a generation after Redis has answered a read. doubts is the number
-// of doubts when the read began.
+// read returns what is known of a generation after a read. doubts is the number of doubts when the
+// read began.
 func (k known) read(generation, trust int64, doubts int) known {
 	switch {
 	case k.doubted == 0:

@@ -70,10 +70,10 @@ type InspectedValue struct {
 	Age  time.Duration `json:"age_ns"`
 	Took time.Duration `json:"took_ns"` // how long the load took
 
-	// The value is fresh for Fresh after Made. After that it is served at once while it is
-	// refreshed for Revalidate, and served when a load fails for IfError. The remaining times take
-	// marks and invalidated soft tags into account. A negative FreshLeft says for how long the
-	// value hasn't been fresh.
+	// The value is fresh from Made, for the time Fresh. Then the stale windows begin: for the time
+	// Revalidate it is served at once and refreshed, for the time IfError it is served when a load
+	// fails. The remaining times take marks and invalidated soft tags into account. A negative
+	// FreshLeft says for how long the value hasn't been fresh.
 	Fresh          time.Duration `json:"fresh_ns"`
 	FreshLeft      time.Duration `json:"fresh_left_ns"`
 	Revalidate     time.Duration `json:"revalidate_ns"`
@@ -88,8 +88,8 @@ type InspectedValue struct {
 	Body []byte `json:"-"` // the value as the codec wrote it; if it is unreadable, all stored bytes
 }
 
-// InspectedTag is a tag of a value, or the whole cache, with the effect of its invalidations on the
-// value.
+// InspectedTag is a tag of a value, or the whole cache, and the effect of its last invalidation on
+// the value.
 type InspectedTag struct {
 	Name        string    `json:"name"`
 	Soft        bool      `json:"soft"`
@@ -97,8 +97,8 @@ type InspectedTag struct {
 	State       State     `json:"state,omitempty"`      // the effect on the value. Fresh: none; stale; invalid. Empty: the tag doesn't matter
 }
 
-// InspectedLease is the entry that is stored under the name of a lease. It is the lease, or in
-// place of the lease the record of the last load's end.
+// InspectedLease is the entry under the name of a lease: the lease, or in its place the record of
+// the last load's end.
 type InspectedLease struct {
 	Left    time.Duration `json:"left_ns"`
 	Err     string        `json:"error,omitempty"` // the reason why the entry counts neither as a lease nor as a record; if Err is set, only Left is set, too
@@ -116,7 +116,7 @@ type InspectedOutcome struct {
 	Text        string        `json:"text,omitempty"`     // error of a load that failed
 	Size        int           `json:"size,omitempty"`     // size of a result that could not be stored, in bytes
 	Failures    int           `json:"failures,omitempty"` // failures in a row
-	Backoff     time.Duration `json:"backoff_ns"`         // for this long after the load's end every call that would load gets this outcome
+	Backoff     time.Duration `json:"backoff_ns"`         // for this time after the load's end, calls that would load get this outcome instead
 	BackoffLeft time.Duration `json:"backoff_left_ns"`
 }
 
@@ -130,10 +130,10 @@ type InspectedWaiters struct {
 }
 
 // Inspect returns what is stored in Redis under a key of a cache, and what a call of
-// [cacheguard.Cache.Get] would do with it. Inspect doesn't know the state that processes keep to
-// themselves: their local tiers, and changes that they could not tell Redis yet. It only reads, in
-// up to three trips, and asks Redis even if the store's breakers are open. The error is the reason
-// why Redis can't be asked. Damaged or foreign data under the key is no error.
+// [cacheguard.Cache.Get] would do with it. Inspect doesn't know the state inside processes: their
+// local tiers, and changes that have not reached Redis yet. It only reads, in up to three trips,
+// and asks Redis even if the store's breakers are open. The error is the reason why Redis can't be
+// asked. Damaged or foreign data under the key is no error.
 //
 // The documentation of the package lists the rights that Inspect needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
@@ -169,8 +169,7 @@ func checkCache(cache string) error {
 	return nil
 }
 
-// blind adds to the error of a read-only step the facts about the server that the user may want to
-// know.
+// blind adds facts about the server, which the user may need, to the error of a read-only step.
 func (s *Store) blind(ctx context.Context, err error) error {
 	if !redislink.NoAnswer(err) && s.identify(ctx).mode == "sentinel" {
 		return fmt.Errorf("redisstore: %w: %w", errSentinel, err)
@@ -258,8 +257,8 @@ func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err e
 	return found, err
 }
 
-// kind returns the type of what is stored under a name and is no string. The right to ask for the
-// type may be missing.
+// kind returns the type of the data under a name, if the data is not a string. The right to ask for
+// the type may be missing.
 func (s *Store) kind(ctx context.Context, name string) string {
 	kind, err := twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		return rdb.Type(ctx, name).Result()

@@ -38,8 +38,8 @@ func codecName(fingerprint uint32, version int) string {
 // for which a value was made. Releases count up from one.
 const versionsTried = 1000
 
-// madeFor returns the version of the type for which a value was made, if this is not the cache's
-// version and the codec is one of this module's.
+// madeFor returns the version of the type for which a value was made, if it is not the cache's
+// version and a codec of this module made the value.
 func madeFor(fingerprint uint32, version int) (other int, ok bool) {
 	if codecName(fingerprint, version) != "" {
 		return 0, false
@@ -110,7 +110,8 @@ func (i *Inspection) judgeValue(found sight) string {
 	return i.judgeHeader(h, found)
 }
 
-// kindOf returns the kind of a string that is no frame. Of the contents it shows at most four bytes.
+// kindOf returns the kind of a string that is not a frame. It shows at most four bytes of the
+// content.
 func kindOf(b []byte) string {
 	_, notNumber := strconv.ParseFloat(string(b), 64)
 	switch {
@@ -275,7 +276,7 @@ func leaseIn(e entry) *InspectedLease {
 	return l
 }
 
-// means returns what happens to callers that would load.
+// means returns what a call gets if it would otherwise load.
 func (l *InspectedLease) means() string {
 	switch o := l.Outcome; {
 	case l.Err != "":

@@ -168,7 +168,7 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	var nodes sync.WaitGroup
 	for _, all := range byNode {
 		nodes.Go(func() {
-			var away error // the node doesn't answer: each further trip would be as much time for nothing
+			var away error // set if the node doesn't answer; further trips would take as long, in vain
 			for some := range slices.Chunk(all, inOneTrip) {
 				if away != nil {
 					for _, i := range some {
@@ -197,9 +197,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 
 // atOnce runs one pipeline. Its first step sends the script's text, because after a SCRIPT FLUSH
 // nothing in the pipeline would send it again. Steps that end up at another node of a cluster are
-// repeated one by one. If the whole pipeline fails, atOnce returns its error and no replies. Then the
-// pipeline is sent once more, which is harmless. If every step failed, atOnce returns the first
-// step's error with the replies. Otherwise the failed steps would look like a Redis that works.
+// repeated one by one. If the whole pipeline fails, atOnce returns its error and no replies. Then
+// the pipeline is sent once more, which is harmless. If every step failed, atOnce returns the first
+// step's error with the replies, because a Redis where all steps fail doesn't work.
 func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {

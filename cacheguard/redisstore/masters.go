@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masters notices that a cluster has other masters than a moment ago. The replica that takes over
-// from a dead master may lack the last changes, and the subscription doesn't break, because it is
-// usually at another node. go-redis asks for the masters when a command fails, so masters needs no
-// trip to look at go-redis' knowledge. A masters is used by one goroutine.
+// masters notices that the masters of a cluster have changed. After a failover the new master may
+// lack the last changes, but the subscription doesn't break, because it is usually at another node.
+// When a command fails, go-redis asks for the masters. masters only looks at go-redis' knowledge,
+// which needs no trip. A masters is used by one goroutine.
 type masters struct {
 	probes []string // names in slots all over the cluster; made by the first call of changed
 	last   []string
@@ -25,8 +25,8 @@ const (
 	mastersAsked  = 3 * time.Second
 )
 
-// probesEach is the number of names for each breaker's slots. A node whose slots all lie between
-// two of these names is missed.
+// probesEach is the number of names for each breaker's slots. If all slots of a node lie between
+// two of these names, changed misses the node.
 const probesEach = 4
 
 func (m *masters) choose() {
@@ -40,7 +40,7 @@ func (m *masters) choose() {
 	}
 }
 
-// changed reports whether some slots have another master than at the last look. It looks at most
+// changed reports whether some slots have got a new master since the last look. It looks at most
 // once a second. doubt says that a master may know changes that its replicas don't have.
 func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt bool) bool {
 	if time.Since(m.looked) < mastersLooked {

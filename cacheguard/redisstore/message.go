@@ -13,10 +13,10 @@ import (
 //	1 byte kind, 16 bytes load, 2 bytes length of the cache's name, name, 2 bytes length of the key, key, payload
 //
 // The payload of "filled" is the frame, or nothing if the frame is large. The payload of "outcome"
-// is a letter and then, as in records, a frame, or for the other letters 1 byte length of an
-// observer's note, the note, and a text. The payload of "tags" is the tags, each after one byte
-// with its length, and then the generation in 16 digits.
-// generation in 16 digits.
+// begins with a letter, as in records. After the letter u there is the frame of the result. After
+// the other letters there are one byte with the length of an observer's note, the note, and a text.
+// The payload of "tags" is the tags, each after one byte with its length, and then the generation
+// in 16 digits.
 const (
 	kindChanged  = 'c'
 	kindFilled   = 'f'

@@ -20,13 +20,13 @@ import (
 // The braces keep the names of a key in one slot of a cluster: Redis computes the slot from the
 // part between the first "{" and the first "}" after it, unless that part is empty. Without an
 // escape that part would be empty for an empty key and for a key that begins with "}". These keys
-// get a backslash in front, and so does a key that begins with a backslash, so that no two keys
+// get a backslash in front. A key that begins with a backslash gets one, too, so that no two keys
 // have the same name.
 //
-// A prefix has no braces. So the first brace of a name follows either the prefix or the prefix and
-// the cache's name. In the second case the cache's name must not have a colon, or the end of the
-// prefix would be ambiguous. If a cache's name has a colon, segment escapes it and adds a colon; no
-// other name of a value has two colons there.
+// A prefix has no braces. So the first brace of a name comes after the prefix, or after the prefix
+// and the cache's name. In the second case a colon in the cache's name would make the end of the
+// prefix ambiguous. If a cache's name has a colon, segment escapes it and adds a colon; no other
+// name of a value has two colons there.
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
@@ -36,9 +36,9 @@ func (n names) value(k cacheguard.Key) string {
 // versions are the endings of the names of values.
 var versions = [cacheguard.Versions]string{"", ":odd"}
 
-// segment returns a cache's name as it is used inside the name of a value. Names without colons and
-// braces are not changed. In other names colons, braces and "%" are escaped, and a colon is added
-// at the end. This colon keeps an escaped name different from an unescaped name that has a "%".
+// segment returns a cache's name as it is used inside the name of a value. A name without colons
+// and braces is not changed. In any other name colons, braces and "%" are escaped, and a colon is
+// added at the end. The added colon tells an escaped name from an unescaped name with a "%".
 func segment(cache string) string {
 	if cache != "" && !strings.ContainsAny(cache, ":{}") {
 		return cache

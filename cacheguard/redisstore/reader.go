@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,14 +21,14 @@ import (
 const directReads = 4
 
 // reader reads values. While there are few reads at a time, each runs on its caller's goroutine and
-// on a connection of its own, which is the fastest. Further reads are collected into batches, which
-// cost far less per read.
+// its own connection, which is fastest. Further reads are collected into batches, which cost far
+// less per read.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // direct reads under way
 	alarms  sync.Pool    // of *alarm
 	running sync.WaitGroup
-	wholes  atomic.Pointer[map[string]any] // names of the generations of whole caches, by cache; the map is never changed, only replaced
+	wholes  atomic.Pointer[wholes] // the names of the generations of whole caches, by cache
 
 	mu    sync.Mutex              // guards lanes and their contents
 	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
@@ -35,6 +36,7 @@ type reader struct {
 
 func (r *reader) init(s *Store) {
 	r.s, r.lanes = s, make(map[*redis.Client]*lane)
+	r.wholes.Store(new(wholes))
 	r.alarms.New = func() any { return newAlarm() }
 }
 
@@ -54,8 +56,10 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	if err := b.refusal(); err != nil {
 		return nil, nil, err
 	}
-	if err := s.knowTime(ctx); err != nil {
-		return nil, nil, err
+	if !s.clock.known() {
+		if err := s.knowTime(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	r := &s.reads
 	if s.cluster != nil {
@@ -74,7 +78,9 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	frame, of, err := r.direct(ctx, w)
 	r.under.Add(-1)
 	if err == nil || !redislink.NoAnswer(err) {
-		b.answered(w.name, err, time.Since(began))
+		if err != nil || b.troubled() {
+			b.answered(w.name, err, time.Since(began))
+		}
 		return frame, of, err
 	}
 	if ctx.Err() != nil { // the caller's time is over
@@ -83,7 +89,7 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: try again with the other half of the time
 }
 
-// want is the result that a reader wants: a value, and generations unless tags is nil.
+// want says what a reader wants: a value and, unless tags is nil, generations.
 type want struct {
 	name  string
 	cache string
@@ -110,18 +116,35 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	case w.tags == nil:
 		frame, err := r.s.frameOf(r.s.link.Direct().Get(within, w.name).Bytes())
 		return frame, nil, err
-	case len(w.tags) == 0:
-		within.args = [3]any{"mget", w.name, r.whole(w.cache)}
-		within.both = *redis.NewStringSliceCmd(within, within.args[:]...)
-		if err := r.s.link.Direct().Process(within, &within.both); err != nil {
-			return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(err))
-		}
-		return within.answer()
+	case len(w.tags) > 0:
+		return r.tagged(within, w)
 	}
+	whole, ok := r.wholes.Load().of[w.cache]
+	if !ok {
+		whole = r.whole(w.cache)
+	}
+	within.args = [3]any{"mget", w.name, whole}
+	within.both = *redis.NewStringSliceCmd(within, within.args[:]...)
+	if err := r.s.link.Direct().Process(within, &within.both); err != nil {
+		return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(err))
+	}
+	both := within.both.Val()
+	switch {
+	case len(both) != 2:
+		return nil, nil, fmt.Errorf("redisstore: MGET answered %d values for 2 keys", len(both))
+	case both[0] == "": // nothing is stored, or a value of a wrong type, which is a miss like any other
+		return nil, nil, nil
+	}
+	within.of[0] = wholeOf(both[1])
+	return bytesOf(both[0]), within.of[:], nil
+}
+
+// tagged reads a value whose tags are known, together with their generations.
+func (r *reader) tagged(ctx *directRead, w want) ([]byte, cacheguard.Generations, error) {
 	pipe := r.s.link.Direct().Pipeline()
-	value := pipe.Get(within, w.name)
-	read := pipe.ZMScore(within, r.s.names.generations(w.cache), append([]string{""}, w.tags...)...)
-	_, _ = redislink.Exec(within, pipe) // each command has its own error
+	value := pipe.Get(ctx, w.name)
+	read := pipe.ZMScore(ctx, r.s.names.generations(w.cache), append([]string{""}, w.tags...)...)
+	_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 	frame, err := r.s.frameOf(value.Bytes())
 	if err != nil || frame == nil {
 		return frame, nil, err
@@ -130,34 +153,30 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	return frame, generationsOf(read.Val()), nil // nil generations if they can't be read
 }
 
-// answer splits the answer of MGET into the value and the generation. MGET returns nil for a value
-// of a wrong type, so this value is a miss like any other.
-func (c *directRead) answer() ([]byte, cacheguard.Generations, error) {
-	both := c.both.Val()
-	if len(both) != 2 {
-		return nil, nil, fmt.Errorf("redisstore: MGET answered %d values for 2 keys", len(both))
+// wholeOf returns the separately stored generation of a whole cache. If the text is not a
+// generation, it returns 0, and the script that is run next repairs the text.
+func wholeOf(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n >= pastAll || text[0] == '+' {
+		return 0
 	}
-	if both[0] == "" {
-		return nil, nil, nil
-	}
-	c.of[0] = wholeOf(both[1])
-	return bytesOf(both[0]), c.of[:], nil
+	return n
 }
+
+// wholes are names as arguments of a command. They are kept, because making one costs an
+// allocation. They are never changed, only replaced.
+type wholes struct{ of map[string]any }
 
 // whole returns the name of the generation of a whole cache, as an argument of a command.
 func (r *reader) whole(cache string) any {
 	known := r.wholes.Load()
-	if known != nil {
-		if name, ok := (*known)[cache]; ok {
-			return name
-		}
+	if name, ok := known.of[cache]; ok {
+		return name
 	}
-	next := map[string]any{cache: r.s.names.whole(cache)}
-	if known != nil {
-		maps.Copy(next, *known)
-	}
-	r.wholes.CompareAndSwap(known, &next) // if another map was stored meanwhile, the next read adds this name
-	return next[cache]
+	next := &wholes{of: map[string]any{cache: r.s.names.whole(cache)}}
+	maps.Copy(next.of, known.of)
+	r.wholes.CompareAndSwap(known, next) // if another map was stored meanwhile, the next read adds this name
+	return next.of[cache]
 }
 
 // frameOf turns the answer of GET into what cacheguard.Store requires: nil if nothing is stored, an
@@ -176,14 +195,9 @@ func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	return nil, fmt.Errorf("redisstore: %w", s.explained(err))
 }
 
-// bytesOf returns the bytes of the string without copying them. That is safe because nobody else
-// has the string, and frames are never changed.
-func bytesOf(s string) []byte {
-	if s == "" {
-		return []byte{}
-	}
-	return unsafe.Slice(unsafe.StringData(s), len(s))
-}
+// bytesOf returns the bytes of a string that is not empty, without copying them. That is safe because
+// nobody else has the string, and frames are never changed.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // alarm is a timer with the channel that the timer closes. An alarm whose timer hasn't fired is
 // reused.
@@ -198,9 +212,9 @@ func newAlarm() *alarm {
 	return a
 }
 
-// directRead is one direct read, in one piece of memory. It is its own context, so that the
-// client's hooks find the values of the caller's context in it. It doesn't end with the caller's
-// context, because a read from a socket could not notice that anyway.
+// directRead is one direct read, in one piece of memory. It is its own context, in which the
+// client's hooks find the values of the caller's context. It doesn't end with the caller's context,
+// because a read from a socket could not notice that.
 type directRead struct {
 	context.Context
 	deadline time.Time

@@ -33,8 +33,7 @@ func (s *Store) commands(k cacheguard.Key) [][]any {
 var scorelessLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: reading generations takes a trip of its own", See: "a-right-is-missing",
 	Means: "each read of a value with tags takes two trips to Redis"}
 
-// scored logs once that generations can't be read along with values, if the cause is a missing
-// right.
+// scored logs once that generations can't be read along with values because a right is missing.
 func (s *Store) scored(err error) {
 	if redislink.Refused(err) && s.scoreless.CompareAndSwap(false, true) {
 		scorelessLine.Log(context.Background(), s.opts.Logger, "process", s.name, "error", s.explained(err))

@@ -24,8 +24,8 @@ type ScanOptions struct {
 	Pause time.Duration // pause between two steps. Default 10 ms. Negative: no pause
 
 	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it.
-	// Scanned.Found then has the keys whose hash begins with Hash. Keys of more than 512 bytes
-	// aren't found. Default: no keys are looked for.
+	// The keys whose hash begins with Hash are in Scanned.Found. Keys of more than 512 bytes aren't
+	// found. Default: no keys are looked for.
 	Hash string
 }
 
@@ -40,7 +40,7 @@ const (
 
 // Scan counts the names of a cache in Redis, and reads the first 4 KiB of each value. It scans all
 // names in Redis, in steps with a pause between them, and changes nothing. In a cluster it scans
-// one master after another, so it may miss data that moves between masters meanwhile.
+// one master after another, so it may miss data that moves between masters during the scan.
 //
 // If ctx ends before the scan does, Scan returns the counts so far and the error. The documentation
 // of the package lists the rights that Scan needs.
@@ -72,8 +72,8 @@ func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scann
 
 var errEnough = errors.New("redisstore: enough was looked at")
 
-// scanned returns the clients of the nodes that each have a part of the names. A nil client is the
-// only server.
+// scanned returns the clients of the nodes that share the names. A nil client stands for the only
+// server.
 func (s *Store) scanned(ctx context.Context) (nodes []*redis.Client, err error) {
 	c, ok := s.link.Client().(*redis.ClusterClient)
 	if !ok {
@@ -207,7 +207,8 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	return nil
 }
 
-// find records the key of a name if the key has the requested hash.
+// find gets the key from a name in Redis, and adds it to Found if the key's hash begins with the
+// requested Hash. A key is added once.
 func (scan *scanning) find(name string) {
 	key := strings.TrimPrefix(name[len(scan.head):], `\`)
 	end := strings.LastIndexByte(key, '}') // no suffix of a name has a brace

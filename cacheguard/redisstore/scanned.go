@@ -26,7 +26,7 @@ type Scanned struct {
 	Hash      string        `json:"hash,omitempty"`  // beginning of the hash that was looked for
 	Found     []string      `json:"found,omitempty"` // keys with this hash
 	Ages      []ScanBucket  `json:"ages"`            // ages of the values that can be read
-	foreign   int           // entries under the names of leases that are none
+	foreign   int           // entries that are not leases, under the names of leases
 	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
 }
 

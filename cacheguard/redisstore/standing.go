@@ -37,8 +37,8 @@ type standing struct {
 var (
 	leaseForm  = regexp.MustCompile(`^[-+][0-9A-Fa-f]{48}$`)
 	recordForm = regexp.MustCompile(`(?s)^!([A-Za-z])([0-9A-Fa-f]+):([0-9]{1,15}):([0-9]{1,15}):([0-9]{1,9}):(.*)$`)
-	// The list of waiters if not all are told: how many processes had the cache open, and the
-	// inboxes.
+	// waitersForm is the list of waiters if not all processes are told: the number of processes
+	// that had the cache open, and the inboxes.
 	waitersForm = regexp.MustCompile(`^([0-9]{1,9})((?: [0-9A-Fa-f]+)+)$`)
 )
 
@@ -62,7 +62,7 @@ func parseStanding(b string) (s standing, ok bool) {
 	return s, true
 }
 
-// backoffLeft returns for how long every request for the lease gets this outcome. left is the
+// backoffLeft returns how long every request for the lease still gets this outcome. left is the
 // remaining time of the record.
 func (s standing) backoffLeft(left time.Duration) time.Duration {
 	return duration(min(s.backoff-(s.kept-left.Milliseconds()), left.Milliseconds()))

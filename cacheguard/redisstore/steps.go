@@ -17,9 +17,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Lease asks for the lease. The first call of Lease starts the subscription while it sends its
-// request. It doesn't start it earlier, because only waiters need messages and a leader must not
-// wait for them.
+// Lease asks for the lease. It starts the subscription if necessary, but doesn't wait for it,
+// because only waiters need messages.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
 	if err := s.readyToLease(ctx); err != nil {
 		return ans, err
@@ -356,8 +355,8 @@ func (s *Store) others(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// all returns all names of one version of a key that a change must remove. They include the value
-// of the next frame format, so that programs of two formats can run side by side: each reads its
+// all returns the names that a change must remove for one version of a key. One of them is the
+// value of the next frame format. So programs of two formats can run side by side: each reads its
 // own values, and a change removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
@@ -370,8 +369,8 @@ func (s *Store) holder(g cacheguard.Grant) string {
 }
 
 // token returns a load's id as a lease has it. Capital letters mean that the lease's holder knows
-// of inboxes. A program that doesn't know inboxes never takes a token in capitals for the same
-// token in small letters.
+// of inboxes. To a program that doesn't know inboxes, a token in capitals and the same token in
+// small letters are different.
 func (s *Store) token(id cacheguard.ID) string {
 	if s.inbox == "" {
 		return id.String()
@@ -395,8 +394,8 @@ func parseID(s string) (id cacheguard.ID) {
 	return id
 }
 
-// millis returns a duration in milliseconds, as it is sent to Redis. It returns at least 1, because
-// Redis accepts no TTL of zero.
+// millis returns a duration in milliseconds, as it is sent to Redis. For a positive duration it
+// returns at least 1, because Redis accepts no TTL of zero.
 func millis(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

@@ -26,12 +26,12 @@ type Options struct {
 	Prefix string
 
 	// OpTimeout is the longest time that a step in Redis may take, including the wait for a
-	// connection and the second try, which is sent when the first try gets no answer within half of
-	// OpTimeout. Default 250 ms; at least 2 ms.
+	// connection and a second try. The second try is sent if the first one gets no answer within
+	// half of OpTimeout. Default 250 ms; at least 2 ms.
 	OpTimeout time.Duration
 
-	// Logger gets a line when messages stop arriving, when Redis doesn't answer, when it takes no
-	// writes, and when each of these is over. Default [slog.Default].
+	// Logger gets a line when messages stop arriving, when Redis stops answering, when Redis takes
+	// no writes, and when each of these troubles is over. Default [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -61,15 +61,14 @@ var (
 )
 
 // New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports all
-// invalid options at once and never dials. The client stays the caller's: [Store.Close] doesn't
+// invalid options at once and never dials. The client belongs to the caller: [Store.Close] doesn't
 // close it.
 //
 // Set ContextTimeoutEnabled in the client's options. Without ContextTimeoutEnabled the client's
 // calls ignore the context's deadline and last up to its ReadTimeout. The store then uses a view of
 // a single-server client, which shares the client's connections. It calls a cluster client on
-// another goroutine, which costs a goroutine for each read. The client's hooks see every command
-// except those of the subscription. If the store uses a view, only hooks that were added before New
-// see its commands.
+// another goroutine, one for each read. The client's hooks see every command except those of the
+// subscription. If the store uses a view, only hooks that were added before New see its commands.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
@@ -107,7 +106,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	s.health.initHealth(s, link.IsCluster())
 	s.writes.initWrites(s, link.IsCluster())
 	s.reads.init(s)
-	s.clock.base = time.Now()
+	s.clock.start()
 	return s, nil
 }
 
@@ -135,9 +134,9 @@ var errClosed = errors.New("redisstore: store is closed")
 // Warm prepares the store, so that the first stampede doesn't pay for it. It dials a few
 // connections, subscribes, loads the scripts and measures the server's clock. Only ctx limits how
 // long Warm takes. In a cluster it returns an error while any master is away, but the store still
-// works. If the store can't work with the server, the error says which client to make. Examples are
-// a replica, and a node of a cluster behind the client of a single server. [Store.Diagnose] says
-// more.
+// works. If the store can't work with the server, the error says which client to make. It can't
+// work, for example, with a replica, or with a node of a cluster behind the client of a single
+// server. [Store.Diagnose] says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {
@@ -161,14 +160,6 @@ func (s *Store) Warm(ctx context.Context) error {
 		return fmt.Errorf("redisstore: warming up: %w", err)
 	}
 	return s.messages(ctx, sub)
-}
-
-// Now returns the time by Redis' clock. This is the clock of one node, as an offset to this
-// process' monotonic clock, so that the wall clocks of clients don't matter. If no call has
-// measured that clock yet, as in a process whose first call is a Set, Now measures it.
-func (s *Store) Now() time.Time {
-	_ = s.knowTime(context.Background())
-	return s.clock.now()
 }
 
 // Breakers returns how many circuit breakers are open, and how many there are. A server has two:

@@ -20,7 +20,7 @@ import (
 
 const (
 	inboxDigits = 16          // digits in the name of an inbox, in hexadecimal
-	waitersStay = time.Second // how much longer the list lives than the lease: waiters whose leader has died may still be about to ask
+	waitersStay = time.Second // how much longer than its lease a list of waiters lives, because waiters of a dead leader may not have asked again yet
 )
 
 // hearing is the state of a store's messages.
@@ -36,15 +36,16 @@ type hearing struct {
 	sub       *redislink.Subscription // nil until the subscription is started
 }
 
-// deafness is the last time in which messages did not arrive.
+// deafness is the last period in which messages did not arrive.
 type deafness struct {
 	since, last time.Time // when it began, when listening last failed
 	ended       time.Time // zero: messages don't arrive
 	err         error
 }
 
-// steady is how long messages must arrive until a deafness counts as over. A user who may subscribe
-// but not send PING gets messages again and again, for less than a second each time.
+// steady is how long messages must have arrived before a deafness counts as over. If a Redis user
+// may subscribe but not send PING, messages arrive again and again, for less than a second each
+// time.
 const steady = 3 * time.Second
 
 // over reports whether the deafness counts as over.
@@ -81,7 +82,7 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 // its caches, messages about loads that it waits for, and messages of programs that know only the
 // common channel. The common channel is returned as a pattern. Programs count the subscribers of
 // the common channel to find out whether there are programs that know no other channel. A pattern
-// isn't counted, so this process isn't taken for one. The caller holds mu.
+// isn't counted, so this process doesn't count as one of them. The caller holds mu.
 func (s *Store) channels() (pattern string, channels []string) {
 	if s.inbox == "" {
 		return "", []string{s.names.channel()}
@@ -128,7 +129,7 @@ type ear struct {
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
 	refused bool    // Redis turns the subscription away
-	lacked  string  // the right that was missing when Redis last did so
+	lacked  string  // the missing right when Redis last turned the subscription away
 	masters masters // in a cluster
 }
 
@@ -146,8 +147,8 @@ func (e *ear) restored(ctx context.Context) {
 	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
 }
 
-// joined is called when messages of a cache's channel arrive. If the channel was joined after the
-// others, joined tells this to the cache's listeners.
+// joined is called when messages of a cache's channel arrive. If this channel was joined after the
+// others, joined tells the cache's listeners.
 func (e *ear) joined(channel string) {
 	s := e.s
 	s.mu.Lock()
@@ -202,12 +203,12 @@ func (e *ear) newMasters(ctx context.Context) bool {
 	return ok && e.masters.changed(ctx, c, e.s.doubts())
 }
 
-// repeated is the time after a change in which caches must hear of a failover, because the failover
+// repeated is how long after a change the store asks a cluster for its masters, because a failover
 // may have lost the change.
 const repeated = 30 * time.Second
 
-// changes records that the store is about to tell Redis of a change. Only the subscription notices
-// a failover that may lose the change. So changes starts the subscription, also in a process that
+// changes records that the store is about to send Redis a change. Only the subscription notices a
+// failover, which may lose the change. So changes starts the subscription, also in a process that
 // only writes.
 func (s *Store) changes() {
 	s.changed.Store(int64(s.clock.elapsed()))
@@ -243,7 +244,7 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	var untold []*listener                                                                       // earlier ones, which joined won't tell
+	var untold []*listener                                                                       // earlier listeners of this cache, which ear.joined won't tell
 	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // otherwise all are told soon
 		s.hears[cache] = true
 		untold = s.listeners[cache][:len(s.listeners[cache])-1]
@@ -256,7 +257,11 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	}
 	l.mu.Unlock()
 	for _, other := range untold {
-		other.hear(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+		other.mu.Lock()
+		if other.tell != nil && s.listening.Load() { // if messages have been lost since, this must not be told after the loss
+			other.tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+		}
+		other.mu.Unlock()
 	}
 	return func() {
 		s.mu.Lock()

@@ -142,7 +142,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int("left_out", leftOut))
 	}
-	switch { // the attributes means and see, as in the other log lines of this module
+	switch { // add the attributes "means" and "see", as in the other log lines of this module
 	case slow && e.Audit:
 		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
 			slog.String("see", "docs/operations.md#slow-loads"))

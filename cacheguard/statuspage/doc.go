@@ -8,13 +8,14 @@
 // If the cache has another observer, give the cache both: cacheguard.Observers(metrics, page).
 // Caches of package middleware take the page in the same way.
 //
-// For each cache the page shows its switch, the uses of the store that fail and the reasons, since
-// when and when last, whether messages of the store arrive, open circuit breakers, and the results of calls. It shows
-// the running loads with their age and the number of callers that wait for them, loads that wait
-// for a slot, and changes that the store has not been told of. It also shows the consistency that
-// an audit has measured, and the keys that are hit most. For all caches together it shows the
-// slowest loads of the last minutes, and the latest problems with their causes, which include loads
-// of Options.SlowLoad or more. docs/operations.md explains each problem and its remedy.
+// For each cache the page shows its switch, whether messages of the store arrive, open circuit
+// breakers, and the results of calls. For each use of the store that fails, it shows the reason,
+// and when the use first and last failed. It shows the running loads with their age and the number
+// of callers that wait for them, loads that wait for a slot, and changes that the store doesn't
+// have yet. It also shows the consistency that an audit has measured, and the keys that are hit
+// most. For all caches together it shows the slowest loads of the last minutes, and the latest
+// problems with their causes, which include loads of Options.SlowLoad or more. docs/operations.md
+// explains each problem and its remedy.
 //
 // # Who may see it
 //

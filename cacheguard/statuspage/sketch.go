@@ -82,7 +82,7 @@ type slowLoad struct {
 	Key    string        `json:"key"`
 	Took   time.Duration `json:"took_ns"`
 	At     time.Time     `json:"at"`
-	Last   time.Time     `json:"last"` // end of the key's last load that took at least half as long
+	Last   time.Time     `json:"last"` // end of the key's last load that took at least half of Took
 	Failed bool          `json:"failed"`
 }
 

@@ -65,8 +65,8 @@ type failing struct {
 	Works  bool          `json:"works"` // messages arrive again, and did not a moment ago
 }
 
-// quiet is the time after which a trouble is not shown as a present one: nothing has tried that use
-// of the store for so long.
+// quiet is the time after which a trouble is no longer shown as a present one, if nothing has tried
+// that use of the store again.
 const quiet = time.Minute
 
 // Old reports whether nothing has tried this use of the store lately. Then nobody knows whether it

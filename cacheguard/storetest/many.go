@@ -156,8 +156,8 @@ func manyReadsWithTags(e *env) {
 	}
 }
 
-// manyLeases asks for the leases of keys in every state, in an order in which mistaken keys are
-// noticed.
+// manyLeases asks for the leases of keys in every state. If the store mixes up two keys, the order
+// of the keys makes this visible.
 func manyLeases(e *env) {
 	for range 2 {
 		round := e.token().String()
@@ -457,8 +457,8 @@ func manyThousand(e *env) {
 	}
 }
 
-// manyBroken stores an entry that no store wrote under one of the keys. The other keys must not be
-// affected.
+// manyBroken stores, under one of the keys, an entry that no store wrote. The other keys must not
+// be affected.
 func manyBroken(e *env) {
 	if e.fleet.WrongType == nil || e.fleet.SpoilLease == nil {
 		e.Skipf("the fleet can't do such harm")

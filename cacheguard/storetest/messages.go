@@ -218,8 +218,8 @@ func notToldOthersRelease(e *env) {
 	in.none(e.a, k, cacheguard.MessageReleased)
 }
 
-// toldInOrder changes and fills one key in turn. If the message of a fill came before that of an
-// earlier change, its value would be forgotten, or taken to be older than it is.
+// toldInOrder changes and fills one key in turn. If the message of a fill came before the message
+// of an earlier change, a process would forget the filled value, or take it to be older than it is.
 func toldInOrder(e *env) {
 	k := e.key("k")
 	in := e.listen(e.b, e.cache)

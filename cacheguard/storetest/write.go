@@ -85,7 +85,7 @@ func (e *env) tagged() map[string][]byte {
 	return all
 }
 
-// claimLeaves claims the key. The store must return the remnant left, which must be stored then.
+// claimLeaves claims the key. The store must return left as the remnant, and must have stored it.
 func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID, left []byte) cacheguard.Grant {
 	e.Helper()
 	g := e.claim(s, k, token)

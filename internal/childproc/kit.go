@@ -20,9 +20,9 @@ type Needs struct {
 	Why    string // why there is no server: "there is no redis-server on the PATH"
 }
 
-// ForOneTest stops a server that was just started when the test ends. If err is needs.Absent, there
-// is no such server, and the test is skipped, or fails under CACHEGUARD_TEST=full or soak. For any
-// other error the test fails.
+// ForOneTest is called with a server that was just started. When the test ends, it stops the
+// server. If err is needs.Absent, there is no such server, and the test is skipped, or fails under
+// CACHEGUARD_TEST=full or soak. For any other error the test fails.
 func ForOneTest[S Stopper](tb TB, needs Needs, server S, err error) S {
 	tb.Helper()
 	if err != nil {

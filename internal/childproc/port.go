@@ -14,9 +14,8 @@ import (
 const Loopback = "127.0.0.1"
 
 // ListenAnywhere listens on a free port below the ephemeral ranges of Linux (from 32768) and of
-// other systems. If a port is closed for a while and opened again, the kernel must not give it to
-// an outgoing connection meanwhile, and above all not to a connection that tries to reach this
-// port.
+// other systems. While a port is closed for a time, the kernel must not give it to an outgoing
+// connection, least of all to a connection that tries to reach this port.
 func ListenAnywhere() (net.Listener, error) {
 	var err error
 	for range 100 {

@@ -168,8 +168,8 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// awaitReady returns when p is ready. The lines that p logs come after the first before bytes of
-// the log.
+// awaitReady returns when p is ready. before is the size of the log when p was started, so the
+// lines of p come after this many bytes.
 func (s *Server) awaitReady(p *process, before int64) error {
 	logged := func(words string) bool { return s.dir.logged(before, words) }
 	var ready bool

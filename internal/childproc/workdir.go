@@ -49,7 +49,7 @@ func (d *workdir) logSize() (int64, error) {
 	return info.Size(), nil
 }
 
-// logged reports whether the log has text after its first from bytes.
+// logged reports whether the log contains the text at or after the offset from.
 func (d *workdir) logged(from int64, text string) bool {
 	return strings.Contains(d.logAfter(from), text)
 }

@@ -4,6 +4,7 @@ package demand
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -26,24 +27,29 @@ type Clock interface {
 // Judge checks the demands of one cache. The zero Judge is ready to use, and safe for concurrent
 // use.
 type Judge struct {
+	// Go runs a function on a new goroutine, or returns false if the cache is closed. Set it before
+	// the first call of Check. nil: the go statement.
+	Go func(func()) bool
+
 	mu     sync.Mutex // guards the fields below
 	next   *question  // the request that will be sent next; newcomers may wait for it; nil: no next request
 	asking bool       // a request has been sent, and its goroutine sends the next one
 }
 
-// question is a request for the store's clock. said and err are set before done is closed.
+// question is one request for the store's clock, shared by several callers. said and err are set
+// before done is closed.
 type question struct {
 	done chan struct{}
 	said int64
 	err  error
 }
 
-// Check returns the moment that the caller must demand. If the store has not reached the moment
-// yet, nothing can be demanded, and Check returns 0. If the moment is later than the estimate of
-// the store's clock, it may be invented, or may come from a clock that was set. In this case Check
-// asks the store, once for all callers that ask at the same time. Changes that were committed
-// before this call are not later than the store's answer, so Check returns at most the answer.
-// While the store can't answer, Check returns the moment itself.
+// Check returns the moment that the caller must demand. If the moment is not later than the
+// estimate of the store's clock, Check returns it. A later moment may be invented, or may come from
+// a clock that was set, so Check asks the store, once for all simultaneous callers. If the moment
+// is still in the store's future, Check returns 0, because no value can be that new. Changes that
+// were committed before this call are not later than the store's answer, so Check returns at most
+// the answer. While the store can't answer, Check returns the moment itself.
 func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int64) int64 {
 	if moment <= 0 {
 		return 0
@@ -51,7 +57,7 @@ func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int
 	switch now := store.Now(); {
 	case moment <= now.UnixMicro():
 		return moment
-	case moment > now.Add(ahead).UnixMicro():
+	case Forged(moment, now):
 		return 0
 	}
 	said, err := j.ask(ctx, store, cache)
@@ -64,6 +70,9 @@ func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int
 	return min(moment, said)
 }
 
+// Forged reports whether a moment is so far in the future that no clock can have returned it.
+func Forged(moment int64, now time.Time) bool { return moment > now.Add(ahead).UnixMicro() }
+
 // ask returns a time that the store's clock has returned after the beginning of this call.
 func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, error) {
 	j.mu.Lock()
@@ -72,8 +81,11 @@ func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, erro
 		q = &question{done: make(chan struct{})}
 		j.next = q
 		if !j.asking {
-			j.asking = true
-			go j.work(store, cache)
+			if j.asking = j.begin(func() { j.work(store, cache) }); !j.asking {
+				j.next = nil
+				j.mu.Unlock()
+				return 0, errClosed
+			}
 		}
 	}
 	j.mu.Unlock()
@@ -85,7 +97,17 @@ func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, erro
 	}
 }
 
-// work sends requests, one after another, until no caller waits for the next one. Each request
+var errClosed = errors.New("the cache is closed")
+
+func (j *Judge) begin(work func()) bool {
+	if j.Go != nil {
+		return j.Go(work)
+	}
+	go work()
+	return true
+}
+
+// work sends requests one after another, as long as callers wait for a further one. Each request
 // takes at most as long as a step of the store.
 func (j *Judge) work(store Clock, cache string) {
 	for {

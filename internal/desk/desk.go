@@ -13,10 +13,10 @@ import (
 	"sync"
 )
 
-// Desk is the place at which one caller accepts one job at a time.
+// Desk lets one caller accept one job at a time.
 type Desk struct {
 	// The load asks Caller. Set Caller before you pass the desk to a call. If Caller is nil, the
-	// caller may refresh a value and hears no words.
+	// caller may refresh values, and gets no announced words.
 	Caller Caller
 
 	client context.Context // while a job runs, the end of this context means that the caller has left
@@ -31,9 +31,9 @@ type Caller interface {
 	// The load asks because loads of different callers could make different values.
 	Refreshes(value any) bool
 
-	// Parts reports whether a stale value is one of several, each for some callers. If it is,
-	// callers that may refresh the value wait for the new value, and the other callers already have
-	// what they need. All callers of one key return the same for a value.
+	// Parts reports whether a stale value is one of several values, each for some callers. If it
+	// is, callers that may refresh the value wait for the new one, and the other callers already
+	// have what they need. For one value, Parts of all callers must return the same.
 	Parts(value any) bool
 
 	// Hears is called on the caller's goroutine with the latest word that the load has announced,
@@ -134,8 +134,8 @@ func (l *Load) Made() {
 	}
 }
 
-// Keep lets a job keep the load's slot after the load has ended, and returns the function that
-// returns the slot. It returns nil if the load no longer has a slot.
+// Keep lets a job keep the load's slot after the load has ended, and returns a function that gives
+// the slot back. It returns nil if the load no longer has a slot.
 func (l *Load) Keep() (release func()) {
 	if l == nil {
 		return nil

@@ -20,7 +20,7 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 			case !panics || !stop():
 			case d.left:
 				f.Leave()
-			default: // callers that wait at other places are told of the failed load first
+			default: // the panic goes on only when the load's other callers know of the failure
 				_, _ = f.Wait(d.client)
 			}
 		}()

@@ -43,10 +43,10 @@ const (
 	Overloaded
 	changed
 	sentLate
-	compared                                               // and the following, by difference
-	unstored   = compared + Number(cacheguard.Differences) // and the following, by reason
-	storeError = unstored + Number(cacheguard.Reasons)     // and the following, by class of the cause
-	Numbers    = storeError + Number(len(report.Classes))  // also the number of events that aren't counted
+	compared                                               // the first of several, by difference
+	unstored   = compared + Number(cacheguard.Differences) // the first of several, by reason
+	storeError = unstored + Number(cacheguard.Reasons)     // the first of several, by class of the cause
+	Numbers    = storeError + Number(len(report.Classes))  // how many there are; also stands for events that aren't counted
 )
 
 // Counters are the counters of one cache. The zero Counters is ready to use and safe for concurrent

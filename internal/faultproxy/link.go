@@ -69,8 +69,8 @@ func (l *Link) Carry(requests, replies func()) {
 func (l *Link) End() { l.end() }
 
 // Pass waits while a blackhole swallows the traffic. It returns true when there is no blackhole,
-// and false if the link ends first. It calls the functions before in front of a wait. If one of
-// them fails, Pass returns false, as if the link had ended.
+// and false if the link ends first. Before each wait, it calls the given functions. If one of them
+// fails, Pass returns false, as if the link had ended.
 func (l *Link) Pass(before ...func() error) bool {
 	for {
 		lifted := l.proxy.lifted()

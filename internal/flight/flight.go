@@ -2,9 +2,9 @@
 // caller waits only as long as its own context allows.
 //
 // It is not built on golang.org/x/sync/singleflight, because singleflight can't keep this package's
-// promises. With singleflight all callers depend on the first caller's context, a panic with DoChan
-// waiters ends the process, runtime.Goexit leaves the waiters without a result, a caller can't
-// leave, work goes on when no caller waits for it, and a newcomer can join a call that was
+// promises. With singleflight all callers depend on the first caller's context, and a caller can't
+// leave. A panic with DoChan waiters ends the process, and runtime.Goexit leaves the waiters
+// without a result. Work goes on when no caller waits for it. A newcomer can join a call that was
 // forgotten or is being cancelled. In this package the work is separate from the waiting. The first
 // caller of a key becomes the leader. The leader does the work on its own goroutine, or after
 // DetachTo on another goroutine, and ends the flight with Land. All other callers call Wait.
@@ -23,8 +23,6 @@ const shards = 32 // so that flights of different keys seldom meet at one lock
 // Group is a set of flights, at most one open flight for each key. The zero Group is ready to use
 // and safe for concurrent use.
 type Group[T any] struct {
-	once  sync.Once // makes seed
-	seed  maphash.Seed
 	shard [shards]shard[T]
 }
 
@@ -45,7 +43,7 @@ type Flight[T any] struct {
 	work    int32         // how many members are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
-	urged   bool          // a member can't wait for the work to get its turn
+	urged   bool          // a member can't wait until the work gets a slot
 	done    chan struct{} // closed when landed; made when a member waits
 	next    *Flight[T]    // the flight that members have gone on with
 	detached
@@ -62,17 +60,19 @@ type detached struct {
 
 	// guarded by shard.mu
 	abandon func() // cancels the work
-	urge    func() // tells the work that a member can't wait for it to get its turn
+	urge    func() // called when a member can't wait until the work gets a slot
 }
 
-// now orders the beginnings of the flights of all groups and the moments of Now.
+// now orders the beginnings of the flights of all groups and the moments of Now. It counts the
+// moments after the first one, because 0 is no moment: it means any flight.
 var now atomic.Uint64
 
-// Now returns a moment for JoinSince. All existing flights were begun before this moment.
-func Now() uint64 { return now.Load() }
+// Now returns a moment for JoinSince, which is never 0. All existing flights were begun before this
+// moment.
+func Now() uint64 { return now.Load() + 1 }
 
 // Tick returns a new moment that is later than all moments that Now has returned so far.
-func Tick() uint64 { return now.Add(1) }
+func Tick() uint64 { return now.Add(1) + 1 }
 
 // Join makes the caller a member of the key's open flight, or of a new flight that the caller
 // leads. A leader must make sure that Land is called on every path. All other callers call Wait. At
@@ -129,7 +129,7 @@ func (s *shard[T]) begin(key string, begun uint64) *Flight[T] {
 	return f
 }
 
-// JoinNext is JoinSince for a member of a flight whose result was found before the moment. The
+// JoinNext is JoinSince for a member of f, if the result of f was found before the moment. The
 // moment is a result of Now from before the member joined f. All such members of f share one
 // further flight, even if they ask late and that flight has already landed. No limit applies,
 // because these members were already admitted to f.
@@ -186,7 +186,7 @@ func (g *Group[T]) SealAll() {
 	}
 }
 
-// Count returns how many flights are open, and how many callers they have.
+// Count returns the number of open flights and of their callers.
 func (g *Group[T]) Count() (flights, callers int) {
 	for i := range g.shard {
 		s := &g.shard[i]
@@ -207,10 +207,10 @@ func (f *Flight[T]) Callers() int {
 	return int(f.members - f.work)
 }
 
-func (g *Group[T]) of(key string) *shard[T] {
-	g.once.Do(func() { g.seed = maphash.MakeSeed() })
-	return &g.shard[maphash.String(g.seed, key)%shards]
-}
+func (g *Group[T]) of(key string) *shard[T] { return &g.shard[maphash.String(seed, key)%shards] }
+
+// seed spreads the keys of all groups over their shards, differently in each process.
+var seed = maphash.MakeSeed()
 
 // seal removes the flight from the map. The caller holds shard.mu.
 func (f *Flight[T]) seal() {
@@ -229,8 +229,8 @@ func (f *Flight[T]) Seal() {
 
 // DetachTo lets the flight's work go on without the leader's goroutine. The leader then waits like
 // the other callers. abandon is called when the last member leaves, or at once if the last member
-// has already left. urge is called at most once, when a member can't wait for the work to get its
-// turn. DetachTo may be called again when another goroutine takes over the work.
+// has already left. urge is called when a member can't wait until the work gets a slot. DetachTo
+// may be called again when another goroutine takes over the work.
 func (f *Flight[T]) DetachTo(abandon, urge func()) {
 	now := time.Now()
 	f.since.CompareAndSwap(nil, &now)
@@ -257,7 +257,7 @@ func (f *Flight[T]) Detached() (at time.Time) {
 	return at
 }
 
-// Urge tells the work that a member can't wait for the work to get its turn.
+// Urge tells the work that a member can't wait until the work gets a slot.
 func (f *Flight[T]) Urge() {
 	f.shard.mu.Lock()
 	urge := f.urge
@@ -299,7 +299,8 @@ func (f *Flight[T]) Await(ended <-chan struct{}) {
 	}
 }
 
-// Result is Wait for callers that only look at the result. All members share the result.
+// Result is like Wait, but returns a pointer and not a copy. All members share the result, so they
+// must not change it.
 func (f *Flight[T]) Result(ctx context.Context) (*T, error) {
 	f.Await(ctx.Done())
 	return f.Outcome(ctx)
@@ -346,7 +347,7 @@ func (f *Flight[T]) LetGo() (last bool) {
 }
 
 // Leave ends the caller's membership. If the caller was the last member, the flight is sealed and
-// its work is cancelled. It is sealed so that no caller joins work that is being cancelled. If the
+// its work is cancelled. Sealing keeps callers from joining work that is being cancelled. If the
 // flight has already landed, Leave returns false.
 func (f *Flight[T]) Leave() bool {
 	landed, _ := f.leave(0)
@@ -376,8 +377,8 @@ func (f *Flight[T]) leave(work int32) (landed, last bool) {
 // Land ends the flight with its result, which all members get. Only the first call has an effect.
 func (f *Flight[T]) Land(result T) { f.LandAsOf(result, f.born) }
 
-// LandAsOf is Land with a result that was found later than the flight was begun. The result was
-// found at this moment of Tick, or after it.
+// LandAsOf is Land for a result that was found after the flight was begun, and not before the
+// moment. The moment is a result of Tick.
 func (f *Flight[T]) LandAsOf(result T, moment uint64) {
 	f.shard.mu.Lock()
 	if f.landed {

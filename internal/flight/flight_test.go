@@ -354,7 +354,7 @@ func TestOffer(t *testing.T) {
 		results := make(chan got, 3)
 		began := time.Now()
 		wait := func(f *Flight[string], patience time.Duration) {
-			r, _, err := f.WaitAtMost(t.Context(), patience)
+			r, _, err := f.WaitAtMost(t.Context(), patience, func() {})
 			if err != nil {
 				t.Error(err)
 			}
@@ -380,7 +380,7 @@ func TestOffer(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		leaver, _ := g.Join("k", 0)
 		leave()
-		if _, _, err := leaver.WaitAtMost(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		if _, _, err := leaver.WaitAtMost(ctx, time.Hour, func() {}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -391,7 +391,7 @@ func TestOffer(t *testing.T) {
 		if r := <-results; r != (got{"landed", 4 * time.Second}) {
 			t.Errorf("got %+v", r)
 		}
-		if r, taken, err := early.WaitAtMost(t.Context(), time.Nanosecond); r != "landed" || taken || err != nil {
+		if r, taken, err := early.WaitAtMost(t.Context(), time.Nanosecond, func() {}); r != "landed" || taken || err != nil {
 			t.Errorf("after landing: %q, %v", r, err)
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// announced has the words that the work tells the members before it ends. It is guarded by
-// shard.mu.
+// announced holds the latest word that the work has told the members, and wakes members that wait
+// for the next word. It is guarded by shard.mu.
 type announced struct {
 	word   any           // the latest word
 	spoken chan struct{} // closed when there is another word; made when a member waits for it
@@ -16,8 +16,8 @@ type announced struct {
 type offer[T any] struct {
 	interim T             // set once, before offered is closed
 	expires time.Time     // when interim is no longer offered
-	offers  bool          // interim is set; guarded by shard.mu, and so is offered
-	offered chan struct{} // closed when interim is set; made when a member waits for it
+	offers  bool          // interim is set; guarded by shard.mu
+	offered chan struct{} // closed when interim is set; made when a member waits for it; guarded by shard.mu
 }
 
 // Offer gives the flight an interim result for members that don't want to wait longer. They can
@@ -26,6 +26,7 @@ func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
 	f.interim, f.expires, f.offers = interim, expires, true
+	f.urged = false // members that came before the offer take it soon; if it has expired by then, they urge again
 	if f.offered != nil {
 		close(f.offered)
 	}
@@ -45,8 +46,9 @@ func (f *Flight[T]) offering() <-chan struct{} {
 }
 
 // WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
-// offer, if there is an offer. taken reports whether the member took the offer.
-func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (result T, taken bool, err error) {
+// offer, if there is an offer. taken reports whether the member took the offer. If the offer has
+// expired by then, WaitAtMost calls expired and waits for the result.
+func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration, expired func()) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -65,6 +67,7 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration) (res
 				}
 				return f.result, false, nil
 			}
+			expired()
 			result, err = f.Wait(ctx)
 			return result, false, err
 		}

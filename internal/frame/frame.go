@@ -26,8 +26,9 @@
 // A tag that begins with a zero byte is a soft tag. The invalidation of a soft tag makes a value
 // stale and doesn't remove it.
 //
-// The extension is empty, or it is a note followed by tags. One byte with its length precedes the
-// note and each tag. An observer makes the note, which identifies the trace of the load.
+// The extension is empty, or it is a note followed by tags. Before the note and before each tag
+// there is one byte with its length. An observer makes the note, which identifies the trace of the
+// load.
 //
 // If bit 1 of the flags is set, the frame is not a value for any caller. Until its soft TTL ends,
 // every caller loads for itself (hit-for-miss). The frame's body is only the previous value for
@@ -55,7 +56,7 @@ import (
 // Version is the version of the format that this program reads and writes.
 const Version = 1
 
-// MaxCarried is the size of the largest frame that a message or an outcome carries: large enough for
+// MaxCarried is the size of the largest frame in a message or an outcome. It is large enough for
 // most values, and small enough for a fleet in which every process waits.
 const MaxCarried = 4 << 10
 
@@ -230,22 +231,23 @@ func parse(f []byte, whole bool) (Header, []byte, error) {
 		h.Marked = time.UnixMicro(int64(mark))
 	}
 	copy(h.ID[:], f[IDStart:IDEnd])
-	var ok1, ok2, ok3 bool
-	h.Soft, ok1 = duration(binary.BigEndian.Uint64(f[offSoft:]))
-	h.Revalidate, ok2 = duration(binary.BigEndian.Uint64(f[offRevalidate:]))
-	h.IfError, ok3 = duration(binary.BigEndian.Uint64(f[offIfError:]))
-	extension, body, ok4 := split(f)
-	if !ok4 && !whole {
+	soft, revalidate, ifError := binary.BigEndian.Uint64(f[offSoft:]), binary.BigEndian.Uint64(f[offRevalidate:]), binary.BigEndian.Uint64(f[offIfError:])
+	h.Soft, h.Revalidate, h.IfError = time.Duration(soft)*time.Microsecond, time.Duration(revalidate)*time.Microsecond, time.Duration(ifError)*time.Microsecond
+	extension, body, ok := split(f)
+	if !ok && !whole {
 		return Header{}, nil, ErrTruncated
 	}
-	if ok4 {
-		h.Extension, ok4 = parseExtension(extension)
+	if len(extension) > 0 {
+		h.Extension, ok = parseExtension(extension)
 	}
-	if !ok1 || !ok2 || !ok3 || !ok4 || h.Stamp < 0 || (whole && h.Null && len(body) != 0) {
+	if !ok || max(soft, revalidate, ifError) > longest || h.Stamp < 0 || (whole && h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
 	}
 	return h, body, nil
 }
+
+// longest is the longest duration of a frame, in µs. The sum of two longer ones would overflow.
+const longest = uint64(math.MaxInt64 / 2 / time.Microsecond)
 
 // split returns the extension and the body.
 func split(f []byte) (extension, body []byte, ok bool) {
@@ -256,10 +258,8 @@ func split(f []byte) (extension, body []byte, ok bool) {
 	return f[HeaderSize:end:end], f[end:len(f):len(f)], true
 }
 
+// parseExtension parses an extension that is not empty.
 func parseExtension(b []byte) (a Extension, ok bool) {
-	if len(b) == 0 {
-		return a, true
-	}
 	n := 1 + int(b[0])
 	if len(b) < n || len(b) == 1 { // an extension without content must not have two encodings
 		return a, false
@@ -283,12 +283,4 @@ func sum(f []byte) uint32 {
 
 func micros(d time.Duration) uint64 {
 	return uint64(min(max(d, 0), math.MaxInt64/2) / time.Microsecond)
-}
-
-// duration refuses durations so large that the sum of two would overflow.
-func duration(us uint64) (time.Duration, bool) {
-	if us > uint64(math.MaxInt64/2/time.Microsecond) {
-		return 0, false
-	}
-	return time.Duration(us) * time.Microsecond, true
 }

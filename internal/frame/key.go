@@ -15,7 +15,7 @@ const (
 )
 
 // KeyID returns the form of a key that is used in the store. It may have any bytes, but its length
-// is limited. A key that looks like a hashed key is also hashed, so no two keys have the same id.
+// is limited. If a key looks like a hashed key, it is hashed, too. So no two keys have the same id.
 func KeyID(key string) string {
 	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
 		return key
@@ -24,8 +24,8 @@ func KeyID(key string) string {
 	return hashedMark + hex.EncodeToString(sum[:])
 }
 
-// Fingerprint returns the number by which a frame identifies the codec with this name and the
-// version of the type that it encodes; 0 if there is neither a name nor a version.
+// Fingerprint returns the number that stands in a frame for the name of a codec and the version of
+// the type that it encodes. It returns 0 if there is neither a name nor a version.
 func Fingerprint(name string, version int) uint32 {
 	if version > 0 {
 		name += "\x00" + strconv.Itoa(version) // no name has a zero byte

@@ -18,7 +18,7 @@ func Remnant(f []byte) []byte {
 		return nil
 	}
 	extension, _, ok := split(f)
-	if !ok {
+	if !ok || len(extension) == 0 {
 		return nil
 	}
 	a, ok := parseExtension(extension)

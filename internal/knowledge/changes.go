@@ -13,8 +13,8 @@ import (
 var seed = maphash.MakeSeed()
 
 // Changes counts the changes that a process knows of. A change is counted before the flights of its
-// key are sealed. So a flight can begin with a value that was found earlier, if the count is the
-// same as before the value was found. Then every later change seals the flight.
+// key are sealed. So if the count is the same as before a value was found, a flight can begin with
+// this value, and every later change seals the flight.
 type Changes struct {
 	all   atomic.Uint32
 	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, which sometimes costs a stale value

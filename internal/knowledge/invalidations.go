@@ -7,9 +7,10 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// Invalidations has the invalidations by tag that this process has been told of. Several tags share
-// a bucket, so the process sometimes asks the store unnecessarily.
+// Invalidations has the invalidations by tag that this process knows of. Several tags share a
+// bucket, so the process sometimes asks the store unnecessarily.
 type Invalidations struct {
+	hears atomic.Bool   // messages arrive
 	since atomic.Int64  // invalidations with generations up to this one may have been missed
 	whole atomic.Int64  // generation of the cache
 	count atomic.Uint64 // number of invalidations
@@ -37,8 +38,16 @@ func (h *Invalidations) bucket(tag string) uint16 {
 	return uint16(maphash.String(seed, tag) % uint64(len(h.tags)))
 }
 
-// Missed records that invalidations up to this generation may have been missed.
-func (h *Invalidations) Missed(generation int64) { raise(&h.since, generation) }
+// Missed records that messages arrive from now on, and that invalidations up to this generation may
+// have been missed.
+func (h *Invalidations) Missed(generation int64) {
+	raise(&h.since, generation)
+	h.hears.Store(true)
+}
+
+// Lost records that messages may not arrive from now on, until Missed is called. Messages about
+// loads may arrive nevertheless, if they come on another channel.
+func (h *Invalidations) Lost() { h.hears.Store(false) }
 
 // Count returns the number of invalidations so far, for After.
 func (h *Invalidations) Count() uint64 { return h.count.Load() }
@@ -62,10 +71,10 @@ func (h *Invalidations) After(count uint64, buckets []uint16) bool {
 }
 
 // Passes reports whether a value with this stamp is certainly valid. It is valid if this process
-// would have been told of each invalidation after the stamp, and was told of none. If Passes
-// returns false, the caller must ask the store.
+// gets a message about each invalidation after the stamp, and has got none. If Passes returns
+// false, the caller must ask the store.
 func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
-	if stamp <= h.since.Load() || stamp <= h.whole.Load() {
+	if !h.hears.Load() || stamp <= h.since.Load() || stamp <= h.whole.Load() {
 		return false
 	}
 	for _, tag := range tags.All() {

@@ -39,12 +39,15 @@ var (
 	errBad = errors.New("bad")
 )
 
+func always() bool { return true }
+func never() bool  { return false }
+
 // A failed load's error is found by the load's id, and shown to others for the grace after the
 // back-off only.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fs Failures
-		fs.Remember("key", load, errBad, time.Minute, time.Second, 100*time.Millisecond)
+		fs.Remember("key", load, errBad, time.Minute, time.Second, 100*time.Millisecond, always)
 		if err := fs.Find("key", load); err != errBad {
 			t.Errorf("found %v", err)
 		}
@@ -66,11 +69,32 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// The error of a load from before a change is kept only if there is no other, and without grace.
+func TestFailuresFromBeforeAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fs Failures
+		young, errNew := [16]byte{2}, errors.New("new")
+		fs.Remember("key", load, errBad, time.Minute, time.Second, time.Second, never)
+		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != nil || fs.Find("key", load) != errBad {
+			t.Errorf("recent: %v, of the load: %v", fs.Recent("key"), fs.Find("key", load))
+		}
+		fs.Remember("key", young, errNew, time.Minute, time.Second, time.Second, always)
+		fs.Remember("key", load, errBad, time.Minute, time.Second, time.Second, never)
+		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != errNew || fs.Find("key", young) != errNew {
+			t.Errorf("recent: %v, of the later load: %v", fs.Recent("key"), fs.Find("key", young))
+		}
+		time.Sleep(time.Minute)
+		if fs.Remember("key", load, errBad, time.Minute, 0, 0, never); fs.Find("key", load) != errBad {
+			t.Error("an error that is over is in the way")
+		}
+	})
+}
+
 // What is too much is not remembered, a key that is known counts once, and what is over makes room.
 func TestFailuresAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fs Failures
-		remember := func(key string) { fs.Remember(key, load, errBad, time.Minute, 0, 0) }
+		remember := func(key string) { fs.Remember(key, load, errBad, time.Minute, 0, 0, always) }
 		for i := range maxFailures {
 			remember(fmt.Sprint(i))
 		}
@@ -140,12 +164,16 @@ func TestInvalidations(t *testing.T) {
 	for h.bucket(other) == h.bucket("a") {
 		other += "b"
 	}
-	if h.Of([]string{other}, 1<<40); !h.Passes(of, 1) || h.After(heard, buckets) {
+	if h.Passes(of, 1) {
+		t.Error("a value passes although messages have never arrived")
+	}
+	h.Missed(1)
+	if h.Of([]string{other}, 1<<40); !h.Passes(of, 2) || h.After(heard, buckets) {
 		t.Error("another tag's invalidation counts")
 	}
 	h.Of([]string{"a"}, 10)
 	h.Of([]string{"a"}, 5)
-	if h.Passes(of, 10) || !h.Passes(of, 1<<41) || !h.Passes(nil, 1) || !h.After(heard, buckets) || h.After(h.Count(), buckets) {
+	if h.Passes(of, 10) || !h.Passes(of, 1<<41) || !h.Passes(nil, 2) || !h.After(heard, buckets) || h.After(h.Count(), buckets) {
 		t.Error("an invalidation doesn't count as it should")
 	}
 	h.Of(nil, 20)

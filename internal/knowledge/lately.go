@@ -91,7 +91,7 @@ func (l *Lately) oust() {
 	count.n++
 }
 
-// Again adds the changes after the time since to u, so that the store is told of them again. The
+// Again adds the changes after the time since to u, so that they are sent to the store again. The
 // changes also stay in Lately, because a later failover may bring a server that doesn't know them.
 // Again returns the approximate number of changes that are lost because there was no room for them.
 func (l *Lately) Again(since time.Time, u *Unsent) (more int) {

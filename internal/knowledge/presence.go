@@ -12,8 +12,8 @@ import (
 // the value, which costs more than a read. All times are on this machine's wall clock. If the clock
 // is set, guesses are wrong.
 //
-// There are several reasons why a key may have no value. Its last value was changed, or its last
-// value has ended, or nothing is known of the key, as in a new process. For each reason Presence
+// A key may have no value for one of these reasons: its last value was changed, its last value has
+// expired, or the process knows nothing of the key, as in a new process. For each reason Presence
 // measures how often the store had no value. If the store mostly had no value for the key's reason,
 // Presence guesses that there is no value.
 type Presence struct {
@@ -35,12 +35,12 @@ const (
 	instantBits = 42 // until the year 2109
 	lastInstant = 1<<instantBits - 1
 
-	// rounding is the largest difference between the ends of one value at two looks. The ends
-	// differ because the process only estimates the store's clock.
+	// rounding is the largest difference between two estimates of the end of one value. They differ
+	// because the process only estimates the store's clock.
 	rounding = 100
 )
 
-// Expected is the knowledge about a key.
+// Expected says what this process knows of a key.
 type Expected struct {
 	place *atomic.Uint64
 	mark  uint64 // identifies the key among the keys with the same place
@@ -102,8 +102,8 @@ func (p *Presence) Gone(key string) {
 // ForGood is longer than the lifetime of any stored value.
 const ForGood = time.Duration(math.MaxInt64)
 
-// share is the share of recent looks that found no value, for one reason. It is stored as the
-// difference from one half. The share begins at one half, so that the first look decides.
+// share is the share of recent look-ups that found no value, for one reason. It is stored as the
+// difference from one half. The share begins at one half, so that the first look-up decides.
 type share struct{ v atomic.Int32 }
 
 const whole = 1 << 15
@@ -111,8 +111,8 @@ const whole = 1 << 15
 // most reports whether the share is at least one half.
 func (s *share) most() bool { return s.v.Load() >= 0 }
 
-// count adds the last look with a weight of one eighth. Of two looks at the same moment one may be
-// lost.
+// count adds the last look-up with a weight of one eighth. If two look-ups end at the same moment,
+// one may not be counted.
 func (s *share) count(nothing bool) {
 	was := s.v.Load()
 	to := int32(-whole)

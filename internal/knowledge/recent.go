@@ -17,14 +17,15 @@ type term[T any] struct {
 	until time.Time // when the item is no longer used
 }
 
-// put stores an item for a key. It does nothing if there are too many keys, or if still returns
-// false. still is called while no other goroutine can change the items.
-func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func() bool) {
+// put stores an item for a key, unless valid returns false. It also doesn't store the item if the
+// key is new and there are already most keys. It reports whether the item was valid. No other
+// goroutine can change the items while valid runs.
+func (r *recent[T]) put(key string, of T, d time.Duration, most int, valid func() bool) bool {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if still != nil && !still() {
-		return
+	if !valid() {
+		return false
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
 		if now.Sub(r.swept) > time.Second { // not for each call, because there may be thousands
@@ -36,13 +37,14 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, still func(
 			}
 		}
 		if len(r.byKey) >= most {
-			return
+			return true
 		}
 	}
 	if r.byKey == nil {
 		r.byKey = make(map[string]term[T])
 	}
 	r.byKey[key] = term[T]{of: of, until: now.Add(d)}
+	return true
 }
 
 // get returns the item of a key. The item's time may be over.
@@ -80,11 +82,27 @@ type failure struct {
 // maxFailures limits the memory. If an error isn't remembered, only its text is known.
 const maxFailures = 1024
 
-// Remember keeps the error of a load that has just failed for the time keep. The back-off lasts
-// longer for this process than for others, by the grace.
-func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration) {
+// Remember keeps the error of a load that has just failed, for the time keep. For this process the
+// back-off lasts longer than for others, by the grace. current reports whether the key has not
+// changed since the load began. If it has changed, a later load may have failed already. So the
+// error is kept only if there is no other, and without the grace.
+func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration, current func() bool) {
 	over := time.Now().Add(backoff)
-	fs.put(key, failure{load: load, err: err, from: over, to: over.Add(grace)}, keep, maxFailures, nil)
+	f := failure{load: load, err: err, from: over, to: over.Add(grace)}
+	if !fs.put(key, f, keep, maxFailures, current) {
+		f.to = over
+		fs.put(key, f, keep, maxFailures, func() bool { other, ok := fs.byKey[key]; return !ok || time.Now().After(other.until) })
+	}
+}
+
+// EndGraces makes Recent return none of the errors that are known now.
+func (fs *Failures) EndGraces() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for key, f := range fs.byKey {
+		f.of.to = f.of.from
+		fs.byKey[key] = f
+	}
 }
 
 // Find returns the error of a load.
@@ -95,8 +113,8 @@ func (fs *Failures) Find(key string, load [16]byte) error {
 	return nil
 }
 
-// Recent returns the error of a load if its back-off has just ended. Other processes may load the
-// key first during this time.
+// Recent returns the error of a load if its back-off has ended for other processes, but not yet for
+// this process. During this time other processes may load the key first.
 func (fs *Failures) Recent(key string) error {
 	f, ok := fs.get(key)
 	if now := time.Now(); !ok || now.Before(f.of.from) || !now.Before(f.of.to) {
@@ -119,9 +137,9 @@ type pause struct {
 // maxPauses limits the memory. If a value isn't remembered, the process asks for its lease.
 const maxPauses = 4096
 
-// Remember stores a pause. count is the key's count from before the store was asked. If the key was
-// changed since then, Remember does nothing, because the store's answer may be from before the
-// change.
+// Remember stores a pause. If the key was changed since the store was asked, it stores nothing,
+// because the store's answer may be from before the change. count is the number of the key's
+// changes before the store was asked.
 func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
 	if d <= 0 || len(seen) == 0 {
 		return

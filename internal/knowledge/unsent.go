@@ -47,7 +47,7 @@ func (u *Unsent) Last() uint64 {
 	return u.last
 }
 
-// Count returns the number of changes that the store has not been told.
+// Count returns the number of changes that have not reached the store.
 func (u *Unsent) Count() int {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -82,6 +82,11 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 	}
 	old, known := (*to)[name]
 	if !known && len(u.keys)+len(u.tags) >= maxUnsent && name != "" {
+		for _, of := range []map[string]change{u.keys, u.tags} {
+			for _, old := range of { // c needn't be the latest of them
+				c.generation = max(c.generation, old.generation)
+			}
+		}
 		u.keys, u.tags, u.unsent = nil, nil, 0
 		u.add(&u.tags, "", change{generation: c.generation})
 		return
@@ -99,9 +104,9 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 	u.some.Store(true)
 }
 
-// after returns the change that replaces both c and the earlier change old. A value that old
-// invalidated stays invalidated even if the store was told of old, because answers from before that
-// may still be on their way.
+// after returns the change that replaces both c and the earlier change old. Even if the store has
+// old by now, values that old invalidated stay invalid, because answers from before that may still
+// be on their way.
 func (c change) after(old change) change {
 	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
 		c.mark = old.mark
@@ -115,13 +120,14 @@ func (c change) after(old change) change {
 // with the answer.
 func (u *Unsent) Now() uint64 { return u.now.Load() }
 
+// Some reports whether there may be changes of which the store was not told. If there are none, Has
+// need not be called.
+func (u *Unsent) Some() bool { return u.some.Load() }
+
 // Has reports whether a value with this stamp is from before a change. If the value was only marked
-// stale since then, Has returns the time of the mark. It ignores changes that the store was told of
-// before it was asked for the value.
+// stale since then, Has returns the time of the mark. It ignores changes that the store had before
+// it was asked for the value.
 func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
-	if !u.some.Load() {
-		return false, mark
-	}
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	counts := func(of map[string]change, name string) (change, bool) {
@@ -165,7 +171,8 @@ type Letter struct {
 
 // Letters returns all changes that must still be sent, in the order in which they were made. Each
 // letter has at most this number of changes. A change of the whole cache comes first, in a letter
-// of its own: if the store takes it, the changes before it need not be sent.
+// of its own. If the store accepts this letter, the changes that were made before it need not be
+// sent.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of
@@ -223,8 +230,8 @@ func (l *Letter) AddKey(key string, mark time.Time) {
 	}
 }
 
-// Lost records that the store has forgotten the change of a key or tag. A change that is sent again,
-// but of which nobody knows whether the store still has it, doesn't count as late.
+// Lost records that the store has forgotten the change of a key or tag. A repeated change doesn't
+// count as late if nobody knows whether the store still has it.
 func (u *Unsent) Lost(name string, tag bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -238,8 +245,8 @@ func (u *Unsent) Lost(name string, tag bool) {
 	}
 }
 
-// Sent is a number of changes that were sent. Late are those among them that the store didn't have,
-// without those that it had already got late once.
+// Sent counts changes that were sent. All is their number. Late is the number of changes that the
+// store didn't have before. A change that the store got late once is not counted as late again.
 type Sent struct{ All, Late int }
 
 // SentKeys records that the store knows the changes of these keys up to the number through. If
@@ -302,7 +309,7 @@ func (u *Unsent) send(of map[string]change, name string, through uint64, sent *S
 	}
 }
 
-// Forget removes the changes up to the number through that the store was told.
+// Forget removes the changes that the store was told, up to the number through.
 func (u *Unsent) Forget(through uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package local is the process-local tier in front of the store: a cache of decoded values with a
-// limited size that obeys invalidations. If this process has processed the message of an
-// invalidation, or if the invalidation has returned in this process, no hit is older than the
-// invalidation.
+// limited size that obeys invalidations. If this process has handled the message of an
+// invalidation, or if the invalidation was made in this process and has returned, no later hit is
+// older than the invalidation.
 //
 // Four rules ensure this. A model checks them, cacheguard/model/localtier.pml:
 //
@@ -76,8 +76,8 @@ func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} 
 // Put makes e the key's entry if the tier is trusted and the key was not dropped since the stamp
 // was taken. It reports whether it inserted the entry. If an entry weighs more than the whole tier,
 // Put doesn't insert it, but removes the entry that it would have replaced. An inserted entry may
-// be evicted at once, because other entries are used more. If two entries have current stamps, the
-// last one stays.
+// be evicted at once, because other entries are used more. If two entries are put with current
+// stamps, the later one stays.
 func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, unsafe.Pointer(e), false) }
 
 // Replace is Put for a value that makes all older values invalid. It also makes the key's stamps
@@ -121,10 +121,10 @@ func (t *Tier[V]) Forget() {
 }
 
 // Len evicts excess entries and returns how many entries are left. Insertions are queued until
-// otter decides what to evict, so between two calls there can be more entries. The excess has a
-// limit: the length of the queue, which is 128 for each CPU, rounded up to a power of two; the same
-// number again for insertions that have left the queue and are not decided yet; and one for each
-// running Put.
+// otter decides what to evict, so between two calls there can be more entries. The queue has room
+// for 128 insertions for each CPU, rounded up to a power of two. As many insertions may have left
+// the queue and not be decided yet. So the excess is at most twice the length of the queue, and one
+// more for each running Put.
 func (t *Tier[V]) Len() int {
 	if t == nil {
 		return 0

@@ -40,7 +40,7 @@ type state struct {
 	_       [112]byte // all hits read state, and memory that is allocated next to it may be written often
 }
 
-// cache is in no field and in no method's signature. If it were, the compiler would compile all of
+// No field and no method's signature mentions cache. Otherwise the compiler would compile all of
 // otter again in each package that imports cacheguard.
 type cache = otter.Cache[string, entry]
 

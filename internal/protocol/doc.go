@@ -1,4 +1,4 @@
-// Package protocol decides what a process does for a key from a look-up that found nothing fresh
+// Package protocol decides what a process does for a key after a look-up has found nothing fresh,
 // until there is a result. It also decides what the store answers. The package only decides: it has
 // no clock, no goroutine, no lock, no I/O, no randomness, no user's code and no value. So tests can
 // try every order of events. [Miss] is the state machine of one key in one process. [Slot] is the
@@ -29,8 +29,8 @@
 //
 // # Rules
 //
-// Each rule names the code that keeps it, and the checks of the explorer by which mutants fail that
-// break the rule. The mutants are in mutants_test.go, with the numbers of the rules.
+// Each rule names the code that keeps it, and checks of the explorer. If a mutant breaks the rule,
+// one of these checks fails. The mutants are in mutants_test.go, with the numbers of the rules.
 //
 //  1. A copy of a command may arrive long after its sender has stopped to wait for the answer. So
 //     each grant has a number, and a fill, a conclusion and a renewal carry token and number
@@ -39,11 +39,12 @@
 //     result of a load that began with a grant is stored (Miss.alone). Checks: lateFill,
 //     believesTooLong, waitsForItself, storedButRefused, refusedButStored, refusedUndisturbed,
 //     fillsWithoutLease.
-//  2. An ending has the name of its load. A process that is told to wait remembers for which load
-//     it waits (Miss.asking), and names that load when it asks again. A record answers requests
-//     that name its load, and during the back-off all requests (Slot.Ask). A process takes the
-//     ending in a message only if it waits for that load. Any other message means: look again.
-//     Checks: secondLoadForWaiter, errorFromBefore, anothersOutcome.
+//  2. Each record or message about the end of a load names this load. A process that is told to
+//     wait remembers for which load it waits (Miss.asking), and names that load when it asks again.
+//     A record answers requests that name its load. During the back-off it answers all requests
+//     (Slot.Ask). A process uses the end of a load in a message only if it waits for this load. Any
+//     other message makes it look again. Checks: secondLoadForWaiter, errorFromBefore,
+//     anothersOutcome.
 //  3. A load that leaves no value leaves a record in place of its lease, if it still has the lease
 //     (Slot.Conclude), so that a lost message doesn't cost a second load. A change removes the
 //     record, and so does a new lease. If the result is for one caller only, each other caller
@@ -76,16 +77,16 @@
 //     tellsOfWrite.
 //  11. Only durations are sent over the wire. A process counts the time of a lease from before it
 //     sent the request or the renewal (Miss.granted, Miss.leading). If the lease has ended when the
-//     process looks at the grant, it gives the lease back. If the lease could not be renewed until
-//     its end, it counts as gone. Checks: believesTooLong, loadWithoutLease, joinsOld.
-//  12. While a lease is alive there is one load among the processes that get answers: no lease is
-//     granted if there is another lease, or a value that the asker hasn't seen (Slot.Ask). Waiting
-//     processes get a message, and begin to listen before they ask. Checks: secondLoad,
-//     twoLoadsOfOne, notPushed.
-//  13. A miss that waits for another load has no slot (Miss.endTurn), and no lease is granted to a
-//     miss without a slot: a request in place of a look-up has its slot beforehand (Miss.begun). A
-//     caller that gets no slot gets an error or a stale value. Checks: turnKept, turnLost,
-//     waitsForEver.
+//     process looks at the grant, it gives the lease back. If no renewal has succeeded by the end
+//     of the lease, the lease counts as gone. Checks: believesTooLong, loadWithoutLease, joinsOld.
+//  12. While a lease is alive, there is one load among the processes that get answers from the
+//     store. No lease is granted if there is another lease, or a value that the asker hasn't seen
+//     (Slot.Ask). Waiting processes get a message, and begin to listen before they ask. Checks:
+//     secondLoad, twoLoadsOfOne, notPushed.
+//  13. A miss that waits for another load has no slot (Miss.endTurn). No lease is granted to a miss
+//     without a slot. A miss that asks for the lease in place of a look-up already has its slot
+//     (Miss.begun). A caller that gets no slot gets an error or a stale value. Checks: turnKept,
+//     turnLost, waitsForEver.
 //  16. A lost message costs at most the remaining time of the lease: a miss that follows has a
 //     timer, and a limit for the whole wait. Checks: waitsForEver, waitsTooLong.
 //  17. While a cache is in shadow, its callers only get results of loads of their own process. A
@@ -100,22 +101,23 @@
 //  5. A load that ignores its context keeps its slot until it returns (load.go):
 //     TestAbandonedLoadKeepsItsSlot.
 //  6. An invalidation goes on when its caller's context ends, and is sent even if a breaker is
-//     open. Its error names the keys of which the store could not be told (write.go, letters.go):
+//     open. Its error names the keys whose change could not reach the store (write.go, letters.go):
 //     TestWritesGoThrough, TestFailedInvalidateSeals, TestRestoredSealsFlights.
 //  9. Each grant has a stamp, the clock of the node that keeps the generations from before the
 //     load. An invalidation by tag sets the tag's generation to that clock. A value is valid only
 //     if its stamp is later than the generations of its cache and of all its tags; equal times are
-//     a miss. A missing generation is set to the clock, never counted up (look.go,
-//     redisstore/clock.lua): TestTieIsAMiss, TestGenerationsAreLost, and model/tags.pml.
-//  10. Before the store is asked, the moment of the local tier is taken. The answer is kept in the
-//     tier only if the key has not changed since. After a break of messages the tier is emptied
-//     before it is used again. The process that has loaded keeps the result if the fill was stored
-//     (local.go, internal/local): TestLocalTierDoesntKeepWhatChanged, TestLocalTierDuringABreak,
-//     and model/localtier.pml.
-//  11. A value from the future, on the store's clock, or beyond its end is not served
-//     (freshness.go): TestAgeBelowZero.
-//  13. A load that asks for its own key, directly or through other loads, gets ErrRecursion
-//     (chain.go): TestRecursion.
+//     a miss. A missing generation is set to the clock, never counted up (checkAgainst in
+//     found.go; lease.lua, later.lua, bump.lua and generations.lua in redisstore): TestTieIsAMiss, TestGenerationsAreLost, and model/tags.pml.
+//  10. Before the store is asked, the local tier gives a moment for the key. The answer is put
+//     into the tier only if the key has not changed since then. After a break of messages the tier
+//     is emptied before it is used again. The process that has loaded keeps the result if the fill
+//     was stored (local.go, internal/local): TestLocalTierDoesntKeepWhatChanged,
+//     TestLocalTierDuringABreak, and model/localtier.pml.
+//  11. A value is not served if, by the store's clock, it was made in the future or its time is
+//     over (judge.go, found.go): TestAgeBelowZero.
+//  13. A load that asks for its own key, directly or through loads that it has begun, gets
+//     ErrRecursion (chain.go): TestRecursion. Loads of different callers that ask for each other's
+//     keys wait until LoadTimeout ends them.
 //  14. Each key of a batch has a token of its own. A batch loads the keys whose leases it got
 //     before it waits for others. A key that is absent from the load's map doesn't exist. Other
 //     calls join the keys that a batch loads (many.go): TestGetMany, TestGetManyCoalesces.
@@ -144,11 +146,12 @@
 // the explorer prints it as a diagram, with a process in each column, and as a list. TestReplay
 // shows how to replay the path.
 //
-// drivetest/tells.txt lists what the explorer's driver tells misses, by their state and by what
-// they have in hand. Under CACHEGUARD_TEST=soak the tests of package cacheguard and the tests in
-// internal/systemtest fail if a real run tells a miss an event that is not in the list, or if it
-// tells a miss a new event before it has done the earlier actions. The commands to the store are
-// not compared.
+// drivetest/tells.txt lists the events that the explorer's driver passes to misses, by the state of
+// the miss and by what it has in hand. The scenes that always run reach every line of the list. Two
+// rules are checked for real runs: a run passes only listed events to a miss, and it passes a new
+// event only after it has done the earlier actions. TestRuns of drivetest checks both rules for a
+// disturbed fleet. With CACHEGUARD_TEST=soak, all tests of package cacheguard and of
+// internal/systemtest check them, too. The commands to the store are not compared.
 //
 // The explorer treats two worlds as the same if they differ only in the order of processes, in the
 // names of loads, or in state that is never read again. It drops a command on its way if the

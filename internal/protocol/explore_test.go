@@ -208,7 +208,7 @@ func TestExplore(t *testing.T) {
 			began := time.Now()
 			s.tells = map[told]bool{}
 			is := s.explore()
-			all.add(s.tells)
+			all.add(s.tells, s.big)
 			t.Logf("%s: %d states, %d steps deep, %.1f s", s.name, is.states, is.depth, time.Since(began).Seconds())
 			if is.bad != "" {
 				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path), fmt.Sprint(is.path))

@@ -12,8 +12,8 @@ const ClockSlack = 250 * time.Millisecond
 
 // stampsAhead is how far in the future the stamp of a value may be. If the store's clock is set
 // back, generations continue from where they were. A store lets no generation be more than a day
-// ahead. If one were, and were put right later, no tag could invalidate the values that were loaded
-// in the meantime before their TTL is over.
+// ahead. If a generation were further ahead and were corrected later, no tag could invalidate the
+// values that were loaded in between, until their TTL is over.
 const stampsAhead = 24*time.Hour + time.Second
 
 // TooFarAhead reports whether a stamp is so far in the future that no load can have got it by now. A

@@ -5,9 +5,10 @@ import "time"
 // ID is the token of a load.
 type ID [16]byte
 
-// Miss is the state of one process for one key, from a look-up that found nothing fresh to a result.
-// Step gets an event and returns what the driver must do next. A Miss does nothing by itself. It is
-// a comparable value, so a copy of it is a state that the explorer can keep.
+// Miss is the state of one process for one key. It begins when a look-up has found nothing fresh,
+// and ends with a result. Step gets an event and returns what the driver must do next. A Miss does
+// nothing by itself. It is a comparable value, so a copy of it is a state that the explorer can
+// keep.
 //
 // All times are durations since some fixed moment, on the clock of the process.
 type Miss struct {
@@ -236,8 +237,9 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 
 // asking handles the answer to the request for the lease. After a grant the miss leads. If another
 // load has the lease, the miss gives its slot back and follows. If the request was made in place of
-// a look-up and brought a value or no answer, the miss is Begun again. Then the driver looks at the
-// value first, or reads the store, because a store that grants no leases may still have values.
+// a look-up, and the answer is a value or doesn't come, the miss is Begun again. In the first case
+// the driver looks at the value. In the second case it reads the store, because a store that grants
+// no leases may still have values.
 func (m *Miss) asking(e Event) (Do, Landing) {
 	unseen := m.Unseen
 	switch m.Unseen = false; {
@@ -275,7 +277,7 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	case Value:
 		do := m.endTurn()
-		if m.Behind && e.Use != Nothing { // another process has refreshed the value, but a caller that has joined wants a load
+		if m.Behind && e.Use != Nothing { // another process has refreshed the value, but a caller may have joined that wants a load
 			m.Seen = e.Use
 			return m.letGo(do)
 		}
@@ -460,8 +462,10 @@ func (m *Miss) withoutLease(do Do) (Do, Landing) {
 	return do | TakeTurn, 0
 }
 
-// withoutStore continues while the store can't be used: with a stale value, with an error if
-// FailClosed is set, or with a load without the lease.
+// withoutStore decides how a miss goes on if the store can't be used. A refresh in the background
+// ends, unless a caller waits for it. Otherwise the callers get the stored value if it may be
+// served on errors. If there is no such value, they get an error if FailClosed is set, and a load
+// without the lease if it isn't.
 func (m *Miss) withoutStore(do Do) (Do, Landing) {
 	m.Down = true
 	switch serves := m.Reads && m.Seen >= OnError && m.Seen <= Fresh; {

@@ -486,7 +486,8 @@ func TestMutants(t *testing.T) {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
 			const loader = "audit_test.go" // it needs the whole cache, which the explorer does not
-			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t, loader), "-ldflags=-s -w")
+			// A mutant is found soon, so that optimizing it takes longer than it saves.
+			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t, loader), "-gcflags=-N -l -dwarf=false", "-ldflags=-s -w")
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:

@@ -129,6 +129,39 @@ var scenes = []scene{
 		may: budget{calls: 2, refusals: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, leaves: 1, evictions: 1, closes: 1}, big: true,
 	},
 	{
+		name: "unshared, overtaken", processes: 1, together: 1, quickLook: true, start: isPassing,
+		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, writes: 1}, writes: []verb{claim},
+	},
+	{
+		name: "unshared, given up", processes: 1, together: 1, quickLook: true, start: isPassing,
+		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1},
+	},
+	{
+		name: "unshared, and slots", processes: 2, together: 1, turns: 1, quickLook: true,
+		may: budget{calls: 2, refusals: 1, unshared: 1, leaves: 1},
+	},
+	{
+		name: "unshared, refused", processes: 1, together: 2, turns: 1, start: isPassing,
+		may: budget{calls: 2, refusals: 1},
+	},
+	{
+		name: "away, and slots", processes: 1, together: 1, turns: 1,
+		may: budget{calls: 2, lost: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
+	},
+	{
+		name: "overtaken", processes: 1, together: 1, quickLook: true,
+		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, writes: 1}, writes: []verb{claim},
+	},
+	{
+		name: "given up", processes: 1, together: 1, quickLook: true,
+		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1},
+	},
+	{name: "updates, overtaken", processes: 1, together: 1, quickLook: true, may: budget{updates: 2, renewals: 1, ticks: 1}},
+	{
+		name: "batch, refused", processes: 1, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
+		may: budget{calls: 1, lost: 1, refusals: 2},
+	},
+	{
 		name: "alone", processes: 1, together: 1, quickLook: true, fails: true,
 		may: budget{calls: 1, lost: 2, leaves: 1, closes: 1, renewals: 1, ticks: 1, evictions: 1},
 	},

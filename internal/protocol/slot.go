@@ -31,8 +31,8 @@ type Lease struct {
 }
 
 // Waiters are the processes that wait for the end of a lease and get a message about it. They stay
-// for a while after the lease has ended. So if its leader has died, they get the message about the
-// load that takes its place, even if they don't ask again.
+// for a while after the lease has ended. So if the process that had the lease has died, they get
+// the message about the end of the next load, even if they don't ask again.
 type Waiters struct {
 	Inboxes uint64        // a bit for each process
 	Until   time.Duration // waitersStay after the end of the lease
@@ -124,7 +124,8 @@ func (s *Slot) grant(now time.Duration, token ID, number int64, ttl time.Duratio
 	s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
 }
 
-// leaseUntil sets the lease, and keeps the waiters for waitersStay longer.
+// leaseUntil sets the lease. If there are waiters, it keeps them until waitersStay after the end of
+// the lease.
 func (s *Slot) leaseUntil(l Lease) {
 	s.Lease = l
 	if s.Waiters.Until > 0 {
@@ -185,8 +186,9 @@ func (s *Slot) Release(now time.Duration, token ID) Tells {
 }
 
 // Claim removes the value, and takes over the lease even if another load has it. If the value has
-// tags, its remnant stays. A copy of a claim changes neither the number of the lease, because the
-// fill has the first number, nor its end, because the claimer counts from before its first request.
+// tags, its remnant stays. A copy of a claim doesn't change the number of the lease, because the
+// fill carries the first number. It doesn't change the end of the lease either, because the claimer
+// counts the lease from before its first request.
 func (s *Slot) Claim(now time.Duration, token ID, number int64, ttl time.Duration) (int64, Tells) {
 	*s = s.At(now)
 	if left := frame.Remnant([]byte(s.Frame)); left != nil {
@@ -207,9 +209,9 @@ func (s *Slot) Invalidate() Tells {
 	return TellsChanged
 }
 
-// MarkStale writes the mark into the frame at the offset at, if the frame has as many zeros there. It
-// also ends the lease, because the running load may have read the origin before the change for which
-// the value is marked.
+// MarkStale writes the mark into the frame at the offset at, if all bytes at this place are zero.
+// It also ends the lease, because the running load may have read the origin before the change for
+// which the value is marked.
 func (s *Slot) MarkStale(now time.Duration, at int, mark string) Tells {
 	*s = s.At(now)
 	if f, end := s.Frame, at+len(mark); len(f) >= end && strings.Trim(f[at:end], "\x00") == "" {

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// View returns a client on the same connections whose calls end at their context's deadline and
-// after the timeout. go-redis doesn't give it the client's hooks, which may be the user's traces
-// and metrics. But hooks that the client has when the view is made still see the view's commands.
-// The commands go through the client, and the client's last hook, the tail, passes them back to the
-// view.
+// View returns a client that uses the connections of c. Its calls end at their context's deadline,
+// and at the latest after the timeout. go-redis doesn't give it the client's hooks, which may be
+// the user's traces and metrics. But hooks that the client has when the view is made still see the
+// view's commands. The commands go through the client, and the client's last hook, the tail, passes
+// them back to the view.
 func View(c *redis.Client, timeout time.Duration) *redis.Client {
 	view := c.WithTimeout(timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -66,8 +66,8 @@ func (h *Handed) Value(of context.Context, key any) any {
 
 type handedKey struct{}
 
-// Carrier is the context of a single command that already has this part, which saves an allocation.
-// Its Value method must use Handed.Value.
+// Carrier is the context of a single command that already contains a Handed, which saves an
+// allocation. Its Value method must use Handed.Value.
 type Carrier interface{ Carries() *Handed }
 
 // carrying is a context with this part, for commands without a Carrier.

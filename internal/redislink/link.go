@@ -30,8 +30,9 @@ type Link struct {
 // an error with the reason. New never dials.
 //
 // Without ContextTimeoutEnabled the calls of a client ignore their context and last up to the
-// client's ReadTimeout. If the client is such a client of a single server, the link uses a [View]
-// of it. Other such clients are called on another goroutine, which costs a goroutine for each step.
+// client's ReadTimeout. For a client of a single server without this option, the link uses a
+// [View]. A cluster client, or a client of the user's own type, is always called on another
+// goroutine, which costs a goroutine for each step.
 func New(rdb redis.UniversalClient, timeout time.Duration) (*Link, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -193,9 +194,9 @@ func (c limited) Value(key any) any {
 	return c.Context.Value(key) // package context recognises its own contexts by this key
 }
 
-// Prompt reports whether a step on the caller's goroutine is likely to be answered soon. That is so
-// if the previous step got an answer and ctx has enough time left. Such a caller can't be
-// interrupted during the step, but still notices the end of its context in time.
+// Prompt reports whether a step on the caller's goroutine is likely to be answered soon. It is if
+// the previous step got an answer and ctx has enough time left. During the step the caller can't be
+// interrupted, but it still notices the end of its context in time.
 func (l *Link) Prompt(ctx context.Context) bool {
 	if !l.answers.Load() || ctx.Err() != nil {
 		return false

@@ -148,10 +148,10 @@ var tryScript = redis.NewScript(tryLua)
 
 // Try tries the commands of scripts, and the other rights that scripts and messages need. Its error
 // names all rights that the user lacks, in the form that ACL SETUSER takes. The error wraps
-// ErrReplica if the server is a replica. If a command fails for another reason, it is allowed, so
-// the commands can be ones that change nothing. key must be in the slot of all their keys, because
-// in a cluster the node of this slot is asked. If ctx ends first, or if a step fails for another
-// reason, the error names the step.
+// ErrReplica if the server is a replica. A command that fails for another reason counts as allowed.
+// So the commands need not change anything. key must be in the slot of all their keys, because in a
+// cluster the node of this slot is asked. If ctx ends first, or if a step fails for another reason,
+// the error names the step.
 func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
 	var lacks []string
 	var first, replica error // the first refusal; the error of a server that is a replica

@@ -13,6 +13,7 @@ type awaited struct {
 	mu         sync.Mutex // guards the fields below
 	queue      []sent
 	subscribed bool // there was a SUBSCRIBE, so messages may come
+	answered   int  // the replies since the last call of delivered
 }
 
 type sent struct {
@@ -67,7 +68,25 @@ func (a *awaited) pop() sent {
 	first := a.queue[0]
 	a.queue[0] = sent{}
 	a.queue = a.queue[1:]
+	a.answered++
 	return first
+}
+
+// delivered returns the number of commands whose replies have reached the client since the last
+// call. It is called when nothing of a reply is on its way.
+func (a *awaited) delivered() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.answered
+	a.answered = 0
+	return n
+}
+
+// left is delivered at the end of the connection, after which no reply is delivered any more.
+func (a *awaited) left() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.answered + len(a.queue)
 }
 
 func (a *awaited) hasSubscribed() bool {

@@ -26,6 +26,7 @@ type conn struct {
 func (p *Proxy) carry(l *faultproxy.Link) {
 	c := &conn{Link: l, proxy: p}
 	c.Carry(c.forwardCommands, c.forwardReplies)
+	p.owed.Add(-int64(c.awaited.left()))
 	for _, f := range c.awaited.faults() {
 		f.rearm()
 	}
@@ -65,6 +66,7 @@ func (c *conn) commands(in *requests, out *bufio.Writer) error {
 			fault = nil
 		}
 		// From now on the end of the connection rearms the fault.
+		c.proxy.owed.Add(1)
 		if err := c.awaited.push(command, fault); err != nil {
 			return err
 		}
@@ -121,6 +123,12 @@ func (c *conn) forwardReplies() {
 func (c *conn) replies(in *bufio.Reader, client *bufio.Writer) error {
 	var out io.Writer = client
 	for {
+		if in.Buffered() == 0 {
+			if err := client.Flush(); err != nil {
+				return err
+			}
+			c.proxy.owed.Add(-int64(c.awaited.delivered()))
+		}
 		fault, err := c.matchReply(in)
 		if err != nil {
 			return err

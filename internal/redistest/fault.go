@@ -10,8 +10,8 @@ type Then int
 
 const (
 	// Silence is the default, and the behaviour of a network. A stream has no holes, so no more
-	// data passes in this direction, and the connection stays open. A client that pipelines can't
-	// take another reply for the lost one.
+	// data passes in this direction, and the connection stays open. So a client that pipelines
+	// can't mistake another reply for the lost one.
 	Silence Then = iota
 
 	// GoOn loses only the one command or reply, and the data after it passes. The client then takes

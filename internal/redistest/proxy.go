@@ -26,6 +26,7 @@ import (
 type Proxy struct {
 	*faultproxy.Proxy
 	slow atomic.Int64 // delay of each command in nanoseconds
+	owed atomic.Int64 // the commands that were read and whose replies haven't reached the client
 
 	deciding sync.Mutex // lets only one predicate run at a time
 
@@ -58,6 +59,11 @@ func (p *Proxy) Close() error {
 // after another. If a client gives up, its commands are still carried out. Zero ends the delay for
 // later commands.
 func (p *Proxy) Slow(by time.Duration) { p.slow.Store(int64(by)) }
+
+// Idle reports whether each reply to a command that the proxy has forwarded has reached the client,
+// or never will. A test that has seen the effect of a command in Redis waits for this before a
+// blackhole that shall not swallow the reply.
+func (p *Proxy) Idle() bool { return p.owed.Load() == 0 }
 
 // Counts returns how many commands were forwarded from clients to the server since the start or
 // since ResetCounts, by name in upper case. It doesn't count released commands.

@@ -59,6 +59,33 @@ func TestBlackholeKeepsEverythingUntilItHeals(t *testing.T) {
 	fresh.want("+OK\r\n")
 }
 
+// A proxy is idle when no reply is on its way, whatever became of the replies that never come.
+func TestIdle(t *testing.T) {
+	_, p := sharedProxy(t)
+	gate := make(chan struct{})
+	kept := p.DelayReply(HasKey("kept"), gate)
+	p.DropReply(HasKey("lost"), GoOn)
+	p.DropCommand(HasKey("dropped"), GoOn)
+	w := dial(t, p.Addr())
+	w.send("SET lost v", "SET dropped v", "SUBSCRIBE c d", "UNSUBSCRIBE c d", "SET kept v")
+	waittest.Next(t, "the fault", kept.Struck())
+	if p.Idle() {
+		t.Error("a reply is on its way")
+	}
+	close(gate)
+	waittest.Until(t, "all replies", p.Idle)
+
+	w.send("BLPOP list 0")
+	waittest.Until(t, "the command", func() bool { return p.Counts()["BLPOP"] == 1 })
+	if p.Idle() {
+		t.Error("a command has no reply yet")
+	}
+	p.Cut()
+	if !p.Idle() {
+		t.Error("a reply is on its way to a client that is gone")
+	}
+}
+
 // What went through before the blackhole is not caught in it.
 func TestBlackholeSparesWhatPassedBefore(t *testing.T) {
 	s, p := sharedProxy(t)

@@ -46,8 +46,8 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 }
 
 // env returns an environment in which the go command finds the modules of the repository in the
-// folder, outside of any workspace. It doesn't look for their hashes in a public database, which
-// doesn't have them yet.
+// folder, outside of any workspace. The go command doesn't look for their hashes in the public
+// database, which doesn't have them yet.
 func (p proxy) env(r *repo) []string {
 	root := r.modules[0].path // all other modules require the root
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod",
@@ -56,7 +56,7 @@ func (p proxy) env(r *repo) []string {
 
 // apart returns an environment in which the go command stores downloaded modules in a separate
 // folder, but copies as many as it can from the modules on the machine. If a version is packed
-// again, the separate folder must not have its old form.
+// again, use a new folder, because the old one still has the earlier content of the version.
 func apart(env []string, cache string) []string {
 	before := "file://" + filepath.ToSlash(filepath.Join(goEnv("GOMODCACHE"), "cache", "download"))
 	for i, e := range env {

@@ -45,8 +45,8 @@ type listed struct {
 }
 
 // typeCheck type-checks packages and their tests, without cgo. It reads the source of everything
-// that they import. go vet compiles all of it, which takes far longer if it is for another system
-// or if the module has another version.
+// that they import. go vet would compile all of this, which takes far longer for another system, or
+// for a module with another version.
 func typeCheck(dir string, env []string, packages string) error {
 	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
 	list.Dir, list.Env = dir, append(env, "CGO_ENABLED=0")

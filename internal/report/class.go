@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// Classes are the classes of the causes that errors name, for metrics: few words, and always the
-// same ones. The first one has every other cause.
+// Classes are the classes of the causes that errors name, for metrics. They are few words, and
+// always the same ones. The first class is for all causes that belong to no other class.
 var Classes = [...]string{
 	"other", "unreachable", "no_answer", "closed", "connections", "auth", "rights", "memory", "read_only", "busy", "cluster", "foreign",
 }

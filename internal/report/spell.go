@@ -70,8 +70,8 @@ func (s *Spell) begins(now time.Time) (tell bool, since time.Time) {
 	return true, since
 }
 
-// Anew makes the problem due to be logged once more, because what is known about it has changed. If
-// it was logged often enough in this minute, it isn't.
+// Anew makes Begin log the problem once more, because what is known about it has changed. If the
+// problem was logged often enough in this minute, Anew does nothing.
 func (s *Spell) Anew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

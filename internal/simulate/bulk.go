@@ -6,25 +6,25 @@ import (
 )
 
 // bulk has the requests that are counted slot by slot and not simulated one by one: hits, and
-// requests for seldom keys. A seldom key is requested so seldom that hardly ever a second request
-// comes during its load.
+// requests for rare keys. A rare key is requested so rarely that hardly ever a second request comes
+// during its load.
 type bulk struct {
 	s    *simulation
 	slot int64 // the length of a slot
 	now  int   // the number of the present slot
 
 	// These fields have the share of requests that find a fresh value, for the keys that are
-	// simulated one by one. The share in a slot is steady plus the slot's part.
+	// simulated one by one. A slot's share is the sum of steady and the part of this slot.
 	steady float64
 	change []float64
 	part   []float64
 
 	classes []class // all classes; the first ones have the keys that are simulated one by one
-	first   int     // index of the first class with seldom keys
+	first   int     // index of the first class with rare keys
 	tails   []tail
 
 	stale, scripts int64 // since the slot began: stale answers, and scripts
-	tailFresh      int64 // hits of the seldom keys
+	tailFresh      int64 // hits of the rare keys
 	kills          int
 	line, permits  line    // the queues at the origin and for the fleet's budget
 	looks          []int64 // how long a command would have waited, at some moments of the slot
@@ -59,8 +59,8 @@ func newBulk(s *simulation) *bulk {
 	return b
 }
 
-// head returns the number of keys that are simulated one by one. These are the keys that expect
-// more than one further request per thousand loads during the load itself. But head stops before
+// head returns the number of keys that are simulated one by one. For each of these keys, one
+// further request or more is expected during a thousand loads of the key. But head stops before
 // more than OneByOne values expire.
 func (b *bulk) head(z zipf) (n int) {
 	s := b.s
@@ -128,7 +128,8 @@ func (s *simulation) planSlots() {
 	s.plan(0, tick)
 }
 
-// open draws the requests of the seldom keys for the slot that begins.
+// open begins a slot and draws how many requests come in it: requests for rare keys, and while
+// Redis doesn't answer, requests for all keys.
 func (b *bulk) open() {
 	s := b.s
 	b.steady += b.change[b.now]
@@ -173,7 +174,7 @@ func (n *counts) add(m counts) {
 	n.patience, n.alone = m.patience, m.alone
 }
 
-// tail draws the requests for the seldom keys.
+// tail begins a slot for the rare keys, and draws how many requests they get.
 func (b *bulk) tail(requests float64) (n counts) {
 	s := b.s
 	for i := range b.tails {

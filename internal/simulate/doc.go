@@ -18,9 +18,9 @@
 // many keys without a value are requested, how many further requests come during these loads, and
 // when the values expire. This is exact with three exceptions. Values expire at the ends of slots.
 // The ranks of a class are treated as equally popular, although the first is requested up to a
-// fifth more often than the last. The number of requests during a load is drawn as for a load of
-// average length that doesn't wait. Result.Overlap is the number of requests that come during a
-// load of the most popular seldom key. The results about stampedes on seldom keys are reliable as
+// fifth more often than the last. The number of requests during a load is drawn as if every load
+// had the average length and didn't wait. Result.Overlap is the number of requests that come during
+// a load of the most popular rare key. The results about stampedes on rare keys are reliable as
 // long as Overlap is well below 1.
 //
 // Redis is one server with a queue. Commands of keys that are simulated one by one have their place
@@ -47,12 +47,12 @@
 //     command.
 //   - Process-local tiers, errors of the origin, invalidations, tags, MaxLoads of a process,
 //     evictions, hot slots of a cluster, and clients that leave.
-//   - For the seldom keys: early refresh, and the delay that their waiting loads cause to other
-//     loads. Loads of seldom keys share the places of the origin and of the budget as a fluid, and
+//   - For the rare keys: early refresh, and the delay that their waiting loads cause to other
+//     loads. Loads of rare keys share the places of the origin and of the budget as a fluid, and
 //     always leave one place to the other keys.
 //   - Commands for the renewal of leases: a lease lives as long as its process. Locks are never
 //     renewed.
 //   - Cold processes: a restarted process has lost its flights, but nothing else.
 //   - Stale values while Redis is unavailable: they are in Redis, so they can't be served.
-//   - Exact maxima: the maxima of hits and of seldom keys are maxima of a sample of each second.
+//   - Exact maxima: the maxima of hits and of rare keys are maxima of a sample of each second.
 package simulate

@@ -123,7 +123,7 @@ func (s *simulation) early(k *key, took int64) {
 			return
 		}
 		// The reader itself is one of the hits. Readers that decide to refresh the value during
-		// this load ask for the lease in vain.
+		// this load ask for the lease, but don't get it.
 		f := s.begin(k, s.replicas.any(s.random), 0)
 		if k.flights[f.replica] == f {
 			delete(k.flights, f.replica)

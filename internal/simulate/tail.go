@@ -2,9 +2,9 @@ package simulate
 
 import "math"
 
-// tail is a class of seldom keys. It has only the number of keys that have a value, because each
-// key without a value is requested in a slot with the same probability. Values expire at the ends
-// of slots.
+// tail is a class of rare keys. It has only the number of keys that have a value, because each key
+// without a value is requested in a slot with the same probability. Values expire at the ends of
+// slots.
 type tail struct {
 	class
 	fresh, stale int64

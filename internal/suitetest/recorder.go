@@ -15,8 +15,8 @@ type Recorder struct {
 	skipped string
 }
 
-// Record calls do with a new Recorder, and returns the Recorder. do may end its goroutine by Fatalf
-// or Skipf.
+// Record runs a function on a new goroutine with a new Recorder. It returns the Recorder when the
+// goroutine has ended. So the function may call Fatalf and Skipf, which end the goroutine.
 func Record(do func(r *Recorder)) *Recorder {
 	r, over := &Recorder{}, make(chan struct{})
 	go func() {

@@ -1,6 +1,6 @@
-// Package suitetest tests conformance suites, such as storetest and locktest. It tests that a
-// correct implementation passes each case, that each mutant fails the cases that are named with it,
-// and that each case is named with a mutant.
+// Package suitetest tests conformance suites, such as storetest and locktest. It tests three
+// things: a correct implementation passes each case, each mutant fails the cases in its list, and
+// each case is in the list of a mutant.
 package suitetest
 
 import (
@@ -54,7 +54,7 @@ func (s Suite[F, M]) Passes(t *testing.T, m M) {
 	}
 }
 
-// FailsMutants tests that each mutant fails the cases that are named with it.
+// FailsMutants tests that each mutant fails the cases in its list.
 func (s Suite[F, M]) FailsMutants(t *testing.T) {
 	for _, m := range s.Mutants {
 		name, caught := m.Caught()
@@ -91,7 +91,7 @@ func (s Suite[F, M]) Fails(t *testing.T, name string, tries int, run func(c Case
 	}
 }
 
-// EachCaseCatches tests that each case is named with a mutant, or is in elsewhere, which lists the
+// EachCaseCatches tests that each case is in the list of a mutant, or in elsewhere, which lists the
 // cases with mutants in other tests.
 func (s Suite[F, M]) EachCaseCatches(t *testing.T, elsewhere ...string) {
 	caught := map[string]bool{}

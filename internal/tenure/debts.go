@@ -14,10 +14,10 @@ const (
 )
 
 // Debts are locks that no holder has any longer but that the system may still have. The system
-// didn't answer when they were given back, and it may execute the request that acquired a lock
-// late, after a pause. Each lock is given back repeatedly until the system answers. While there are
-// debts, one goroutine works on all of them, so that a system that is down doesn't cost a goroutine
-// for each lock.
+// didn't answer when they were given back. If it hangs, it may also execute the request for a lock
+// later. Each lock is given back repeatedly until the system answers. While there are debts, one
+// goroutine works on all of them, so that a system that is down doesn't cost a goroutine for each
+// lock.
 type Debts struct {
 	keeper *Keeper
 	pause  time.Duration // pause before the first try

@@ -115,9 +115,9 @@ func (k *Keeper) Do(work func()) {
 	work()
 }
 
-// Close ends running acquisitions, and makes all held locks lost to their holders, so that the
-// holders have one lease of time to stop. Then it waits until no work is running any longer. A
-// second Close also waits.
+// Close ends running acquisitions, and reports all held locks to their holders as lost. The holders
+// then have one lease of time to stop. Close waits until no work is running any longer. A second
+// Close also waits.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.close()

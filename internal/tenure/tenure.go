@@ -49,10 +49,11 @@ type Terms struct {
 	// acquired the lock was sent. Zero: the lock has no end, and Renew is not used.
 	Until time.Time
 
-	// Renew asks for more time and returns the new end of the lock, counted as Until is. It is
-	// called after each Every. It is called earlier if the last answer took so long that the lock
-	// would end before, and still earlier after an error. held is false if another holder or no
-	// holder has the lock. ctx ends when the lock ends, and Renew must end with ctx.
+	// Renew asks for more time and returns the new end of the lock. Like Until, this end is counted
+	// from before the request. Renew is called when Every has passed since the last answer, or half
+	// of the remaining time, whichever is earlier. After an error it is called again after an
+	// eighth of Every. held is false if another holder or no holder has the lock. ctx ends when the
+	// lock ends, and Renew must end with ctx.
 	Renew func(ctx context.Context) (until time.Time, held bool, err error)
 	Every time.Duration
 
@@ -60,9 +61,9 @@ type Terms struct {
 	// holder, and is no longer renewed. Zero: no limit.
 	Most time.Duration
 
-	// Release gives the lock back. It is called once, even if the lock was lost, on its own
-	// goroutine and with its own context, and it must have its own time limit. If the lock was no
-	// longer held, it returns ErrLost.
+	// Release gives the lock back. It is called once, even if the lock was lost. It runs on its own
+	// goroutine (but see Prompt) and with its own context, so it must have its own time limit. If
+	// the lock was no longer held, it returns ErrLost.
 	Release func(ctx context.Context) error
 
 	// Prompt reports whether Release is likely to return soon. If so, Release runs on the goroutine
@@ -141,8 +142,8 @@ func (t *tenure) extend(until time.Time) {
 	t.expireInTime()
 }
 
-// bounded returns the end of the lock if the system keeps it until then. The zero Time means for
-// ever.
+// bounded returns until, which is the end of the lock in the system, or last if last is earlier.
+// The zero Time means for ever.
 func (t *tenure) bounded(until time.Time) time.Time {
 	if !t.last.IsZero() && (until.IsZero() || until.After(t.last)) {
 		return t.last

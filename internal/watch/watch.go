@@ -4,12 +4,11 @@ package watch
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // Board has the watchers of every key. The zero Board is ready to use and safe for concurrent use.
 type Board[M any] struct {
-	mu    sync.Mutex // guards byKey
+	mu    sync.Mutex // guards byKey, and question and unread of the watchers
 	byKey map[string][]*Watcher[M]
 }
 
@@ -19,17 +18,17 @@ type Watcher[M any] struct {
 	board    *Board[M]
 	key      string
 	tell     func(question uint32, m M)
-	question atomic.Uint32
-	unread   atomic.Int32
+	question uint32 // the number of the latest request
+	unread   int    // messages that came after this request
 }
 
-// most is the largest number of unread messages of a watcher. Further messages are dropped, because
-// the unread ones already make the watcher look again.
+// most is the largest number of unread messages of a watcher that came after its latest request.
+// Further messages are dropped, because the unread ones already make the watcher look again.
 const most = 8
 
 // Watch registers tell, which is called with each message about a key and with the number of the
-// watcher's latest request at that time. tell must not block. The watcher must call Read when it
-// has handled a message. While too many messages are unread, tell is not called.
+// watcher's latest request at that time. tell must not block, and must not call the watcher. The
+// watcher must call Read when it has handled a message. While too many messages are unread, tell is not called.
 func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M] {
 	w := &Watcher[M]{board: b, key: key, tell: tell}
 	b.mu.Lock()
@@ -42,13 +41,27 @@ func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M
 }
 
 // Ask counts a request. A message that comes after Ask may be newer than the answer.
-func (w *Watcher[M]) Ask() { w.question.Add(1) }
+func (w *Watcher[M]) Ask() {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	w.question, w.unread = w.question+1, 0
+}
 
 // Asked returns the number of the latest request.
-func (w *Watcher[M]) Asked() uint32 { return w.question.Load() }
+func (w *Watcher[M]) Asked() uint32 {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	return w.question
+}
 
-// Read is called when the watcher has handled a message.
-func (w *Watcher[M]) Read() { w.unread.Add(-1) }
+// Read is called when the watcher has handled a message. question is the number that came with it.
+func (w *Watcher[M]) Read(question uint32) {
+	w.board.mu.Lock()
+	defer w.board.mu.Unlock()
+	if question == w.question {
+		w.unread--
+	}
+}
 
 // Stop ends the watching. On a nil Watcher it does nothing.
 func (w *Watcher[M]) Stop() {
@@ -83,10 +96,10 @@ func (b *Board[M]) TellAll(m M) {
 	}
 }
 
+// hear tells one watcher. The caller holds mu.
 func (w *Watcher[M]) hear(m M) {
-	if w.unread.Add(1) > most {
-		w.unread.Add(-1)
-		return
+	if w.unread < most {
+		w.unread++
+		w.tell(w.question, m)
 	}
-	w.tell(w.question.Load(), m)
 }

@@ -12,12 +12,7 @@ func TestWatch(t *testing.T) {
 	var b Board[string]
 	var heard []string
 	watch := func(name, key string) *Watcher[string] {
-		var w *Watcher[string]
-		w = b.Watch(key, func(question uint32, m string) {
-			heard = append(heard, fmt.Sprint(name, question, m))
-			w.Read()
-		})
-		return w
+		return b.Watch(key, func(question uint32, m string) { heard = append(heard, fmt.Sprint(name, question, m)) })
 	}
 	want := func(all ...string) {
 		t.Helper()
@@ -58,8 +53,28 @@ func TestUnread(t *testing.T) {
 	for i := range most + 3 {
 		b.Tell("key", i)
 	}
-	w.Read()
+	w.Read(0)
 	if b.Tell("key", 100); len(heard) != most+1 || heard[most-1] != most-1 || heard[most] != 100 {
 		t.Errorf("heard %v", heard)
+	}
+}
+
+// Messages from before a request don't keep those from being told that may be newer than its answer.
+func TestUnreadFromBeforeARequest(t *testing.T) {
+	var b Board[int]
+	var questions []uint32
+	w := b.Watch("key", func(question uint32, _ int) { questions = append(questions, question) })
+	for range most {
+		b.Tell("key", 0)
+	}
+	w.Ask()
+	for range most {
+		w.Read(0) // late
+	}
+	for range most + 3 {
+		b.Tell("key", 1)
+	}
+	if old := questions[:most]; slices.Max(old) != 0 || len(questions) != 2*most || slices.Min(questions[most:]) != 1 {
+		t.Errorf("messages came with the requests %v", questions)
 	}
 }

@@ -49,7 +49,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// number returns the number of the request that a frame is or answers.
+// number returns the number in a frame: the number of its request, or of the request that it
+// answers.
 func number(frame []byte) int32 { return word(frame, 4) }
 
 // request decodes the request in a frame that doesn't open the session.

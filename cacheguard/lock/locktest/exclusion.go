@@ -132,8 +132,8 @@ const (
 	entries
 )
 
-// enterOnce acquires the lock in the given way, enters the guard, and gives the lock back. ErrHeld
-// from TryLock is no error.
+// enterOnce acquires the lock in the given way, enters the guard, and gives the lock back. If
+// TryLock returns ErrHeld, enterOnce returns nil.
 func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 	limit, step := e.limit, l.Lock
 	switch how {

@@ -109,7 +109,7 @@ func (e *env) record(histories map[string]*history) {
 		for n := range each {
 			client := i*each + n
 			all.do(func() {
-				// Who has waited in vain doesn't begin again, or the crew would not end in time.
+				// If waits take long, a caller makes fewer rounds, so that the crew ends in time.
 				for n := 0; n < rounds && (n < 3 && time.Since(began) < e.limit/2 || time.Since(began) < 3*time.Second); n++ {
 					for name, h := range histories {
 						h.once(e, client, l, name)

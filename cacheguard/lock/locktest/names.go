@@ -37,8 +37,8 @@ func longNames(unique string) (long []string) {
 	return long
 }
 
-// namesAny uses many locks, so it has more bad luck than other cases. Therefore each family begins
-// again separately.
+// namesAny uses many locks, so it has more bad luck than other cases. Therefore each family of
+// names is a part of its own, and after bad luck only this part is repeated.
 func namesAny(e *env) {
 	for _, family := range oddNames {
 		e.luckily(func() {

@@ -7,13 +7,13 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// still is a process that is stopped at some point of its work on several names. For each of these
-// names a rival wants the lock, too.
+// still is a process that works on several names and is stopped at some point of this work. For
+// each of these names a rival wants the lock, too.
 type still struct {
 	*child
 	names  []string
 	before []lock.Lock // locks of other holders, given back while the process is stopped
-	from   []lock.Lock // like before, but the process may have taken them over
+	from   []lock.Lock // like the locks in before, but the process may have taken them over
 	seizes bool        // the process may have taken a rival's lock; the rival learns of that within a lease
 	all    bool        // the process has all locks or none, by one order
 	holds  []int       // by name: the order that acquires the process' own lock
@@ -29,10 +29,10 @@ const namesOfStill = 8
 
 // standStill stops three processes at a point that prepare reaches. The first is stopped for less
 // than a lease, the second for about a lease, and the third for longer, until other holders get the
-// locks. When a process has a lock, it is asked at once whether it believes that it has the lock.
-// Two holders have had one lock in this case: Err of the stopped process is nil although its rival
-// had the lock before the question, and Err of the rival's lock is nil even after the question. If
-// an acquisition of a stopped process returns an error, the case ignores the error.
+// locks. As soon as a process has a lock, the case asks the process whether it believes that it has
+// the lock. Two holders have had one lock if both of these are true: the answer is yes although a
+// rival got the lock before the case asked, and the Err of the rival's lock is still nil after the
+// answer. If an acquisition of a stopped process returns an error, the case ignores the error.
 func (e *env) standStill(prepare func(s *still)) {
 	e.Helper()
 	about := e.fleet.Lease*9/10 + rand.N(e.fleet.Lease/5)
@@ -142,8 +142,8 @@ func (s *still) judge() {
 	}
 }
 
-// alone checks that the process doesn't believe that it has a lock which its rival had before the
-// question and still has.
+// alone checks that the process doesn't believe that it has a lock if its rival had this lock
+// before the case asked, and still has it.
 func (s *still) alone(i int) {
 	s.e.Helper()
 	if !s.rivals[i].has() || !s.had(i) || s.justSeized(i) {
@@ -161,7 +161,7 @@ func (s *still) had(i int) bool {
 	return ok && r.Err == ""
 }
 
-// said returns the process' report of an order, if there is one.
+// said returns the process' report about an order, if the process has sent one.
 func (s *still) said(id int) (report, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +231,7 @@ func standWaiting(e *env) {
 	})
 }
 
-// standAcquiring: a process requests a lock, and reads the reply when the reply is no longer true.
+// standAcquiring: a process requests a lock, and is stopped until the reply is no longer true.
 func standAcquiring(e *env) {
 	e.standStill(func(s *still) {
 		took := s.turn()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// standContinuing: when the process reads the reply to Continue, the previous holder has given the
-// lock back, or the lock has ended.
+// standContinuing: a process is stopped during Continue. Before it reads the reply, the previous
+// holder gives the lock back, or the lock ends.
 func standContinuing(e *env) {
 	e.continuer(e.b)
 	e.standStill(func(s *still) {
@@ -22,8 +22,8 @@ func standContinuing(e *env) {
 	})
 }
 
-// standSeizing: when the process reads the reply to SeizeUnsafely, the lock has ended and another
-// holder has it. Or the lock is seized late, from this other holder.
+// standSeizing: a process is stopped during SeizeUnsafely. Before it reads the reply, the lock has
+// ended and another holder has it. Or the lock is seized late, from this other holder.
 func standSeizing(e *env) {
 	e.seizer(e.b)
 	e.standStill(func(s *still) {

@@ -95,7 +95,7 @@ func (w *waiter) lock() lock.Lock {
 	return w.held
 }
 
-// neverGot reports whether an acquisition that returned an error did so because of its context.
+// neverGot reports whether an acquisition failed because of its context.
 func (w *waiter) neverGot() bool { return w.at.Sub(w.began) >= w.e.limit }
 
 // first waits until one of two waiters has returned, and returns that one first.

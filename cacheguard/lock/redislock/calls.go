@@ -156,7 +156,7 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	if !errors.Is(err, context.Canceled) { // Close was called, which is no failure
+	if !errors.Is(err, context.Canceled) { // if it is Canceled, Close was called, which is not a failure
 		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error", c.link.Told(err))
 	}
 	if c.arriving {

@@ -30,7 +30,7 @@
 //     reply to that release, or to Unlock, the locker repeats the release until Redis replies, for
 //     up to one Lease.
 //   - Fencing tokens grow with each holder of a name. A token is the server's clock in
-//     microseconds, or the last token plus one if that is larger. Tokens also grow after Redis has
+//     microseconds, or the last token plus one if that is larger. Tokens grow even if Redis has
 //     lost some or all of its data, unless its clock has been set back.
 //   - A lock that is given back goes to the waiting calls in their order, not to a new call. (In a
 //     cluster, and after a lock has expired, a new call can be quicker than the waiting calls,
@@ -47,9 +47,9 @@
 //     locks. A forward jump of the server's clock has the same effect, too. If a server's clock is
 //     set back, the locks and queue places of dead processes last longer by that time.
 //   - Exclusion when a holder is stopped. A process that was paused (by a garbage collector, a
-//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If this would do harm,
-//     and not only waste work, let the protected resource check the Token (Kleppmann: How to do
-//     distributed locking, 2016).
+//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If two holders at once
+//     would do harm, and not only waste work, let the protected resource check the Token
+//     (Kleppmann: How to do distributed locking, 2016).
 //   - Exclusion across a suspend. If a machine's monotonic clock stops while the machine is
 //     suspended, as Linux' does, its holders believe for that much longer that they have their
 //     locks.
@@ -65,7 +65,7 @@
 //	TIME                the fencing token, which is larger than what Redis may have forgotten
 //	SET NX PX           the lock, with its end and its token, if nobody has it
 //	SET PX GET          the last token is remembered, and the one before counts if the clock was set back
-//	ZREM                the owner's place in line, which a copy of the question may have taken
+//	ZREM                the owner's place in line, if a late copy of the request has taken one
 //	GET                 is the lock still this owner's?
 //	SET PX              note that it gives the lock back, for an Unlock whose answer is lost
 //	ZPOPMIN             who is next?
@@ -77,7 +77,7 @@
 // Both steps run on the caller's goroutine while Redis responds, because another goroutine costs
 // more than the step. So if Redis stops responding during a step, the call may notice the end of
 // its context as late as OpTimeout. If the call's deadline is nearer than OpTimeout, the step runs
-// on another goroutine and takes about half as long again.
+// on another goroutine and takes about 1.5 times as long.
 //
 // A waiting call requests its place in the queue once, and again every third of Lease. For a
 // hand-over, the step of Unlock gives the lock to the next call and sends one message on the
@@ -91,7 +91,7 @@
 // the message only wakes the next call, which then sends its request.
 //
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes.
-// Plan for this memory if there are many names, for example with the loads of a cache.
+// With many names, plan for this memory, for example if the locks are for the loads of a cache.
 //
 // # What is in Redis
 //
@@ -123,8 +123,9 @@
 // and is ignored.
 //
 // Any client that can write these keys or publish on the channels is trusted with the locks: a
-// hand-over message is believed without a check in Redis if its token is larger. Don't let other
-// clients subscribe to the channels, not even by a pattern (PSUBSCRIBE *). Redis counts them as
-// receivers of the message. So the lock can be handed to a process that died while it waited, and
-// then nobody has the lock for up to one Lease.
+// hand-over message is believed without a check in Redis if its token is larger than the last token
+// that the waiting call knows. Don't let other clients subscribe to the channels, not even by a
+// pattern (PSUBSCRIBE *). Redis counts these clients as receivers of a message. So Unlock may hand
+// the lock to a process that died while it waited, and then nobody has the lock for up to one
+// Lease.
 package redislock

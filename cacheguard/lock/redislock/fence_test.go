@@ -141,7 +141,7 @@ func TestLateCopies(t *testing.T) {
 // of clients don't matter.
 func TestDurationsOnly(t *testing.T) {
 	proxy := newProxy(t, redistest.Shared(t).Addr())
-	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "durations", Lease: 300 * time.Millisecond})
+	l := locker(t, proxy.Addr(), redislock.Options{Prefix: "durations", Lease: 3 * time.Second})
 	ctx := t.Context()
 	sent := make(chan []string, 100)
 	proxy.DropCommand(func(c redistest.Command) bool { // it sees all and takes none

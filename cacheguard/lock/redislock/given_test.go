@@ -211,6 +211,7 @@ func TestGivenLockEndsInTime(t *testing.T) {
 		return time.Until(time.UnixMicro(seen)) < lease-lease/4
 	})
 
+	waittest.Until(t, "the reply to the call in line", commands.Idle)
 	commands.Blackhole(true)
 	defer commands.Blackhole(false)
 	unlock(t, held)

@@ -34,8 +34,8 @@ type Locker struct {
 var _ lock.Locker = (*Locker)(nil)
 
 // New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports all
-// invalid options in one error and never dials. The client stays the caller's: Close doesn't close
-// it. Set ContextTimeoutEnabled in the client's options. Without this option, each step on a
+// invalid options in one error and never dials. The client belongs to the caller: Close doesn't
+// close it. Set ContextTimeoutEnabled in the client's options. Without this option, each step on a
 // cluster client runs on a separate goroutine, which costs time.
 func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
@@ -81,9 +81,9 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 }
 
 // ask sends requests until it has the lock, or until it gives up. After it has given up, nothing of
-// the question stays in Redis.
+// the call stays in Redis.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
-	if wait && l.calls.arrive() { // take a place with the first request; otherwise only when the lock turns out to be held
+	if wait && l.calls.arrive() { // the first request also takes a place in the queue; without messages, only later requests do
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 	}
@@ -93,7 +93,7 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	}
 	endless := errors.Is(err, lock.ErrHeld)
 	switch {
-	case err != nil && !(wait && endless && a.token > 0): // a lock with a token may have a holder that renews it
+	case err != nil && !(wait && endless && a.token > 0): // but a call may wait for an endless lock that has a token, because a holder may renew it
 		l.abandon(q)
 		return nil, err
 	case a.granted:
@@ -109,7 +109,7 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	return held, nil
 }
 
-// begin begins the tenure of a lock that was granted to this question.
+// begin begins the tenure of a lock that was granted to this request.
 func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	return l.keeper.Begin(tenure.Terms{
 		Name: q.name, Token: a.token, Until: a.until,
@@ -119,18 +119,18 @@ func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	})
 }
 
-// abandon gives back, in the background, a lock that Redis may have granted to a question whose
-// caller didn't learn of it.
+// abandon gives back, in the background, a lock that Redis may have granted without the caller
+// learning of it.
 func (l *Locker) abandon(q *question) {
 	l.keeper.Go(func() {
 		q.asking.Wait() // otherwise the release could overtake the request that it is to undo
 		_ = l.giveBack(context.Background(), q)
-	}) // a lock that stays nevertheless expires by itself
+	}) // if the release fails, the lock expires by itself
 }
 
 // Warm dials, subscribes and loads the scripts in advance, so that the first contended lock needn't
 // wait for these steps. If the user lacks rights that locks need, the error of Warm names each
-// missing right. If the server is a replica, the error says so. Only ctx limits how long Warm
+// missing right. If the server is a replica, the error says that. Only ctx limits how long Warm
 // takes.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
@@ -170,17 +170,17 @@ func (l *Locker) Close() error {
 // channels returns the start of the name of each process' channel.
 func (l *Locker) channels() string { return l.opts.Prefix + ":" }
 
-// question is the request of one call for a lock.
+// question is one call's request for a lock, which may be sent several times.
 type question struct {
 	name  string
 	names names
-	id    string // the owner of the lock after it was granted; unique for each question
-	ear   *ear   // receives messages for this question; nil while it doesn't wait
+	id    string // the owner of the lock after it was granted; unique for each call
+	ear   *ear   // receives messages for this call; nil while it doesn't wait
 
 	lock, line, seen, fence, owner any // names and id as arguments of scripts
 
 	asking sync.WaitGroup // running steps
-	place  atomic.Value   // string: the place in the queue, once the question has one
+	place  atomic.Value   // string: the place in the queue, once the call has one
 }
 
 func (l *Locker) question(name string) *question {

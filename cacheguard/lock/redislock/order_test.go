@@ -197,7 +197,7 @@ func TestGivenAndNotHeard(t *testing.T) {
 // If a call learns too late that it was given the lock, it doesn't treat the lock as held, because
 // other holders have had it since.
 func TestHeardTooLate(t *testing.T) {
-	const prefix, name, lease = "toolate", "n", time.Second
+	const prefix, name, lease = "toolate", "n", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
 	a := locker(t, addr, opts)
@@ -207,6 +207,7 @@ func TestHeardTooLate(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
+	waittest.Until(t, "the reply to the call in line", commands.Idle)
 	commands.Blackhole(true) // to Redis the process looks stopped
 	messages.Blackhole(true)
 	unlock(t, held)

@@ -33,8 +33,8 @@ var scripts = []*script{acquireScript, renewScript, releaseScript, takeScript}
 
 var sources = redislink.NewSources(acquireLua, renewLua, releaseLua, takeLua)
 
-// script is a script in the form in which it is sent. Its parts are stored as any, so that no step
-// has to convert them.
+// script is a script in the form in which it is sent. Its parts have type any, as the client's
+// methods take them, so that no step has to convert them.
 type script struct {
 	*redis.Script
 	keys             int // number of keys

@@ -27,28 +27,28 @@ const mostToken = 1<<53 - 1
 
 const mostMillis = math.MaxInt64 / int64(time.Millisecond) // the longest time.Duration
 
-// errLate is the error if a question was granted, but the reply arrived so late that the lock may
+// errLate is the error if a request was granted, but the reply arrived so late that the lock may
 // have ended again.
 var errLate = errors.New("the answer came when the lock had ended again")
 
-// answer is the reply to a question for a lock.
+// answer is the reply to a request for a lock.
 type answer struct {
 	granted bool
 	token   int64         // of the lock; if the lock wasn't granted, the last token that was given to anybody
 	until   time.Time     // the end of the lease, if granted
-	sent    time.Time     // when the question was sent
+	sent    time.Time     // when the request was sent
 	left    time.Duration // the time until the lock, or another call's turn, ends by itself; negative: the lock has no end
 }
 
-// put sends a question once.
+// put sends a request once.
 func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 	return l.step(ctx, q, l.putOnce)
 }
 
-// step does a step of a question. It doesn't cancel the step when ctx ends, because Redis may carry
-// the step out all the same. It normally doesn't wait for the reply after ctx has ended. But if a
-// reply is expected at once, the step runs on this goroutine, because another goroutine costs more
-// than the step, and then step waits for the reply.
+// step does a step of a request. When ctx ends, it doesn't cancel the step, because Redis may carry
+// the step out anyway, but it stops waiting for the reply. The exception is a step whose reply is
+// expected at once. This step runs on this goroutine, because another goroutine would cost more
+// than the step, and step waits for the reply even after the end of ctx.
 func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
 	if l.link.Prompt(ctx) {
 		return once(context.WithoutCancel(ctx), q)
@@ -72,8 +72,8 @@ func (l *Locker) step(ctx context.Context, q *question, once func(context.Contex
 	}
 }
 
-// putOnce sends a question. If the question has an ear that can wake it, putOnce also takes a place
-// in the queue.
+// putOnce sends a request. If the call has an ear that can wake it, putOnce also takes a place in
+// the queue.
 func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	sent := time.Now()
 	place, _ := q.place.Load().(string)
@@ -105,11 +105,11 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 	return a, nil
 }
 
-// given returns the lock that a message has handed to this question, and whether the question still
-// has the lock. The message is valid only if its token is larger than the token of the last reply.
-// An older message is about a lock that had ended when that reply was sent, for example because
-// this process was stopped in between. The lease starts at the time when the last question that got
-// a reply was sent, because Redis kept this call in the queue until one lease after that time.
+// given returns the lock that a message has handed to this call, and whether the call still has the
+// lock. The message is valid only if its token is larger than the token of the last reply. An older
+// message is about a lock that had ended when that reply was sent, for example because this process
+// was stopped in between. The lease starts when the last request with a reply was sent, because
+// Redis kept this call in the queue until one lease after that time.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
 	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
@@ -141,8 +141,8 @@ func (l *Locker) release(ctx context.Context, q *question) error {
 }
 
 // giveBack is like release. If Redis doesn't reply, giveBack also repeats the release in the
-// background, because a Redis that hangs may carry out this question's request for the lock later.
-// After one Lease every lock that Redis has granted to the question until now has expired.
+// background, because a Redis that hangs may carry out this call's request for the lock later.
+// After one Lease every lock that Redis has granted to the call until now has expired.
 func (l *Locker) giveBack(ctx context.Context, q *question) error {
 	release := func(ctx context.Context) (answered bool, err error) {
 		err = l.release(ctx, q)

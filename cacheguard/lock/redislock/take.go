@@ -59,8 +59,8 @@ func (l *Locker) takeOnce(ctx context.Context, q *question, from string) (answer
 	return l.granted(sent, reply)
 }
 
-// granted returns the answer with the fencing token from the reply to a question. sent is the time
-// when the question was sent.
+// granted returns the answer with the fencing token from the reply to a request. sent is the time
+// when the request was sent.
 func (l *Locker) granted(sent time.Time, reply any) (answer, error) {
 	text, _ := reply.(string)
 	token, err := strconv.ParseInt(text, 10, 64)

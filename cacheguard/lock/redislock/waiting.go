@@ -10,16 +10,16 @@ import (
 
 const (
 	firstPoll = 20 * time.Millisecond // the first pause while messages don't arrive; each next one is twice as long
-	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that sends its question too late loses its place
+	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that sends its request too late loses its place
 )
 
-// await sends the question again each time the question is woken, and also from time to time, until
-// it has the lock. If Redis can't be used, await keeps trying for one Lease and then returns the
-// error. It also does this if the lock has no end. a and err are the result of the last question.
+// await sends the request again each time a message wakes it, and also from time to time, until it
+// has the lock. If Redis can't be used, await keeps trying for one Lease and then returns the
+// error. It also does this if the lock has no end. a and err are the result of the last request.
 func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
 	if q.ear == nil {
 		// The last reply came before the subscription, so it may be out of date, and the message
-		// about the change may have been missed. So send the question once more.
+		// about the change may have been missed. So send the request once more.
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 		l.calls.settle(ctx, l.opts.OpTimeout)
@@ -63,8 +63,8 @@ func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*
 	}
 }
 
-// pause returns the time that a question waits for its message. left is the time until the lock, or
-// another call's turn, ends by itself. The pause ends before the question loses its place, but not
+// pause returns how long a call waits for its message. left is the time until the lock, or another
+// call's turn, ends by itself. The pause ends before the call loses its place in the queue, but not
 // before the lock may be free.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3

@@ -11,15 +11,14 @@ import (
 )
 
 // claim is one try to get a lock. Each claim has its own token. It exists from the request until
-// nothing of it is left on any master. A token is not used again after its release, not even by a
-// Lock that goes on trying, because a late copy of the release would remove a vote that the next
-// try needs.
+// nothing of it is left on any master. A token is not used again after its release, not even by the
+// same Lock call: a late copy of the release would remove a vote that the next try needs.
 //
 // Each master gets a different token, so that a server with two names has one vote. The server
-// votes for the token of the name that asked first, and tells the other name that another holder
-// has the lock. This also works for renewals and releases, while one of the names doesn't respond,
-// and when a name moves to another server. In these cases a check whether two names lead to one
-// server would come too late.
+// votes for the token that arrives first. It answers the request under its other name as if another
+// holder had the lock. This also works for renewals and releases, while one of the names doesn't
+// respond, and when a name moves to another server. In these cases a check whether two names lead
+// to one server would come too late.
 type claim struct {
 	l                *Locker
 	name, key, token string // token is the common start of the tokens for all masters
@@ -42,8 +41,8 @@ func (c *claim) at(m *master) string { return c.token + m.suffix }
 
 // ask calls step for each of these masters, all at once, and returns a channel for the replies. The
 // steps of a claim on one master run one after another, so that a release doesn't overtake the
-// request that it undoes. No context cancels a step, because the master may carry it out all the
-// same. Each step ends within its master's timeout. The caller holds c.mu.
+// request that it undoes. No context cancels a step, because the master may carry it out anyway.
+// Each step ends within its master's timeout. The caller holds c.mu.
 func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer {
 	answers := make(chan answer, len(masters))
 	for _, m := range masters {
@@ -128,9 +127,9 @@ func (c *claim) note(m *master, there bool) {
 	c.there[m.index] = there
 }
 
-// renew extends the lock. It counts only masters that have had the lock until now. If it also
-// counted masters on which the lock has just been set again, a lost lock would seem to have been
-// held all the time, even if another holder had it in the meantime.
+// renew extends the lock. It counts a master only if the lock is still there. If it also counted
+// masters on which the lock has just been set again, a lost lock would seem to have been held all
+// the time, even if another holder had it in the meantime.
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
 	turn := c.l.turn(ctx)
 	defer turn.done()
@@ -156,11 +155,11 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	return began.Add(c.l.opts.validity()), true, err
 }
 
-// decidedIn returns a function like tally.decided. When every master that replied the last time has
-// replied, this function steps aside. Then the request waits for the other masters without keeping
-// a place in turns. Otherwise, if a majority were silent, thousands of locks would wait for it a
-// few at a time. As soon as a silent master replies, it is no longer silent. So at most mostAside
-// additional requests reach it at once.
+// decidedIn returns a function like tally.decided. When only masters that were silent before
+// haven't replied yet, this function also steps aside: the request gives up its place in turns and
+// goes on waiting. Otherwise, if a majority were silent, thousands of locks would wait for it a few
+// at a time. As soon as a silent master replies, requests keep their places in turns until it has
+// replied. So at most mostAside additional requests reach it at once.
 func decidedIn(turn *turn) func(*tally) bool {
 	return func(t *tally) bool {
 		if !t.pendingThere() {
@@ -173,8 +172,8 @@ func decidedIn(turn *turn) func(*tally) bool {
 // mend requests the lock from the masters on which nobody has it, because they were restarted, or
 // could not be reached when the lock was acquired. Renewals count these masters from the next
 // renewal on. So a lock that is held for long survives if each master in turn is restarted or away
-// for a while. While the lock is valid and no majority says that the lock isn't ours, no other
-// claim can have had a majority.
+// for a while. This is safe: while the lock is valid and no majority says that the lock isn't ours,
+// no other claim can have had a majority.
 func (c *claim) mend(answers <-chan answer, t *tally) {
 	c.collect(context.Background(), answers, t, all)
 	var without []*master
@@ -230,7 +229,7 @@ func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	case a.said == nothing:
 		m.debts.Owe(began.Add(c.l.opts.Lease), func() bool { return release(context.Background()).said != nothing })
 	case a.place > 0:
-		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // perhaps the delay was in this process
+		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // limited, because a longer delay may have been in this process
 	}
 	return a
 }

@@ -33,22 +33,23 @@
 // not used again after its release, because a late copy of that release would otherwise remove a
 // lock that the next try has got.
 //
-// A renewal counts only masters that have had the lock until now. If a master doesn't have the
-// lock, for example after a restart, the renewal sets the lock there again, and that master counts
-// from the next renewal on. So a lock that is held for long survives when each master is away for a
-// while, one after another. Counting these masters at once wouldn't break exclusion, because while
-// the lock is valid nobody else can have a majority. But if the lock had been lost on a majority,
-// and another holder had had it in the meantime, nobody would ever notice. A lock is Lost when its
-// validity is over, or when so many masters say that the holder doesn't have the lock that the rest
-// is no majority. If only a minority has lost the lock or given it to another holder, the lock
-// stays held.
+// A renewal counts a master only if the lock is still there when the renewal arrives. If a master
+// doesn't have the lock, for example after a restart, the renewal sets the lock there again, and
+// that master counts from the next renewal on. So a lock that is held for long survives when each
+// master is away for a while, one after another. If these masters were counted at once, exclusion
+// would not suffer, because while the lock is valid nobody else can have a majority. But a loss
+// would be hidden: if a majority had lost the lock, and another holder had had it in the meantime,
+// nobody would ever notice. A lock is Lost when its validity is over. It is also Lost when too many
+// masters reply that the holder doesn't have the lock, so that a renewal can't reach a majority any
+// more. With five masters, three such replies are enough. If only a minority has lost the lock or
+// given it to another holder, the lock stays held.
 //
 // # Those who wait
 //
 // When a lock is released on a master, the master sends a message to the waiting processes. When a
 // majority of the masters may be free, the waiting processes send their requests one after another,
 // in the order in which they came. If all sent them at once, the votes would be split and nobody
-// would have a majority. If the votes are split all the same, each process gives its votes back and
+// would have a majority. If the votes are split nevertheless, each process gives its votes back and
 // tries again after a random time. A process that unlocks a lock and locks it again at once lets
 // the waiting processes go first. Within one process the calls that wait for a name take turns, and
 // only one of them sends requests. These rules make waiting fair most of the time, but they don't
@@ -62,26 +63,26 @@
 // # What it can promise
 //
 // This is a lock for efficiency: it keeps most of the work from being done twice. Use it if two
-// simultaneous holders, now and then, cost money but no data. It has no fencing tokens (Token is
-// always 0), because no part of the algorithm produces growing numbers. A counter on each master
-// would not help, because majorities differ. So the protected resource can't tell a late holder
-// from the present one, and nothing can make up for the cases below (Kleppmann: How to do
-// distributed locking, 2016; Sanfilippo: Is Redlock safe?, 2016; and Distributed Locks with Redis
-// on redis.io). If correctness depends on the lock, use a lock with fencing tokens, and let the
-// protected resource check them.
+// simultaneous holders now and then only waste work. It has no fencing tokens (Token is always 0),
+// because no part of the algorithm produces growing numbers. A counter on each master would not
+// help, because majorities differ. So the protected resource can't tell a late holder from the
+// present one, and nothing can make up for the cases below (Kleppmann: How to do distributed
+// locking, 2016; Sanfilippo: Is Redlock safe?, 2016; and Distributed Locks with Redis on redis.io).
+// If correctness depends on the lock, use a lock with fencing tokens, and let the protected
+// resource check them.
 //
 // At most one holder has the lock while all of these conditions are met:
 //
 //   - No master loses data. A master that is restarted without its data, or loses some by eviction,
-//     can vote twice. For example, holder A has masters 1, 2 and 3 of five. If master 3 restarts
-//     empty, B can have 3, 4 and 5 at the same time. There are two remedies. The first: each master
-//     persists its data (appendonly yes, appendfsync always), which costs a disk write for each
-//     lock. The second is a delayed restart: a master that was down stays unused for longer than
-//     the largest Lease, because by then the locks that it has lost have expired. With either
-//     remedy, set maxmemory-policy noeviction, and have no replicas that are promoted
-//     automatically, because a failover has the effect of a restart that loses the last writes,
-//     without the delay. In the example above, A learns of its loss at its next renewal, a third of
-//     Lease later.
+//     can vote twice. For example, holder A has its lock on masters 1, 2 and 3 of five. If master 3
+//     restarts empty, holder B can get the lock on 3, 4 and 5 at the same time. There are two
+//     remedies. The first: each master persists its data (appendonly yes, appendfsync always),
+//     which costs a disk write for each lock. The second is a delayed restart: a master that was
+//     down stays unused for longer than the largest Lease, because by then the locks that it has
+//     lost have expired. With either remedy, set maxmemory-policy noeviction, and have no replicas
+//     that are promoted automatically, because a failover has the effect of a restart that loses
+//     the last writes, without the delay. In the example above, A learns of its loss at its next
+//     renewal, a third of Lease later.
 //   - The clocks run at the same rate. Redis expires keys by its wall clock. A clock that jumps
 //     forward, because of an operator, ntpd -g or a migrated machine, ends locks early. Let clocks
 //     be slewed, not set. Wall clocks of clients don't matter. If a monotonic clock stops while its
@@ -105,9 +106,9 @@
 // Use three or five servers on machines that don't fail together. Set NodeTimeout well above the
 // time that a reply takes, and to at most a tenth of Lease. (A reply on a new connection takes
 // several times as long. Warm dials the connections in advance.) Give the clients
-// ContextTimeoutEnabled, MaxRetries -1, and a large enough PoolSize: each acquisition, renewal or
-// release uses one connection to each master until the reply arrives, so count those that happen at
-// the same moment.
+// ContextTimeoutEnabled, MaxRetries -1, and a large enough PoolSize. Each acquisition, renewal or
+// release uses one connection to each master until the reply arrives. So choose PoolSize by the
+// number of these steps that run at the same moment.
 //
 // Each lock is a key <prefix>:<name>. Its value is the holder's token and the ids of the waiting
 // processes. Messages are sent on the channel <prefix>:released of each master. With an ACL these
@@ -126,12 +127,13 @@
 //
 // If two masters turn out to be one server with two names, Warm and the first calls return an
 // error. This server has only one vote, even before the error and while one of its names doesn't
-// respond, because the locker uses a separate token for each master, and the server refuses the
-// second token while it has the first one. The locker doesn't detect one server with two databases,
-// or servers that fail together. A replica of another master is taken for the same server if it has
-// received a lock from its master before it gets the request. The error of Warm names a replica
-// that can't be written to. Such a replica has no vote. A writable replica votes, and loses its
-// votes when its master overwrites them.
+// respond. The reason is that the locker uses a separate token for each master, and the server
+// refuses the second token while it has the first one. The locker doesn't detect one server with
+// two databases, or servers that fail together. If one of the masters is a replica of another, it
+// may receive a lock by replication before the locker's own request arrives. Then the locker takes
+// both for the same server. The error of Warm names a replica that can't be written to. Such a
+// replica has no vote. A writable replica votes, and loses its votes when its master overwrites
+// them.
 //
 // # What it costs
 //

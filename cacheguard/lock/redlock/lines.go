@@ -7,8 +7,8 @@ import (
 )
 
 // lines are the waiting Lock calls of this process, by name. The first call of each line sends
-// requests to the masters, and the others wait for their turn. So each process is one contender,
-// whatever the number of its goroutines.
+// requests to the masters, and the others wait for their turn. So each process counts as one
+// contender, however many of its goroutines wait.
 type lines struct {
 	mu        sync.Mutex // guards the fields below
 	all       map[string]*line
@@ -29,8 +29,8 @@ type line struct {
 
 	// The first call of the line waits until a majority of the masters may be free.
 	blocked  []string         // by master: the token that has the lock there, unknown, or "" if nobody has it
-	released map[release]bool // the releases in messages since the request, possibly received before the reply that they make out of date
-	heard    []bool           // by master: whether messages arrived when the request was sent; only then no message is missed that makes the reply out of date
+	released map[release]bool // the releases that messages have reported since the request was sent; a message may be newer than a reply that comes after it
+	heard    []bool           // by master: whether messages arrived when the request was sent; if not, the reply may be out of date without a message
 }
 
 // place is the place of one Lock call in a line.
@@ -48,9 +48,9 @@ type yield struct {
 	waiting int
 }
 
-// yield makes this process wait before it requests a lock again, until the other processes have
-// been told of its release. Without this pause a process that unlocks and locks again would always
-// be quicker than the others.
+// yield makes this process wait before it requests a lock again, until the message about its
+// release has reached the other processes. Without this pause a process that unlocks and locks
+// again would always be quicker than the others.
 //
 // took is the time that the release took. The other processes take about the same time to receive
 // the message and send their requests.

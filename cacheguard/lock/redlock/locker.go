@@ -39,9 +39,9 @@ var (
 // Give New one client for each master. Each must be a client of a single server. New refuses
 // clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
 // masters turn out to be one server with two names, [Locker.Warm] and the first calls fail. An even
-// number of masters tolerates no more failures than the odd number below it, but is needed for a
-// time when a master is added (see the package documentation). New reports all problems in one
-// error and never dials. The clients stay the caller's: Close doesn't close them.
+// number of masters tolerates no more failures than the odd number below it. It is only needed
+// temporarily, while you add a master (see the package documentation). New reports all problems in
+// one error and never dials. The clients belong to the caller: Close doesn't close them.
 //
 // Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
 // makes a copy with these settings, which uses the same connections but not the hooks, because

@@ -37,7 +37,7 @@ type said int
 
 const (
 	nothing said = iota // no reply, or an error
-	mine                // the lock of this claim: from now on, until now, or still
+	mine                // the lock of this claim: just granted, renewed, or held until this release
 	other
 	free
 )
@@ -46,13 +46,13 @@ const (
 type answer struct {
 	master int
 	said   said
-	holder string        // for other: the holder's token; only an acquisition returns it
-	left   time.Duration // for other: the time until the holder's lock ends there; negative if it has no end
-	place  int           // the place of this process among the processes that wait there; for mine, as the reply to a release, the number of waiting processes
-	unsent bool          // for nothing: the master can't have carried out the request
-	twin   *master       // for other, as the reply to an acquisition: the claim has this lock from the master twin, which is the same server
-	stuck  bool          // for other: the holder's lock has no end, or an end that no lease can have
-	err    error         // for nothing
+	holder string        // if said is other: the holder's token; only an acquisition returns it
+	left   time.Duration // if said is other: the time until the holder's lock ends there; negative if it has no end
+	place  int           // the place of this process among the processes that wait there; in the reply to a release, the number of waiting processes
+	unsent bool          // if said is nothing: the master can't have carried out the request
+	twin   *master       // if said is other, after an acquisition: the master that is the same server, because the holder's token is this claim's token for it
+	stuck  bool          // if said is other: the holder's lock has no end, or an end that no lease can have
+	err    error         // if said is nothing: the reason
 }
 
 func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, error) {

@@ -32,8 +32,8 @@ func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 	return max(0, min(waiting, mostWaiters)), rest[:tokenSize], rest[tokenSize:], err == nil
 }
 
-// leastPatience is the shortest limit for the time until a subscription is confirmed. A
-// subscription is no request for a lock, so NodeTimeout would be too short.
+// leastPatience is the shortest limit for the time until a subscription is confirmed. NodeTimeout
+// would be too short, because it is meant for requests for locks.
 const leastPatience = 250 * time.Millisecond
 
 // messages are the subscriptions to all masters. They begin when the first Lock has to wait.

@@ -15,7 +15,7 @@ type tally struct {
 	masters int
 	answers []answer // the replies so far, including errors
 	mine    int
-	not     int    // number of replies other and free
+	not     int    // number of replies that are other or free
 	endless int    // number of replies other with a lock that has no end
 	away    []bool // by master: whether it didn't reply the last time; nil: this makes no difference
 }
@@ -49,7 +49,7 @@ func (t *tally) close(why func(master int) error) {
 // pending returns how many replies are missing.
 func (t *tally) pending() int { return t.masters - len(t.answers) }
 
-// won reports whether a majority says mine.
+// won reports whether a majority of the masters has replied that the lock is ours.
 func (t *tally) won() bool { return t.mine >= quorum(t.masters) }
 
 // refused reports whether a majority with the reply mine is impossible, because too many masters

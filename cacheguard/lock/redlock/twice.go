@@ -33,9 +33,9 @@ func (c *claim) lookForTwin(m *master, a *answer) {
 // isTwice reports whether two masters turned out to be one server. If so, it sets an error that
 // wraps errTwice as the error of the attempt. The votes are right without this check, because a
 // server has one vote. But a fleet with these masters survives fewer failures than it should, and
-// without an error nobody would notice. If another claim has the lock, the replies of known twins
-// to this request needn't show that they are one server. So isTwice sends them a request for
-// another lock. If one of the twins is silent, the next call does the check, and the votes of this
+// without an error nobody would notice. If another claim has the lock, known twins may give replies
+// that don't show that they are one server. So isTwice also requests a different lock, which nobody
+// else wants. If one of the twins is silent, the next call does the check, and the votes of this
 // call are valid.
 func (l *Locker) isTwice(ctx context.Context, a *attempt) bool {
 	a.err = l.distinct(a.t)

@@ -98,8 +98,8 @@ type rest struct {
 	woken time.Duration // after a message that a majority may be free
 }
 
-// rest returns the time to wait after a failed attempt. calls means that messages will report when
-// the lock is free. turn is the time that the requests of the processes before this one take.
+// rest returns the time to wait after a failed attempt. calls reports whether messages will show
+// when the lock is free. turn is the time that the requests of the processes before this one take.
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
@@ -109,7 +109,7 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	}
 	most := w.poll/2 + rand.N(w.poll/2)
 	switch {
-	case a.err == nil && a.t.split(), a.t.won(): // won, but too late, and given back
+	case a.err == nil && a.t.split(), a.t.won(): // the votes are split, or they were won too late and given back
 		return rest{turn, turn}
 	case calls:
 		most = mostPause + turn

@@ -27,9 +27,9 @@ func (p *place) asks() {
 	}
 }
 
-// asked ends the request: from now on the place is woken as soon as a majority of the masters may
-// be free. calls means that messages will report that moment. If no majority replied, trouble is
-// the time since which no call in the line has had a reply.
+// asked records the result of the request. From now on the call is woken as soon as a majority of
+// the masters may be free. calls reports whether messages will show when that is. If no majority
+// replied, trouble is the time since which no call in the line has had a reply.
 func (p *place) asked(a attempt) (calls bool, trouble time.Time) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()

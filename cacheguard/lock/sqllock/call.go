@@ -133,9 +133,10 @@ func (l *Locker) exec(ctx context.Context, statement string, args ...any) (int64
 	return result.RowsAffected()
 }
 
-// writes lets only one writing statement run at a time. SQLite has one writer. A statement that
-// finds this writer busy sleeps for a while, so statements don't run in the order in which they
-// came. The channel has room for one. A nil channel lets all statements run at once.
+// writes lets only one writing statement run at a time. SQLite has one writer. Without writes, a
+// statement that finds this writer busy would sleep for a while, and statements would not run in
+// the order in which they came. The channel has room for one. A nil channel lets all statements run
+// at once.
 type writes chan struct{}
 
 func (w writes) begin(ctx context.Context) (done func(), err error) {

@@ -39,16 +39,18 @@
 //	UPDATE invoices SET sent = true, fence = $1 WHERE id = 42 AND fence <= $1
 //
 // The lock of a holder that has died is free one lease later, plus a hundredth of the lease for
-// clocks that run at different rates, plus the time by which the database's clock is set back
-// meanwhile. If a lock was acquired and its caller didn't learn of it, the lock is given back in
-// the background. There is no queue over all processes: the first process that asks after the lock
-// becomes free gets it. Within one process the waiting calls get it in their order. After a process
-// has handed the lock on among its own calls for a second, it leaves the lock to other processes.
+// clocks that run at different rates. If the database's clock is set back in this time, the lock is
+// free later by as much. If a lock was acquired and its caller didn't learn of it, the lock is
+// given back in the background. There is no queue over all processes: the first process that asks
+// after the lock becomes free gets it. Within one process the waiting calls get it in their order.
+// After a process has handed the lock on among its own calls for a second, it leaves the lock to
+// other processes.
 //
 // # What it costs
 //
-// An acquisition, a release and a renewal are one statement each. (In SQLite an acquisition is two
-// statements, and they run in the process.) Each statement is a separate transaction. If several
+// A release and a renewal are one statement each. In PostgreSQL an acquisition is one statement,
+// too. In SQLite it is two: one looks whether the lock is free, and one takes it. But SQLite runs
+// in your process, so neither is a round trip. Each statement is a separate transaction. If several
 // calls of a process wait for one name, only the first sends requests. If several calls come at the
 // same moment and no call waits yet, each of them sends one request. The first waiting call polls
 // after 5 ms, then at longer and longer pauses up to Options.Poll, and when the holder's lease
@@ -74,9 +76,9 @@
 // distinguishes from text, and begin with Options.Prefix.
 //
 // Any client that can write to the table is trusted with the locks. If the token of a row is the
-// largest 64-bit number, no larger token can be given: calls fail with an error that says so. If a
-// lock expires only in more than 1000 leases and more than an hour, calls don't wait for it: their
-// error wraps lock.ErrHeld. In both cases delete the row.
+// largest 64-bit number, no larger token can be given: calls fail with an error that says so. If
+// the expiry of a lock is more than 1000 leases and an hour away, calls don't wait for the lock:
+// their error wraps lock.ErrHeld. In both cases delete the row.
 //
 //	UPDATE cacheguard_locks SET owner = '', expires = 'epoch' WHERE name = 'invoice 42' -- PostgreSQL
 //	UPDATE cacheguard_locks SET owner = x'', expires = 0 WHERE name = CAST('invoice 42' AS BLOB) -- SQLite
@@ -85,9 +87,9 @@
 //
 // Use the primary server. If the replicas are asynchronous, a failover loses the last locks, and
 // two holders may have one lock. So use synchronous replication, or check tokens. The tokens of the
-// new primary are larger unless its clock is behind by more than the failover takes. A crash with
-// synchronous_commit off has the same effect, and so has a crash with an UNLOGGED table. Any other
-// restart or crash loses nothing, and holders renew their locks as soon as the server is back.
+// new primary are larger unless its clock is behind by more than the failover takes. A crash also
+// loses locks if synchronous_commit is off or the table is UNLOGGED. Any other restart or crash
+// loses nothing, and holders renew their locks as soon as the server is back.
 //
 // Any default isolation level works. At levels above READ COMMITTED the database tells colliding
 // transactions to try again, and the locker tries again within Options.OpTimeout. Rows are updated

@@ -92,8 +92,8 @@ func (e *ear) turn(standing bool) {
 	}
 }
 
-// heard receives the notification that a lock was given back. It ignores a payload that is no name,
-// because another program has sent this notification.
+// heard receives the notification that a lock was given back. If the payload is not a name, another
+// program has sent the notification, and heard ignores it.
 func (e *ear) heard(payload string) {
 	if name, err := hex.DecodeString(payload); err == nil {
 		e.l.waiting.heard(string(name))

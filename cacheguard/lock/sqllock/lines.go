@@ -40,8 +40,8 @@ const (
 )
 
 // ours is the time for which a process may hand a lock on among its own waiting calls. After this
-// time it leaves the lock to other processes. Their waiting calls can't be told of this release, so
-// this process waits as long as these calls may sleep.
+// time it leaves the lock to other processes. Their waiting calls get no message about this
+// release, so this process waits as long as these calls may sleep.
 const ours = time.Second
 
 // join takes the last place in the line of a name.

@@ -50,8 +50,8 @@ type Options struct {
 	Dialect Dialect
 
 	// Table is the name of the table of locks. Default "cacheguard_locks". The name consists of
-	// letters, digits and underscores, and its case matters. It may have a schema in front,
-	// followed by a dot.
+	// letters, digits and underscores, and its case matters. A schema and a dot may precede the
+	// name.
 	Table string
 
 	// Prefix is put in front of each name in the table. It has at most 128 bytes, ends with a colon
@@ -72,9 +72,9 @@ type Options struct {
 	// of Lease if that is less; at least 2 ms, at most Lease.
 	OpTimeout time.Duration
 
-	// Poll is the longest pause before a waiting call that nobody wakes sends its request again.
-	// The first pause is 5 ms. Default 250 ms, at least 1 ms. With Listen, Poll applies only while
-	// notifications don't arrive.
+	// Poll is the longest pause after which a waiting call sends its request again if nothing wakes
+	// it earlier. The first pause is 5 ms. Default 250 ms, at least 1 ms. With Listen, Poll applies
+	// only while notifications don't arrive.
 	Poll time.Duration
 
 	// Listen makes NOTIFY wake the waiting calls. Without Listen, which is the default, they poll.

@@ -31,7 +31,7 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			a, err := c.askFor(ctx, l.opts.Lease) // even if the holder's lease ends very late
+			a, err := c.askFor(ctx, l.opts.Lease) // unlike ask, it accepts a holder whose lease ends very late
 			if err == nil && !a.mine {
 				a, err = c.take(ctx, a.token) // the lock may have changed its holder in the meantime
 			}

@@ -96,7 +96,7 @@ func (l *Locker) spoilt(err error) error {
 	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
 }
 
-// explained adds to an error the advice what its reader can do about it.
+// explained adds to an error what its reader can do about it.
 func (l *Locker) explained(err error) error {
 	text := err.Error()
 	switch s := state(err); {

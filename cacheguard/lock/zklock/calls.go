@@ -68,7 +68,7 @@ func broken(err error) bool {
 // unreachable reports whether an error will pass when ZooKeeper can be reached again.
 func unreachable(err error) bool { return broken(err) || errors.Is(err, errNoAnswer) }
 
-// retry calls do again until it succeeds, until it fails for another reason than a broken
+// retry calls do again until it succeeds, until it fails for a reason other than a broken
 // connection, or until ctx ends. If a connection is broken, retry waits for it until ctx ends,
 // unless the connection was closed.
 func (l *Locker) retry(ctx context.Context, do func() error) error {
@@ -85,8 +85,8 @@ func (l *Locker) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// closedConn detects that a connection was closed for good, because go-zookeeper doesn't report it.
-// On a connection that is neither closed nor connected a request waits until it is connected, so if
+// closedConn detects that a connection was closed for good, which go-zookeeper doesn't report.
+// While a connection is broken but not closed, its requests wait until it is connected again. So if
 // requests fail at once, the connection is closed.
 type closedConn struct {
 	conn  *zk.Conn

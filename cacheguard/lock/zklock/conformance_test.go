@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: suitePrefix, Lease: suiteLease}
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		t.Parallel() // these tests wait most of the time
 		proxy := zktest.StartProxy(t, server.Addr())
 		operator := open(t, server.Addr(), opts)
 		return locktest.Fleet{

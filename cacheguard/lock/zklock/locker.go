@@ -20,7 +20,7 @@ type Locker struct {
 	watches watches
 
 	mu    sync.Mutex // guards the fields below
-	dirty int        // number of questions whose nodes are being removed
+	dirty int        // number of calls whose nodes are being removed
 	idle  chan struct{}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// question is the request of one call for a lock. It has at most one node in the queue.
+// question is one call's request for a lock. It has at most one node in the queue.
 type question struct {
 	l    *Locker
 	name string
@@ -21,8 +21,8 @@ type question struct {
 	creating <-chan answer[string] // a creation that has no reply so far, or nil
 	doubt    bool                  // a creation whose reply was lost may have been carried out
 
-	// alive is the time when the last request was sent whose reply showed that ZooKeeper's leader
-	// considers the session alive.
+	// alive is when q sent its last successful request, that is, a request whose reply showed that
+	// ZooKeeper's leader considers the session alive.
 	alive time.Time
 
 	token   int64           // the number of the transaction that created node
@@ -38,7 +38,7 @@ func (l *Locker) question(name string) *question {
 	}
 }
 
-// path returns the path of the question's node.
+// path returns the path of the call's node.
 func (q *question) path() string { return q.dir + "/" + q.node }
 
 // turn calls turnNow within OpTimeout, with retries.
@@ -52,13 +52,13 @@ func (q *question) turn(ctx context.Context) (before string, err error) {
 // turnNow gets q into the queue, if q isn't there yet, and returns the node directly before q's
 // node. If it returns "", q has the lock.
 func (q *question) turnNow(ctx context.Context) (before string, err error) {
-	var slow time.Duration // the time that replies took which came too late
+	var slow time.Duration // how long the last replies took, if that was too long
 	defer func() {
 		if err != nil && slow > 0 {
 			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w", slow.Round(time.Millisecond), q.l.opts.Lease, err)
 		}
 	}()
-	for most := q.l.opts.Lease / 24; ; { // with slower replies the lock would be valid for too short a time at first
+	for most := q.l.opts.Lease / 24; ; { // most is the limit for replies: after slower ones, the first validity of the lock would be too short
 		fresh, err := q.enter(ctx)
 		if err != nil {
 			return "", err
@@ -81,7 +81,7 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 			q.node, q.changed = "", nil
 		case before != "" || took < most:
 			return before, nil
-		case !fresh: // ZooKeeper is always this slow: the rest of the time is enough for one verification that is as slow
+		case !fresh: // too slow even without a creation: accept up to Lease/8, which leaves time for one verification as slow
 			most, slow = q.l.opts.Lease/8, took
 		}
 	}
@@ -181,9 +181,9 @@ func (q *question) created(a answer[string]) error {
 }
 
 // find returns the nodes that belong to this call, as ZooKeeper's leader knows them. If a creation
-// returned an error, it may have been carried out all the same. In this case its node exists by now
-// or never will: as soon as a session has moved to another server or another connection, ZooKeeper
-// ignores the requests of the connection before.
+// returned an error, ZooKeeper may have carried it out nevertheless. In this case the node exists
+// by now or will never exist: as soon as a session has moved to another server or another
+// connection, ZooKeeper ignores requests from the old connection.
 func (q *question) find(ctx context.Context) ([]string, error) {
 	if err := q.sync(ctx); err != nil {
 		return nil, err

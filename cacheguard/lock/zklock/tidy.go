@@ -12,9 +12,10 @@ import (
 var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
 	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
 
-// If a question has given up, tidy removes in the background all its nodes, including nodes that it
-// may still get. Otherwise another call on the same session would wait for these nodes for ever.
-// tidy goes on until the nodes are removed or the connection is closed, and then closes done.
+// When a call has given up, tidy removes all its nodes in the background, including nodes that
+// ZooKeeper may still create for it. Otherwise another call on the same session would wait for
+// these nodes for ever. tidy goes on until the nodes are removed or the connection is closed, and
+// then closes done.
 func (l *Locker) tidy(q *question) (done <-chan struct{}) {
 	finished := make(chan struct{})
 	if q.node == "" && q.creating == nil && !q.doubt {
@@ -54,7 +55,7 @@ func (l *Locker) cleaned() <-chan struct{} {
 	return l.idle
 }
 
-// tidy removes the nodes of a question. Nothing else uses the question any more.
+// tidy removes the nodes of a call that has ended. Nothing else uses the question any more.
 func (q *question) tidy() {
 	closed, said := closedConn{conn: q.l.conn}, false
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {

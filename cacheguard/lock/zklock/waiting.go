@@ -106,8 +106,8 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 }
 
 // watches are the watches on the nodes of other calls. go-zookeeper can't remove a watch, so a call
-// that gives up leaves its watch here, and the next call that waits for the same node uses it.
-// Without this, each request for a lock that another holder has would leave one more watch.
+// that gives up leaves its watch here, and the next call that waits for the same node uses it. If
+// watches weren't reused, each request for a held lock would leave one more watch.
 type watches struct {
 	mu sync.Mutex                 // guards m
 	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it

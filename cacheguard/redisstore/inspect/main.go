@@ -30,8 +30,8 @@
 // variable REDIS_URL is used. The password is taken from the URL, or from the environment variable
 // that -password-env names (REDIS_PASSWORD by default), because other users of a machine can see a
 // command's arguments. With -tls the server's certificate is verified with the system's
-// certificates or those in the file that SSL_CERT_FILE names; -cert and -key give the client's
-// certificate.
+// certificates, or with the certificates in the file that SSL_CERT_FILE names. -cert and -key give
+// the client's certificate.
 //
 // The exit code is 0 if Redis could be asked, whatever it has, 1 if Redis couldn't be asked or
 // something doesn't work, and 2 for arguments that can't be understood.

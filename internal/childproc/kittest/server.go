@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
-// Server is a childproc.Server, which imports this package in its own tests.
+// Server has the methods of childproc.Server. It is an interface, because the tests of childproc
+// import this package.
 type Server interface {
 	Addr() string
 	Dir() string

@@ -20,8 +20,8 @@ import (
 var tells string
 
 // Watch runs tests and compares all steps of their runs. It returns the exit code of the tests, or
-// 1 if a run has done a step that the explorer's driver never does. Many tests reach such steps
-// only by chance, so after an hour of tests a step that the explorer lacks is usually found.
+// 1 if a run has done a step that the explorer's driver never does. Many tests reach rare steps
+// only by chance. An hour of tests usually finds a step that the explorer lacks.
 func Watch(run func() (code int)) (code int) {
 	d := newDrive()
 	protocol.Watched.Step, protocol.Watched.Done = d.step, d.done
@@ -41,10 +41,11 @@ type drive struct {
 	mu   sync.Mutex // guards the fields below
 	left map[any]protocol.Do
 	bad  map[string]bool
+	seen map[string]bool // the lines of the table that were told
 }
 
 func newDrive() *drive {
-	d := &drive{table: map[string]bool{}, left: map[any]protocol.Do{}, bad: map[string]bool{}}
+	d := &drive{table: map[string]bool{}, left: map[any]protocol.Do{}, bad: map[string]bool{}, seen: map[string]bool{}}
 	for line := range strings.Lines(tells) {
 		switch what, names, _ := strings.Cut(line, ": "); what {
 		case "States":
@@ -87,6 +88,9 @@ func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.E
 	defer d.mu.Unlock()
 	if was.State == protocol.Landed && e.Kind == protocol.End { // the other misses of its run have ended
 		return
+	}
+	if d.table[line] {
+		d.seen[line] = true
 	}
 	left := d.left[m]
 	// A run reads all its mail before it does anything. So the loss of a lease and the end of its
