@@ -4,7 +4,7 @@
 //	go run ./bench cold       one of them, with a fleet of any size and any contenders; also missing, failing, avalanche, killed,
 //	                          redis-gone, slow, race-same and race-other
 //	go run ./bench hits       the way to a value that is cached, beside a plain GET
-//	go run ./bench growth     what of its cost grows with processes, and with callers
+//	go run ./bench growth     which costs of a cold key grow with processes, and with callers
 //	go run ./bench stampede   a cold key in detail: what comes before the first load, and what after it
 //	go run ./bench expiry     a hot key expires again and again under steady load
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
@@ -21,9 +21,9 @@
 // count latency from these times. handover counts the time from just before Unlock is called until
 // another contender's Lock has returned, and the network traffic in this time. locks measures no
 // times. It counts forbidden behaviour of lockers, and problems that lockers can't prevent. If two
-// holders believed to have one lock, its exit code is 1. The simulation needs no Redis and no real
-// time. The documentation of its package lists its assumptions, and with -validate it is compared
-// with real stampedes.
+// holders believed at the same time that they had the same lock, the exit code of locks is 1. The
+// simulation needs no Redis and no real time. The documentation of its package lists its
+// assumptions. With -validate, the command compares the simulation with real stampedes.
 //
 // Callers of a burst are goroutines that wait at a gate. Each has its own context, which can be
 // cancelled, and a stack as large as the stack of a server's request (8 KiB). With smaller stacks
@@ -31,11 +31,11 @@
 //
 // Replicas are real processes: the command starts itself again for each. Redis is either the server
 // named with -redis, or a redis-server from the PATH, which is started for the run on a free port.
-// If there is neither, it depends on the command. The scenarios and hits embed a Redis (miniredis),
-// and say so. The standard run then leaves the avalanche out, because miniredis is too slow for it.
-// simulate needs no Redis, unless -validate is given. The other commands need a Redis. In each
-// repetition all contestants run one after another, so other work of the machine affects all of
-// them alike. Compare ratios within a run, not times of different runs.
+// If there is neither, what happens depends on the command. The scenarios and hits embed a Redis
+// (miniredis), and say so. The standard run then leaves the avalanche out, because miniredis is too
+// slow for it. simulate needs no Redis, unless -validate is given. The other commands need a Redis.
+// In each repetition all contestants run one after another, so other work of the machine affects
+// all of them alike. Compare ratios within a run, not times of different runs.
 //
 // # JSON
 //
@@ -75,15 +75,16 @@
 //   - results, of handover: handovers and growth, by locker: p50Nanos, p90Nanos, p99Nanos,
 //     maxNanos, trips, commands, messages; alone, by locker: p50Nanos, p99Nanos, trips, commands,
 //     overFloor.
-//   - results, of locks: a list with one result for each locker: locker, acquisitions, handovers
-//     (acquisitions after a holder in another process), stops (of processes), masters (the number
-//     of times that a master was stopped, or killed and restarted), emptied (of these, restarts
-//     without data and without the delay), lost (holders that learned of a loss), overlaps and
-//     excused (two holders believed to have one lock; excused: after a master had lost its data),
-//     first (one of these overlaps), lateStopped and lateRunning (a holder acted after the next
-//     hold had begun, after a stop or without a stop), refused (late actions that were refused
-//     because of their tokens), deaths (of processes) and death (one of them), troubles (other
-//     errors) and trouble (one of them).
+//   - results, of locks: a list with one result for each locker. A result has locker, acquisitions,
+//     and handovers (acquisitions after a holder in another process). Faults: stops (of processes),
+//     masters (the number of times that a master was stopped, or killed and restarted), and emptied
+//     (the number of these restarts without data and without the delay). Effects on holders: lost
+//     (holders that learned of a loss); overlaps (two holders believed to have one lock), and first
+//     (one of these overlaps); excused (the same, after a master had lost its data); lateStopped (a
+//     holder was stopped, and acted after the next hold had begun); lateRunning (the same without a
+//     stop); and refused (late actions that were refused because of their tokens). Errors: deaths
+//     (of processes) and death (one of these deaths), troubles (other errors) and trouble (one of
+//     these errors).
 //   - results, of simulate: a list with one result for each policy. Its members are the columns of
 //     the tables, which package simulate describes. With -validate: calibrations, and results with
 //     processes, protection, loads and simulatedLoads (least, most), and lists with one value for

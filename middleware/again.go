@@ -13,9 +13,9 @@ import (
 // A handler may fail because of the fields that its own client has sent. No client should be able
 // to cause errors for other clients. So the requests that waited for the failed run get one more
 // try together: one of them runs the handler, and the others wait for this second run and get its
-// result. So a failing origin still has only one request at a time for each resource, and each
-// burst costs it one more run. In a fleet, if the handler fails faster than processes learn of each
-// other's failures, the burst costs at most one more run for each process.
+// result. So a failing origin still gets only one request at a time for each resource, and each
+// burst costs the origin one more run. In a fleet, if the handler fails faster than processes learn
+// of each other's failures, the burst costs at most one more run for each process.
 
 // lastError is the error of a second try, or an error that another try would not change. The
 // requests that waited get this error.
@@ -26,8 +26,8 @@ func (e lastError) Unwrap() error { return e.error }
 // lastWord is the end of a lastError's text, by which other processes recognize it.
 const lastWord = "; last"
 
-// triesAgain reports whether a request gets another try after the handler that it waited for has
-// failed. If it returns true, it has recorded that the request has used this try.
+// triesAgain reports whether a request gets another try after the failure of the handler that it
+// waited for. If so, triesAgain records that the request has used this try.
 func (x *exchange) triesAgain(err error) bool {
 	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil || isLast(err) || !isHandlers(err) {
 		return false

@@ -11,12 +11,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// identities are the request fields that say who asks: they identify a user.
+// identities are the request fields that identify a user.
 var identities = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// identified reports whether a request says who asks, by a TLS client certificate or by one of
-// identities. identified ignores fields that vary names, because a response that is selected by
-// such a field is given only to requests with the same value.
+// identified reports whether a request identifies its user, by a TLS client certificate or by one
+// of identities. It ignores the fields in vary, because a response that varies by a field is given
+// only to requests with the same value.
 func identified(r *http.Request, vary []string) bool {
 	for _, name := range identities {
 		if r.Header[name] != nil && !slices.Contains(vary, name) {
@@ -38,17 +38,17 @@ func authorized(r *http.Request) bool {
 func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 }
 
 // suits reports whether the response may be given to this request. A response that is fresh only
-// because of the options is given only to requests that don't say who asks, because nobody has
-// declared that it is the same for all users.
+// because of the options is given only to requests that don't identify their user, because nobody
+// has declared that it is the same for all users.
 func (res *response) suits(r *http.Request) bool {
 	return !res.guessed || !identified(r, res.vary)
 }
 
 // identifiedKey is the key under which requests with Authorization or Cookie wait for one another.
-// Their responses often can't be shared, and anyone can send these fields. If they used the
-// resource's own key, one of these requests could make all other requests run the handler
-// themselves. Requests with Authorization or Cookie are answered with the response that is stored
-// for all, if it is fresh. If their own response may be shared with all, it is stored for all.
+// The responses to these requests often can't be shared, and anyone can send these fields. With the
+// resource's own key, one such request could make all other requests run the handler themselves.
+// Requests with Authorization or Cookie are answered with the response that is stored for all, if
+// it is fresh. If the response to such a request may be shared with all, it is stored for all.
 func identifiedKey(key string) string { return "a" + keySeparator + key }
 
 // publishTimeout is how long a request with Authorization or Cookie waits for the lease that it
@@ -60,9 +60,9 @@ const publishTimeout = 50 * time.Millisecond
 // already stored under identifiedKey. publish reads it again while it holds the lease of the
 // resource's own key, so that a response that was purged meanwhile isn't stored again.
 //
-// publish isn't called for a request whose client has left, because nobody knows then when its
-// response will be stored. In this case other requests run the handler once, as they would have
-// done without this request.
+// If the request's client has left, publish isn't called, because nobody knows then when the
+// response will be stored. Other requests then run the handler once, as they would without this
+// request.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
 		return
@@ -90,9 +90,9 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 }
 
 // rejudged returns the verdict on a response that is stored under another key and has this age. The
-// field Age has whole seconds, so rejudged gives the fraction of a second to judge as the time that
-// the response took to arrive. Without the fraction, a response that is fresh for one second would
-// be stale at once.
+// field Age has whole seconds. So rejudged passes the remaining fraction of a second to judge as
+// the time that the response took to arrive. Without the fraction, a response that is fresh for one
+// second would be stale at once.
 func (c *Cache) rejudged(r *http.Request, res *response, age time.Duration) verdict {
 	h := maps.Clone(res.header)
 	h["Age"] = []string{strconv.Itoa(int(age / time.Second))}

@@ -15,12 +15,13 @@ import (
 )
 
 // backlog limits the memory that this process keeps for clients that read more slowly than it
-// writes, in addition to the runs that MaxLoads limits. It counts the bodies of stored responses
-// that are being sent, and of responses whose handlers have ended or wait for these clients. A body
-// that is sent to several clients is counted once, and equal responses share one body. Above the
-// limit, backlog drops the body whose clients have read nothing for the longest time, and closes
-// the connections of these clients. So a client that reads gets its whole response, and a client
-// that doesn't read makes room.
+// writes. It counts the bodies of stored responses that are being sent, and the bodies of responses
+// whose handlers have ended or wait for these clients. It doesn't count the responses of handlers
+// that are working, because MaxLoads limits how many handlers work. A body that is sent to several
+// clients is counted once, and equal responses share one body. Above the limit, backlog drops the
+// body whose clients have read nothing for the longest time, and closes the connections of these
+// clients. So a client that reads gets its whole response, and a client that doesn't read is
+// disconnected.
 //
 // A backlog is safe for concurrent use.
 type backlog struct {
@@ -31,13 +32,13 @@ type backlog struct {
 	mu     sync.Mutex // guards the fields below
 	held   int64
 	bodies map[bodyOf]*owed // the newest owed of each response
-	order  list.List        // the counted *owed; clients of the first have read nothing for longest
+	order  list.List        // the counted *owed; the clients of the first one have read nothing for the longest time
 }
 
 // bodyOf identifies the response that a body belongs to.
 type bodyOf struct{ key, selected string }
 
-// owed is a body that is being sent to clients. It is guarded by the backlog's mutex.
+// owed is a body that is being sent to clients. The backlog's mutex guards it.
 type owed struct {
 	of     bodyOf
 	body   []byte
@@ -46,8 +47,8 @@ type owed struct {
 	counts *list.Element // nil: it is not counted, because no client reads it, or because it has been dropped
 }
 
-// taker is a client to which a body is being sent, with its writer. After each piece that the
-// client reads, the body is the last in the order in which bodies are dropped.
+// taker is a client to which a body is being sent, with its writer. When the client has read a
+// piece, the body moves to the end of the queue of bodies to drop.
 type taker struct {
 	http.ResponseWriter
 	backlog *backlog
@@ -76,7 +77,7 @@ func (b *backlog) takes(o *owed, w http.ResponseWriter) *taker {
 	return t
 }
 
-// stays begins to count a body. It is called when only the body's clients still decide how long the
+// stays begins to count a body. Call stays when only the body's clients still decide how long the
 // body stays in memory. res is the response, or nil if it isn't whole.
 func (b *backlog) stays(o *owed, body []byte, res *response) {
 	b.mu.Lock()
@@ -140,8 +141,8 @@ func (b *backlog) cut(all []*taker) {
 	}
 }
 
-// of returns the owed for this response. If clients are being sent an equal response, it is the
-// owed of that response.
+// of returns the owed for this response. If an equal response is being sent to clients, of returns
+// the owed of that response.
 func (b *backlog) of(res *response) *owed {
 	of := bodyOf{res.key, res.selected}
 	b.mu.Lock()
@@ -200,8 +201,9 @@ func (t *taker) close() {
 	t.done = true
 }
 
-// hands writes the bytes of one Write of a handler, and counts them for as long as the handler
-// waits for its client.
+// hands writes p to the client. p is what a handler has passed to one Write. If p has more than
+// bodyBehind bytes, the backlog counts p until the write returns, because the handler waits for its
+// client in this time.
 func hands[T string | []byte](b *backlog, w http.ResponseWriter, p T, write func(T) (int, error)) (int, error) {
 	if len(p) <= bodyBehind {
 		return write(p)
@@ -222,8 +224,8 @@ func (c *Cache) cuts() {
 	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
 }
 
-// lends returns the response to be sent and the writer for it. The caller must close the taker,
-// which may be nil.
+// lends returns the response to be sent and the writer for it. The caller must call close of the
+// taker, even if the taker is nil.
 func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWriter, *response, *taker) {
 	if len(res.body) <= bodyBehind {
 		return w, res, nil

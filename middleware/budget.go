@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// budget limits how many resources clients can invalidate by unsafe requests. Each invalidation
-// takes a place in the store's memory of invalidated tags, which has 100,000 places for a cache.
-// When that memory is full, the oldest tags are forgotten, and with them all responses that were
-// stored before these tags were invalidated. Anybody can send a POST to /search?q=1, 2, 3 and so
-// on. These requests must not displace the tags that your own services invalidate.
+// budget limits how many resources clients can invalidate by unsafe requests. For each cache, the
+// store remembers 100,000 invalidated tags, and each invalidation takes one of these places. When
+// all places are taken, the store forgets the oldest tags. Then all responses that were stored
+// before the invalidation of these tags become invalid. Anybody can send a POST to /search?q=1, 2,
+// 3 and so on. These requests must not displace the tags that your own services invalidate.
 //
 // If a resource was invalidated lately, it already has a place. So its next invalidation costs
 // nothing.

@@ -36,7 +36,7 @@ type Cache struct {
 }
 
 // New makes a cache on a store that other caches and other processes may share. If options are
-// invalid it returns all errors, joined. New doesn't connect to the store. Close the cache before
+// invalid, New returns all errors, joined. New doesn't connect to the store. Close the cache before
 // the store.
 func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
@@ -75,9 +75,9 @@ func New(store cacheguard.Store, opts Options) (*Cache, error) {
 // by half, up to three times failedPause. The pause protects a failing origin. But a handler may
 // also fail because of what one client sends, and then the pause keeps the old version for
 // everybody. The cache can't tell clients apart, because an attacker gets new addresses, cookies
-// and fields for nothing. It is important how soon the next request may try, because each try is a
-// lottery in which honest requests win according to their share of all requests. A longer pause
-// would protect a failing origin better, but each lost try would cost more time.
+// and fields for nothing. The next try must come soon, because each try is a lottery in which
+// honest requests win according to their share of all requests. A longer pause would protect a
+// failing origin better, but each lost try would cost more time.
 const failedPause = 500 * time.Millisecond
 
 // mostKeyShown is how many bytes of a key Cache-Status shows.
@@ -119,7 +119,7 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inside := c.inside(r)
-		if inside != r { // if it is r itself, a run that outlives the request may still read it
+		if inside != r { // if inside is r, nothing is set, because a run that outlives the request may still read r
 			defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
 		}
 		c.serve(w, inside, next)
@@ -127,8 +127,8 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 }
 
 // inside returns the request that the cache uses and the handler gets: changed by the shaper, and
-// without the cookies of Options.IgnoreCookies. These cookies are removed last, so that
-// Options.Shape can't add one again.
+// without the cookies of Options.IgnoreCookies. The cookies are removed last, so that Options.Shape
+// can't add them again.
 func (c *Cache) inside(r *http.Request) *http.Request {
 	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
 	if ctx := c.withToken(inside.Context(), r); ctx != inside.Context() {
@@ -347,9 +347,9 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// errorText returns the text that other processes get about a handler that failed. It has only the
-// status for the requests that wait. It doesn't have the value of a panic, because this value could
-// contain a secret.
+// errorText returns the text that other processes get about a handler that failed. The text has
+// only the status for the requests that wait. It doesn't have the value of a panic, because this
+// value could contain a secret.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {

@@ -47,7 +47,7 @@ type verdict struct {
 	// guessed: the response is fresh only because of the options.
 	guessed bool
 	// provoked: the response is an error that is fresh only because of the options. Any client may
-	// have provoked it by a field that the handler rejects.
+	// have caused it by a field that the handler rejects.
 	provoked bool
 
 	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or less: stale
@@ -72,9 +72,9 @@ type verdict struct {
 // s-maxage implies proxy-revalidate (section 5.2.2.10), so the options give such a response no
 // stale window. But a window in the response itself is used, because the author of the response
 // knows RFC 5861 and wants to modify the older directive (section 5.2.3). A usual example is
-// "s-maxage=1, stale-while-revalidate=59". A request's max-stale modifies nothing. To combine the
-// options' windows with a lifetime that differs from the lifetime in browsers, set max-age in a
-// targeted field.
+// "s-maxage=1, stale-while-revalidate=59". A request's max-stale never overrides must-revalidate or
+// the other directives named above. To combine the options' windows with a lifetime that differs
+// from the lifetime in browsers, set max-age in a targeted field.
 //
 // A response that is already stale when it arrives gets no window from the options: "max-age=0"
 // says that each use must be checked.
@@ -91,7 +91,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	vary, _ := varyOf(h)
 	personal := identified(r, vary)
 	none := "no freshness"
-	if basis == guessed && personal && !d.public { // the options can't know for which user it was made
+	if basis == guessed && personal && !d.public { // the options can't know for which user the response was made
 		life, basis, none = 0, noFreshness, "Cookie"
 		if r.Header["Cookie"] == nil || slices.Contains(vary, "Cookie") {
 			none = "Authorization"
@@ -130,8 +130,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	if !v.share {
 		v.revalidate, v.ifError = 0, 0
 		if !failed {
-			// A client error without freshness says something about its request, and anyone can
-			// provoke it. It doesn't tell which response other requests get.
+			// A client error without a lifetime says something about its request, and anyone can
+			// cause it. It doesn't tell which response other requests get.
 			v.remember = status < 400 || basis != noFreshness
 			v.store = v.remember && validator && d.present &&
 				(basis == explicit || d.public || slices.Contains(heuristicStatuses, status))

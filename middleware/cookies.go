@@ -7,7 +7,7 @@ import (
 
 // withoutCookies returns a request without the cookies of these names, which may end in *. It
 // returns r itself if the request has none of them. A handler can't use a cookie that it doesn't
-// see, so only the other cookies say who asks.
+// see, so only the other cookies can identify a user.
 func withoutCookies(r *http.Request, names []string) *http.Request {
 	lines := r.Header["Cookie"]
 	if len(names) == 0 || len(lines) == 0 {

@@ -11,14 +11,14 @@ import (
 
 const notSaid = time.Duration(-1) // the value of a directive that is absent
 
-// directives has the directives of a response for this cache: those in the first targeted field
-// that can be read (RFC 9213), or else those in Cache-Control.
+// directives has the directives of a response that apply to this cache. They come from the first
+// targeted field that can be read (RFC 9213), or else from Cache-Control.
 //
-// A directive that can't be read is treated as the stricter of its possible meanings: a max-age
-// that is no number is 0 (RFC 9111, section 4.2.1, says stale), a no-store with a value is a
-// no-store, and a public with a value is ignored. If a directive occurs twice the first value is
-// used (same section). But a directive that forbids something always applies, at any position:
-// private together with private="a field" is private.
+// A directive that can't be read is treated as the stricter of its possible meanings. A max-age
+// that is not a number counts as 0 (RFC 9111, section 4.2.1, says stale). A no-store with a value
+// counts as no-store. A public with a value is ignored. If a directive occurs twice, the first
+// value is used (RFC 9111, section 4.2.1). But a directive that forbids something always applies,
+// at any position: private together with private="a field" is private.
 type directives struct {
 	present  bool // the response has at least one directive
 	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
@@ -72,7 +72,7 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 	d.targeted = true
 	for _, name := range dict.Names() {
 		member, _ := dict.Get(name)
-		item, _ := member.(httpsfv.Item) // an inner list is no value of any directive: broken, below
+		item, _ := member.(httpsfv.Item) // an inner list leaves item empty, so the default case below adds it as broken
 		switch v := item.Value.(type) {
 		case bool:
 			if v { // ?0 says that the directive doesn't apply
@@ -85,7 +85,7 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 				d.addSeconds(name, seconds(v), h)
 			}
 		case string:
-			if isDigits(v) { // a String is not an Integer; SHOULD NOT be consumed
+			if isDigits(v) { // a String in place of an Integer SHOULD NOT be consumed (RFC 9213, section 2.1)
 				d.add(name, broken, "", h)
 			} else {
 				d.add(name, quoted, v, h)
@@ -151,11 +151,11 @@ func (d *directives) addSeconds(name string, n time.Duration, h http.Header) {
 	}
 }
 
-// list adds the field names in private="..." and no-cache="...". It returns false if the directive
-// is about the whole response. It also returns false if the directive can't be read, names no
-// field, or names Vary, because without Vary nobody could tell which requests the response is for.
-// A value without quotation marks is a field name only if the response has this field, because
-// somebody may have invented private=true.
+// list adds the field names in private="..." and no-cache="..." to d.fields. It returns false if
+// the directive is about the whole response, can't be read, or names no field. It also returns
+// false if the directive names Vary, because without Vary nobody could tell which requests the
+// response is for. A value without quotation marks is a field name only if the response has this
+// field, because somebody may have invented private=true.
 func (d *directives) list(form form, arg string, h http.Header) bool {
 	switch form {
 	case token:
@@ -315,7 +315,7 @@ func unquote(s string) string {
 	return string(b)
 }
 
-// deltaSeconds reads a number of seconds (RFC 9111, section 1.2.2), which may have digits only. A
+// deltaSeconds reads a number of seconds, which must consist of digits (RFC 9111, section 1.2.2). A
 // number above mostTTL becomes mostTTL.
 func deltaSeconds(arg string) (time.Duration, bool) {
 	if !isDigits(arg) {

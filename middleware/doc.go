@@ -14,13 +14,15 @@
 //
 // # Who asks
 //
-// [Options.DefaultTTL] and [Options.Heuristic] never apply to a request with Cookie or
-// Authorization, and such a request never gets a response that is fresh only because of them. To
-// share a page among users, let its handler say so: with a lifetime (max-age, s-maxage, Expires) or
-// public. For requests with Authorization the response needs public, s-maxage or must-revalidate
-// (RFC 9111, section 3.5). Vary: Cookie gives each user a copy of their own. Name cookies that mean
-// nothing to the pages, such as those of consent and analytics, in [Options.IgnoreCookies]. A
-// request that has no other cookies is treated as one without Cookie.
+// [Options.DefaultTTL] and [Options.Heuristic] don't apply to the response to a request with Cookie
+// or Authorization, and a response that is fresh only because of these options isn't given to such
+// a request. There are two exceptions: the response says public, or the request has only Cookie and
+// the response says Vary: Cookie. To share a page among users, let its handler say so: with a
+// lifetime (max-age, s-maxage, Expires) or public. For requests with Authorization the response
+// needs public, s-maxage or must-revalidate (RFC 9111, section 3.5). Vary: Cookie gives each user a
+// copy of their own. Name cookies that mean nothing to the pages, such as those of consent and
+// analytics, in [Options.IgnoreCookies]. A request that has no other cookies is treated as one
+// without Cookie.
 //
 // A TLS client certificate, verified or not, and Proxy-Authorization are treated like
 // Authorization. The cache recognizes users by these and by Cookie only. It doesn't recognize a
@@ -33,21 +35,21 @@
 // the copy, even after a logout. With private="X-User" the response is shared without the field
 // X-User. With private alone it isn't shared.
 //
-// If a request says who asks (by Cookie, Authorization and so on), its response is validated only
-// by ETag, because a date doesn't tell two users' pages apart. So different pages of two users must
-// have different ETags. A 304 with an ETag other than the one in the request is ignored.
+// If a request identifies its user (by Cookie, Authorization and so on), its response is validated
+// only by ETag, because a date doesn't tell two users' pages apart. So different pages of two users
+// must have different ETags. A 304 with an ETag other than the one in the request is ignored.
 //
 // An error response is given only to the client whose request ran the handler. If a handler answers
-// 5xx without a freshness of its own, the requests that wait for it get the status through
-// [Options.Error], and nothing of the header or body. A handler may fail because of the fields or
-// the body that its client has sent. So the waiting requests get one more try together: one of them
-// runs the handler, and the others wait for this second run. If the second run fails, too, all of
-// them get its status. So a failing origin has one request at a time for each resource, and a burst
-// of requests costs it two runs, not one for each request. In a fleet a process adds one more run
-// if it learns of the first failure only after the second run is over. A panic and a response that
-// is not whole are treated in the same way.
+// 5xx without a lifetime, the waiting requests get only this status, through [Options.Error], and
+// nothing of the header or body. A handler may fail because of the fields or the body that its
+// client has sent. So the waiting requests get one more try together: one of them runs the handler,
+// and the others wait for this second run. If the second run fails, too, all of them get its
+// status. So a failing origin gets one request at a time for each resource, and a burst of requests
+// costs the origin two runs, not one for each request. In a fleet a process adds one run if it
+// learns of the first failure only after the second run is over. A panic and a response that is not
+// whole are treated in the same way.
 //
-// An error that has a freshness of its own is shared. If a handler sets max-age first and calls
+// An error response that has its own lifetime is shared. If a handler sets max-age first and calls
 // http.Error later, the error is shared for max-age. Set Cache-Control only when the page is ready,
 // or remove it before the error.
 //
@@ -57,42 +59,41 @@
 // private or no-store, that varies by "*", or that answers a request with Authorization (unless the
 // response is public or must-revalidate or has s-maxage). Beyond the RFC it never shares a response
 // with Set-Cookie. The cache learns that a response can't be shared only when the handler writes
-// its header. Requests that are waiting then run the handler themselves at once, in parallel. For
-// [Options.HitForMiss] all processes remember that the resource can't be shared, so that no request
-// waits for nothing. The first response that can be shared ends this.
+// its header. Requests that are waiting then run the handler themselves at once, in parallel. All
+// processes then remember for the time [Options.HitForMiss] that the resource can't be shared, so
+// that no request waits in vain. The first response that can be shared ends this time.
 //
-// GET and HEAD requests can't make more handlers run at a time than [Options.MaxLoads] allows.
-// Requests that can't be answered from the cache have additional slots. No client occupies a slot
-// by reading slowly: a handler that waits for its own client gives up its slot, and takes one of
-// the additional slots before it continues. A client may ask for a newer response although the
-// stored one is fresh. If the newer response can't be shared, or is an error that is fresh only
-// because of the options, the stored response stays and is served to other clients. A 4xx without
-// freshness tells something about its request and not about the resource, so it isn't remembered. A
-// response below 400 that can't be shared is remembered, even a 301, 302, 303, 307, 206 or 304 that
-// says nothing about freshness.
+// At most [Options.MaxLoads] handlers run at a time for GET and HEAD requests. Requests that can't
+// be answered from the cache have additional slots. A slow client occupies no slot: a handler that
+// waits for its own client gives up its slot, and takes one of the additional slots before it
+// continues. A client may ask for a newer response although the stored one is fresh. If the newer
+// response can't be shared, or is an error that is fresh only because of the options, the stored
+// response stays and is served to other clients. A 4xx without a lifetime says something about its
+// request and not about the resource, so it isn't remembered. A response below 400 that can't be
+// shared is remembered, even a 301, 302, 303, 307, 206 or 304 that says nothing about freshness.
 //
 // # What a handler notices
 //
 // The handler runs on the goroutine on which the server called the cache. While other clients may
 // get its response, the handler writes to memory, up to MaxBody, and never waits for a client. A
-// second goroutine, which only its own client can block, writes the response to that client.
-// ServeHTTP returns when both goroutines are done. So Write and Flush return no error when that
-// client fails. As soon as the response is for its own client only, the handler writes directly to
-// that client.
+// second goroutine writes the response to the handler's own client, and only that client can block
+// it. ServeHTTP returns when both goroutines are done. So if the connection of that client fails,
+// Write and Flush return no error. As soon as the response is for its own client only, the handler
+// writes directly to that client.
 //
 // Clients that wait in the same process can read a response while it is made. The response must
-// have a lifetime of its own, and nothing may prevent it from being shared. The clients can read
-// from its first Flush on or, if it has a Content-Length, as soon as the first bytes are sent to
-// its own client. All of them read one buffer, so a slow client costs no additional memory. For a
-// client that reads slowly, or not at all, the response stays in memory after the handler has
-// returned. [Options.MaxBacklog] limits this memory for all clients together.
+// have its own lifetime, and nothing may prevent it from being shared. The clients can read it from
+// its first Flush on. If it has a Content-Length, they can read it as soon as its first bytes are
+// sent to the handler's own client. All of them read one buffer, so a slow client costs no
+// additional memory. For a client that reads slowly, or not at all, the response stays in memory
+// after the handler has returned. [Options.MaxBacklog] limits this memory for all clients together.
 //
 // A response is broken off if the handler panics, writes less than its Content-Length, calls
-// WriteHeader with an error after it has begun to write, flushes a body that grows above MaxBody,
-// or returns after its context has ended without having set a Content-Length. Then the connections
-// of the clients that read it are aborted, and nothing is stored. Other processes get a response
-// only when it is whole. With [Options.StrongReads] all waiting clients get it only when it is
-// whole.
+// WriteHeader with an error after it has begun to write, or flushes a body that grows above
+// MaxBody. The same happens without a Content-Length if the handler returns after its context has
+// ended. Then the cache aborts the connections of the clients that read it, and stores nothing.
+// Other processes get a response only when it is whole. With [Options.StrongReads] all waiting
+// clients get it only when it is whole.
 //
 // As soon as the handler has written a header with Vary, requests in the same process for other
 // variants start runs of their own. Other processes learn the Vary when the response is whole. The
@@ -104,16 +105,17 @@
 // whole.
 //
 // If the handler's client leaves while other requests wait, the handler continues for these
-// requests. Its context ends when the last waiting client in its process has left. Then another
-// process that waits runs the handler itself. If clients of one process leave before the end of
+// requests. The handler's context ends when the last waiting client in its process has left. Then
+// another process that waits runs the handler. If clients of one process leave before the end of
 // each run and ask again, they can make a client of another process wait for several runs, but at
-// most for [Options.WaitTimeout]. Once the handler has returned, its response is stored, no matter
-// which clients have left.
+// most for [Options.WaitTimeout]. When the handler has returned, its response is stored, even if
+// clients have left.
 //
 // http.ResponseController works. Flushed bytes are sent to the client at once. If a response is
-// fresh only because of the options, its recording ends when the handler writes after a flush, or
-// still runs 50 ms after a flush (but see [Options.RecordFlushed]). A response is never recorded if
-// it is an event stream, if its connection is taken over, or if its body is larger than MaxBody.
+// fresh only because of the options, the cache stops recording it when the handler writes after a
+// flush, or still runs 50 ms after a flush (but see [Options.RecordFlushed]). A response is never
+// recorded if it is an event stream, if its connection is taken over, or if its body is larger than
+// MaxBody.
 //
 // If a handler writes nothing and sets no lifetime, its response is passed on unchanged, because
 // middleware in front may turn it into an error. If such a handler panics, only its own client sees
@@ -133,56 +135,57 @@
 // which HTTP/2 allows.
 //
 // A range is served from a complete response, or from a stored part. If a handler answers a request
-// for one range with a 206, this part is stored under several conditions. A 200 with the same
-// fields could be stored. The part has a Content-Range with all three numbers, a body of exactly
-// this length and at most MaxBody, and no Content-Encoding. And the request doesn't say who asks.
-// It is stored in addition to complete responses and never replaces one. A part for a request with
-// If-Range may lack fields, so it is stored only if it can be joined with other parts.
+// for one range with a 206, this part is stored if (a) a 200 with the same fields could be stored,
+// (b) the part has a Content-Range with all three numbers, (c) its body has exactly the length that
+// these numbers say, and at most MaxBody bytes, (d) it has no Content-Encoding, and (e) the request
+// doesn't identify its user. The part is stored in addition to complete responses and never
+// replaces one. A part for a request with If-Range may lack fields, so it is stored only if it can
+// be joined with other parts.
 //
 // Parts with the same strong ETag are joined. There may be up to 16 of them with gaps between them,
 // and together they have at most MaxBody. A part that can't be joined with stored parts of the same
 // ETag replaces them only if they aren't larger. When the parts make up the whole body, they are
 // stored as a complete response. Requests for ranges never wait for each other's handlers. While
 // one request stores a part, other parts of the same resource are sent to their clients without
-// being stored. At most an eighth of MaxLoads requests store parts at a time. Further parts are not
-// stored.
+// being stored. At a time, at most MaxLoads/8 requests store parts. Further parts are not stored.
 //
 // Storing parts has no option, because a part is given only to clients that would also get a
 // complete response with its fields. It relies on handlers that answer ranges correctly, as
 // http.ServeContent does, and that use each strong ETag for one body only. If the body of a 206 is
 // not as long as its Content-Range says, it is sent to its own client only, because nobody knows
 // which bytes it has. If a client asks for the complete response, the cache never asks the handler
-// for only the missing parts, because then every miss would cost a look-up of parts.
+// for the missing parts alone: then every miss would cost a look-up of parts.
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background. It
-// gets a copy of the request with the values of its context, including chi's route. It has no
-// client, so nothing that it flushes is sent.
+// gets a copy of the request with the values of its context, including chi's route. This run has no
+// client, so nothing that the handler flushes is sent.
 //
 // # Keys and variants
 //
-// The key has the parts of a request that a handler usually reads: the URL as it was received, with
-// scheme, Host (as it is spelled, with its port), path and query, the name in the TLS handshake if
-// it differs from Host, and the string that [Options.VaryBy] returns. [Options.TrustForwarded] adds
-// a proxy's fields. GET and HEAD have the same key. Requests that say who asks (Cookie,
-// Authorization and so on) can get the responses that are stored for all, but wait only for one
-// another. No other field of the request is in the key. If a handler's response depends on another
-// field, the handler must name it in Vary, or one client could choose what others get (web cache
-// poisoning). X-Forwarded-Host is such a field unless Options.TrustForwarded names it.
+// The key has the parts of a request that a handler usually reads. These are (a) the URL as it was
+// received, with scheme, path, query and Host (as it is spelled, with its port), (b) the name in
+// the TLS handshake if it differs from Host, and (c) the string that [Options.VaryBy] returns.
+// [Options.TrustForwarded] adds a proxy's fields. GET and HEAD have the same key. Requests that
+// identify their user (Cookie, Authorization and so on) can get the responses that are stored for
+// all, but wait only for one another. No other field of the request is in the key. If a handler's
+// response depends on another field, the handler must name it in Vary, or one client could choose
+// what others get (web cache poisoning). X-Forwarded-Host is such a field unless
+// Options.TrustForwarded names it.
 //
 // Several responses of one resource can be stored, one for each value of the fields that Vary
 // names. Two requests have the same value if their fields have the same lines, in the same order
 // and spelling.
 //
 // The first stored variant is found by the URL, and the others by the Vary of the first. When
-// variants are stale, the requests for each variant share one run in the whole fleet, and no
-// request waits for the run of another variant. Only requests for the first variant renew it.
-// Requests for the other variants use the first variant's Vary until [Options.Keep] and the stale
-// windows have ended. After that the Vary is no longer stored, and requests for all variants wait
-// for one run. In the process that runs the handler they wait until its header is written, in other
-// processes until the response is whole. If nobody in the first process requests a variant,
-// requests for it then wait at most for the time from header to end. Telling other processes about
-// each header would cost one command for every response with Vary. So it is best to send a page
-// that varies with an ETag.
+// variants are stale, all requests for one variant share one run in the whole fleet, and no request
+// waits for the run of another variant. Only requests for the first variant renew it. Requests for
+// the other variants use the first variant's Vary until [Options.Keep] and the stale windows have
+// ended. After that the Vary is no longer stored, and requests for all variants wait for one run.
+// In the process that runs the handler they wait until its header is written. In other processes
+// they wait until the response is whole. So a variant that nobody requests in the first process can
+// be delayed by the time from header to end. Telling other processes about each header would cost
+// one command for every response with Vary. So if a page varies, it is best to send it with an
+// ETag.
 //
 // If different requests mean the same to you, let them share responses with [Options.Hosts],
 // IgnoreQuery, KeepQuery, Normalize and Shape. These options change the request that the handler
@@ -202,20 +205,20 @@
 //	r.With(pages.Invalidates).Post("/products/{id}", save)
 //
 // Anybody can send a request with these methods, so the invalidations have a limit: 1,000 different
-// URLs at once for each process, and one more each second. Above the limit only the responses that
-// a GET with the same fields would get are removed. Other spellings and variants of its URL stay
-// until they are stale. The limit doesn't apply to [Cache.Purge] and the other purge methods. If a
-// handler answers POST in the same way as GET, anybody can remove its pages. So register this
-// handler for GET only.
+// URLs at once for each process, and one more each second. Above the limit the cache removes only
+// the responses that a GET with the same fields would get. Other spellings of the URL and other
+// variants stay until they are stale. The limit doesn't apply to [Cache.Purge] and the other purge
+// methods. If a handler answers POST in the same way as GET, anybody can remove its pages. So
+// register this handler for GET only.
 //
 // [Options.StorePosts] stores the response to a POST for GET requests if the response says so (RFC
 // 9110, section 9.3.3).
 //
 // # Where it stands among other middlewares
 //
-//	r.Use(middleware.RequestID, middleware.Recoverer, cors.Handler) // what says something of its own to each client
-//	r.Use(sessions)                                               // what finds out who asks: Options.VaryBy can tell the cache
-//	r.With(pages.Handler, compress).Get("/products", list)        // the cache, and behind it what is stored: compressed, too
+//	r.Use(middleware.RequestID, middleware.Recoverer, cors.Handler) // layers that add something of their own for each client
+//	r.Use(sessions)                                               // layers that find out who asks: Options.VaryBy can tell the cache
+//	r.With(pages.Handler, compress).Get("/products", list)        // the cache stores the output of the layers behind it: here, compressed pages
 //	r.With(pages.Invalidates).Post("/products", add)              // a route that only changes something
 //
 // Header fields that are set before the cache is called are not stored. A field of the same name in
@@ -230,10 +233,10 @@
 //
 // # Why a response is not stored
 //
-// Cache-Status has "stored" if the response is stored and this is known when its header is sent:
-// the response has a Content-Length or is complete by then. If the response isn't stored, the
-// parameter "detail" says why. Observers get the same reason at the end, as Event.Reason of
-// EventUnstored, and count it. These are the reasons, and a remedy for each:
+// Cache-Status has "stored" if the response is stored, and if this is known when the header is
+// sent. It is known if the response has a Content-Length or is complete by then. If the response
+// isn't stored, the parameter "detail" says why. At the end, observers get and count the same
+// reason, as Event.Reason of EventUnstored. These are the reasons, and a remedy for each:
 //
 //	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
 //	stale              max-age=0, or an Age or Date that is too old: give it a lifetime, or an ETag to be asked about
@@ -248,18 +251,18 @@
 //	too large          raise Options.MaxBody
 //	flushed            it is fresh only by the options: give it a lifetime, don't flush, or set Options.RecordFlushed
 //	event stream       it is never stored
-//	taken over         neither is what Hijack was called for
+//	taken over         it is never stored: the handler has called Hijack
 //	incomplete         the handler panicked, wrote less than its Content-Length, returned without one after its context had ended, or
-//	                   called http.Error or WriteHeader with an error when it had begun to write: find out about errors first
+//	                   called http.Error or WriteHeader with an error when it had begun to write: find errors before the first write
 //	too many tags      at most 51 in Cache-Tag and Surrogate-Key
 //	too many variants  see Options.Normalize, IgnoreVary and MaxVariants
 //	store              Redis can't be used: the Logger says why
 //	switch             Options.Switch is off, or in shadow
 //	purged             this process has purged it while the handler ran; what other processes purge meanwhile is not known here
 //	method             the answer to a HEAD
-//	range              an answer to Range that is no part which can be stored, see above; or another part is being stored
+//	range              the answer to a Range isn't a part that can be stored (see above), or another part is being stored
 //	bypass             a request with a body, with If-Match or If-Unmodified-Since, whose Connection names fields, with two hosts, or
-//	                   for a Host that is none; or the cache is closed
+//	                   with an invalid Host; or the cache is closed
 //	request: no-store  the client says so
 //	alone              the request waited for WaitTimeout, or for a response that was for others
 //

@@ -23,12 +23,12 @@ type exchange struct {
 	r     *http.Request
 	next  http.Handler
 	key   string // the key of the resource
-	base  string // the key of the first response to look at; see authorized
+	base  string // the key of the first response to look at; see identifiedKey
 	level string // the key of the response that is looked at
 	asked asked
 
 	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
-	guest     bool              // a request that says who asks, for the response of all; see run.leaves
+	guest     bool              // the request identifies its user, and gets the stale response that is stored for all; see run.leaves
 	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
@@ -36,13 +36,14 @@ type exchange struct {
 	answered  bool              // the handler has answered it
 	confirmed *response         // the stored response, which the handler has confirmed by 304
 	unstored  cacheguard.Reason // the reason why others don't get confirmed, or 0
-	others    *response         // a response in the making, for requests with other fields
+	others    *response         // a response that is being made, for requests with other fields
 
 	stale  *response // the stored response, which the request doesn't accept
 	passed int       // the status of the response that the handler has sent to this client alone
 }
 
-// turn is one call of the loader for an exchange. A load that it begins may outlive the request.
+// turn is one call of the loader for an exchange. The load that this call begins may outlive the
+// request.
 type turn struct {
 	*exchange
 	desk *desk.Desk
@@ -71,7 +72,7 @@ func (x *exchange) run() {
 			x.publish(res)
 			return
 		}
-		if x.others != nil { // their Vary is known, so this request needn't wait for them
+		if x.others != nil { // the Vary of the response in others is known, so this request needn't wait until that response is made
 			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}
 		if err != nil && x.confirmed != nil { // the confirmation came too late for others
@@ -117,7 +118,7 @@ func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	return res, err
 }
 
-// newEnough reports whether the request accepts a response that was stored before the request came.
+// newEnough reports whether the request accepts responses that were stored before the request came.
 func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 	if res.Value == nil || !res.Value.answers(x.key, x.r.Header) {
 		return true
@@ -160,9 +161,9 @@ func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*r
 	return res, err
 }
 
-// Refreshes reports whether this request may start a refresh of this response. Only requests that
-// get a variant refresh it, because the handler may use other things that belong to its request,
-// such as a user in the context that a layer in front has set.
+// Refreshes reports whether this request may start a refresh of this response. Only a request that
+// gets this variant may refresh it, because the handler may also use parts of its request that Vary
+// doesn't name, such as a user that a layer in front has put into the context.
 func (x *exchange) Refreshes(stale any) bool {
 	res, ok := stale.(*response)
 	return ok && res != nil && res.answers(x.key, x.r.Header)
@@ -171,8 +172,8 @@ func (x *exchange) Refreshes(stale any) bool {
 // Parts reports whether a stale response has variants and is stored under the key at which this
 // request looks first. A request for another variant goes on to the key of that variant. It leaves
 // this response to the requests that get it, and those requests ask the handler whether the
-// response is still good. If nobody requests this response any more, another variant is stored in
-// its place when its time in the store is over.
+// response is still good. If nobody requests this response any more, it expires in the store, and
+// another variant is stored in its place.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
 	first := x.level == x.base || x.level == x.key // x.level == x.key is for a guest: all guests look there first
@@ -261,10 +262,10 @@ func (x *exchange) detached() *http.Request {
 	return away
 }
 
-// withRoute returns ctx with a route context of its own. chi reuses a request's route context for
-// another request when the request has ended. Behind http.TimeoutHandler the request can end while
-// this goroutine still waits. So withRoute uses a copy of the route context, which was made when
-// the request came.
+// withRoute returns ctx with a route context of its own. When a request has ended, chi reuses its
+// route context for another request. Behind http.TimeoutHandler a request can end while this
+// goroutine still waits. So withRoute uses a copy of the route context, which was made when the
+// request came.
 func (x *exchange) withRoute(ctx context.Context) context.Context {
 	if x.route == nil {
 		return ctx
@@ -294,7 +295,7 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 			}
 		}
 		if res.Status == cacheguard.StatusStale {
-			s.ttl = min(s.ttl, -1) // also at the moment when its freshness ends
+			s.ttl = min(s.ttl, -1) // a stale response has a negative ttl, even at the moment when its freshness ends
 		}
 	case cacheguard.StatusLoaded:
 		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0 && x.unstored == 0, reason: x.unstored, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
@@ -331,7 +332,7 @@ func (x *exchange) meanwhile(res cacheguard.Result[*response]) bool {
 		return false
 	}
 	h := maps.Clone(res.Value.header)
-	delete(h, "Date") // its freshness is over; the windows count from there
+	delete(h, "Date") // the stale windows count from the end of freshness, so the age must not count again
 	now := time.Now()
 	return x.cache.rules.judge(x.r, res.Value.status, h, now, now).revalidate > over
 }
@@ -395,7 +396,7 @@ func (x *exchange) failed(err error) {
 	x.cache.fail(x.w, x.r, x.key, statusOf(err), err)
 }
 
-// contentWith reports whether the request accepts the stale response instead of an error.
+// contentWith reports whether the request prefers the stale response to an error.
 func (x *exchange) contentWith(failed *statusError) bool {
 	stale := failed.stale
 	return stale.Value != nil && stale.NotOlderThan(x.asked.token) && (failed.client == x || !x.cache.opts.StrongReads) &&

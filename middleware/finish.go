@@ -47,9 +47,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 }
 
-// stays keeps the slot of the load for the handler, because the load is about to end. If the
-// response is a stream, stays doesn't keep the slot, because a stream has a slot only until its
-// first bytes are sent.
+// stays keeps the load's slot for the handler, because the load is about to end. If the response is
+// a stream, stays doesn't keep the slot: a stream has a slot only until its first bytes are sent.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
 	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
@@ -80,12 +79,12 @@ func (rec *recorder) abort(err error) {
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	// Its own client gets the same as without the cache; a panic of the client's writer is less
-	// important.
+	// The handler's own client gets the same bytes as without the cache. A panic of the client's
+	// writer is less important.
 	rec.catchUp()
 }
 
-// tell tells the observer, when the handler is done, if the response is not stored.
+// tell is called when the handler is done. If the response is not stored, it tells the observer.
 func (rec *recorder) tell() { rec.run.cache.tell(rec.run.req.Context(), rec.run.key, rec.why) }
 
 // returned is called when the handler has ended, before the recorder waits for the client.
@@ -157,8 +156,8 @@ func (rec *recorder) finish() {
 // incomplete reports whether a response is not whole, or may not be whole, although its handler has
 // returned. A response with fewer bytes than its Content-Length is not whole. A response without a
 // Content-Length may not be whole if the context has ended, because handlers then return after a
-// part of the body. incomplete also checks the context's deadline, because a database client uses
-// the deadline itself, which may have passed a moment before the context ends.
+// part of the body. incomplete also checks the context's deadline: a database client compares the
+// deadline with the clock, so it may give up a moment before the context ends.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false

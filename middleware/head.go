@@ -34,8 +34,8 @@ func (x *exchange) head() {
 		return
 	}
 	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-		// The stored response is read again now that the lease has been granted, because the
-		// response that was read before may have been purged meanwhile.
+		// The stored response is read again under the lease, because the response that was read
+		// before may have been purged since.
 		now, err := x.cache.loads.Peek(ctx, x.level)
 		if err != nil || madeAfter(now, sent) { // if it was stored meanwhile, nobody can say which of the two is newer
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil

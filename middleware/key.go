@@ -89,7 +89,7 @@ func (k keyer) key(r *http.Request) string {
 type target struct {
 	scheme string // http or https
 	host   string // as it was sent
-	uri    string // path and query as sent, "" or from / or ? on
+	uri    string // path and query as sent; either "" or a text that begins with / or ?
 
 	line      string // the request line's target if that is a whole URL
 	rewritten bool   // the handler sees another URL

@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures a [Cache]. The zero value of a field means its default. A negative value turns
-// a feature off where that makes sense.
+// Options configures a [Cache]. The zero value of a field means its default. If a feature can be
+// turned off, a negative value of its field turns it off.
 //
 // Without DefaultTTL, a response that has neither Cache-Control nor Expires is neither shared nor
 // stored.
@@ -29,20 +29,20 @@ type Options struct {
 	// alike, unless a response says otherwise. DefaultTTL applies to the statuses that RFC 9110,
 	// section 15.1, calls heuristically cacheable.
 	//
-	// DefaultTTL never applies to requests with Cookie or Authorization. The response to a request
-	// with Cookie is shared only if it has a lifetime of its own, public, or Vary: Cookie. With
-	// Authorization a lifetime isn't enough: the response also needs public, s-maxage or
-	// must-revalidate. A TLS client certificate and Proxy-Authorization are treated like
-	// Authorization, but no other field is. If X-Api-Key or a field that a proxy sets identifies
-	// the user, the response must say private or name the field in Vary, or VaryBy must return the
-	// field's value.
+	// DefaultTTL doesn't apply to requests with Cookie or Authorization, except as said below. The
+	// response to a request with Cookie is shared only if it has a lifetime of its own, public, or
+	// Vary: Cookie. With Authorization a lifetime isn't enough: the response also needs public,
+	// s-maxage or must-revalidate. A TLS client certificate and Proxy-Authorization are treated
+	// like Authorization, but no other field is. If X-Api-Key or a field that a proxy sets
+	// identifies the user, the response must say private or name the field in Vary, or VaryBy must
+	// return the field's value.
 	//
 	// Default 0. With zero or a negative value a response without a lifetime isn't shared.
 	DefaultTTL time.Duration
 
 	// NegativeTTL replaces DefaultTTL for the statuses 404, 405, 410, 414 and 501. Default:
-	// DefaultTTL, but at most 30 seconds. If it is negative, responses with these statuses are
-	// stored only with a lifetime of their own.
+	// DefaultTTL, but at most 30 seconds. Negative: responses with these statuses are stored only
+	// if they have their own lifetime.
 	NegativeTTL time.Duration
 
 	// Heuristic gives a lifetime to a response with Last-Modified that has no lifetime of its own
@@ -62,7 +62,7 @@ type Options struct {
 
 	// Keep is how long a response with a validator (ETag, Last-Modified) stays stored after it is
 	// no longer fresh. During this time the handler can answer 304 instead of making the response
-	// again. Default 1 hour. If Keep is negative, such a response isn't kept.
+	// again. Default 1 hour. Negative: responses aren't kept after they are no longer fresh.
 	Keep time.Duration
 
 	// HitForMiss is how long all processes remember that a resource's responses can't be shared.
@@ -71,12 +71,12 @@ type Options struct {
 	HitForMiss time.Duration
 
 	// WaitTimeout is how long a request waits for the handler of another request. After that it
-	// runs the handler itself, and its response isn't stored. Default 10 seconds. If it is
-	// negative, a request waits as long as its client does.
+	// runs the handler itself, and its response isn't stored. Default 10 seconds. Negative: a
+	// request waits as long as its client does.
 	WaitTimeout time.Duration
 
-	// With StrongReads a response is never older than a purge or an unsafe request that had
-	// returned, in any process, when the response's request arrived. This sometimes costs an
+	// With StrongReads a request never gets a response from before a purge or an unsafe request
+	// that had already returned, in any process, when the request arrived. This sometimes costs an
 	// additional look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes.
 	// Default: off. Without StrongReads another process may take a fraction of a millisecond to
 	// learn of a purge.
@@ -88,28 +88,29 @@ type Options struct {
 	// without a cache. Default 30 seconds.
 	LoadTimeout time.Duration
 
-	// LeaseTTL is how long a process that dies can keep other processes from running the handler
-	// for a resource. Default 3 seconds; at least 10 ms.
+	// LeaseTTL is how long other processes can't run the handler for a resource after the process
+	// that ran it has died. Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
 
 	// MaxLoads is how many handlers run at a time in this process for requests that may be answered
-	// from the cache. Up to 64 times as many more requests wait for their turn, each for at most
-	// LoadTimeout. GET and HEAD requests that can't be answered from the cache (Upgrade, If-Match,
-	// a body, no-store, a Range that is not stored) have additional slots and a queue of their own.
-	// The additional slots are a quarter of MaxLoads, but at least one.
+	// from the cache. Up to 64 times MaxLoads further requests wait for a slot, each for
+	// LoadTimeout at most. GET and HEAD requests that can't be answered from the cache (Upgrade,
+	// If-Match, a body, no-store, a Range that is not stored) have additional slots and a queue of
+	// their own. The additional slots are a quarter of MaxLoads, but at least one.
 	//
-	// A run occupies its slot until the handler returns. A response that is streamed to its own
-	// client alone occupies the slot only until its first bytes are sent. This applies to a
-	// WebSocket, an event stream, and a response that the handler flushes and no other client gets.
+	// A run occupies its slot until the handler returns. There is one exception: if a response is
+	// streamed to its own client alone, the slot is free as soon as its first bytes are sent. This
+	// applies to a WebSocket, an event stream, and a response that the handler flushes and no other
+	// client gets.
 	//
-	// A handler may wait for its own client in Write or while it reads a body. Once these waits add
-	// up to more than 25 ms, the handler gives up its slot while it waits. Before it continues, it
-	// takes one of the additional slots. If it gets none for a second it may continue without a
-	// slot, but only one handler a second may do so. Default 1,024. A negative value means no
-	// limit.
+	// A handler may wait for its own client in Write or while it reads a body. After more than 25
+	// ms of such waits altogether, the handler gives up its slot while it waits. Before it
+	// continues, it takes one of the additional slots. If none gets free within a second, the
+	// handler may continue without a slot, but only one handler per second may do so. Default
+	// 1,024. A negative value means no limit.
 	MaxLoads int
 
-	// Limiter replaces MaxLoads: several caches then share one limit. Requests that can't be
+	// Limiter replaces MaxLoads by a limit that several caches share. Requests that can't be
 	// answered from the cache still have slots of their own in each cache, a quarter of the default
 	// of MaxLoads.
 	Limiter *cacheguard.Limiter
@@ -133,15 +134,15 @@ type Options struct {
 	MaxBacklog int
 
 	// RecordFlushed lets the cache store a response that is flushed before its end and is fresh
-	// only by DefaultTTL or Heuristic, except an event stream. Other requests get the response when
-	// it is complete. Set RecordFlushed for handlers that always flush, such as
+	// only by DefaultTTL or Heuristic, except an event stream. Other requests then get the response
+	// when it is complete. Set RecordFlushed for handlers that always flush, such as
 	// [net/http/httputil.ReverseProxy], which flushes after each piece of a response without
-	// Content-Length. Default: off. Then the recording of a flushed response ends when the handler
+	// Content-Length. Default: off. Then the cache stops recording such a response when the handler
 	// writes after a flush, or still runs 50 ms after a flush.
 	RecordFlushed bool
 
-	// LocalBytes is about how much memory the process-local tier may use for responses. Default 0,
-	// which means no process-local tier.
+	// LocalBytes is the approximate number of bytes that the process-local tier may use for
+	// responses. Default 0, which means no process-local tier.
 	LocalBytes int
 
 	// LocalTTL is how long the process-local tier serves a response before the store is read again.
@@ -162,20 +163,20 @@ type Options struct {
 	// TokenField and TokenCookie name a request field and a cookie in which a client can send a
 	// token (see [cacheguard.Committed]). A request with a token never gets a response whose
 	// handler had started before the token was made, in any process, even if the invalidation
-	// hasn't arrived yet. So a client that has made a change sees its own change.
+	// hasn't arrived yet. So a client sees its own changes.
 	//
-	// If the stored response may be older than the token, the handler runs once more for all
-	// requests that need a newer response at that time, and these requests wait for it. Requests
-	// without a token are answered as before. Anybody can invent a token. A token with a time in
-	// the future is ignored, and any other token costs as much as Cache-Control: no-cache.
+	// If the stored response may be older than the token, all requests that need a newer response
+	// at that time wait for one more run of the handler. Requests without a token are answered as
+	// before. Anybody can invent a token. The cache ignores a token with a time in the future. Any
+	// other token costs as much as Cache-Control: no-cache.
 	//
 	// The handler's context carries the token, so other caches that the handler reads with this
 	// context obey the token, too. If the context of the request already carries a token (see
 	// [cacheguard.NotOlderThan]), or the request brings several tokens, the latest token is used.
 	// Two kinds of response may still contain older data. One is a response whose handler ran
-	// without the token and read from other caches. The other is a response that a request without
-	// the token has freshened by a HEAD, a 304 or a part, if the response's validators are too
-	// coarse to show the change.
+	// without the token and read from other caches. The other is a response whose validators are
+	// too coarse to show the change: a request without the token may have freshened it by a HEAD, a
+	// 304 or a part.
 	//
 	// The cache treats TokenCookie as one of IgnoreCookies. Default: none.
 	TokenField, TokenCookie string
@@ -184,8 +185,8 @@ type Options struct {
 	// of the fields that Vary names. A response above the limit is shared with the requests that
 	// wait for it, but isn't stored. If it is requested again, it replaces one of the counted
 	// responses, at most once a second. The replaced response stays stored until it is stale, but
-	// isn't counted any more. A process keeps counts for 4,096 URLs that vary. When it has counted
-	// 4,096 other URLs, the count of a URL starts again at zero. Requests that say who asks
+	// isn't counted any more. A process keeps counts for the last 4,096 URLs that vary. After 4,096
+	// other URLs, the count of a URL starts again at zero. Requests that identify their user
 	// (Cookie, Authorization) have a separate count with the same limit.
 	//
 	// MaxVariants protects against clients that send very many different values of a Vary field. It
@@ -205,20 +206,20 @@ type Options struct {
 	// received.
 	TrustForwarded []string
 
-	// InvalidateLocations makes a successful unsafe request invalidate not only its own URL, but
-	// also the URLs that its response names in Location and Content-Location, if they are on the
-	// same origin. Then a client that can choose where a form redirects to can purge any page.
+	// InvalidateLocations extends the effect of a successful unsafe request: it also invalidates
+	// the URLs that its response names in Location and Content-Location, if they are on the same
+	// origin. So if a client can choose where a form redirects to, the client can purge any page.
 	// Default: off.
 	InvalidateLocations bool
 
 	// StorePosts lets the response to a POST be stored for GET requests for the same URL if the
 	// response says so: its status is 200, its Content-Location is that URL, and it has a lifetime
 	// of its own (RFC 9110, section 9.3.3). Anybody can send a POST, and every client then gets the
-	// response to its body. So a handler that repeats the request body in its response must not
-	// respond in this way. The response is stored as by [cacheguard.Cache.Set]: if another request
-	// changes the resource at the same time, the older of the two responses may stay stored for its
-	// lifetime. The response to a request that says who asks (Cookie, Authorization) isn't stored.
-	// Default: off.
+	// response to that POST's body. So if a handler repeats the request body in its response, it
+	// must not respond in this way. The cache stores the response with [cacheguard.Cache.Set]: if
+	// another request changes the resource at the same time, the older of the two responses may
+	// stay stored for its lifetime. The response to a request that identifies its user (Cookie,
+	// Authorization) isn't stored. Default: off.
 	StorePosts bool
 
 	// Hosts maps a host to the main host of the same site. The cache and the handler treat a
@@ -253,8 +254,8 @@ type Options struct {
 	Shape func(r *http.Request)
 
 	// IgnoreRequestDirectives makes the cache ignore Cache-Control and Pragma of requests, except
-	// only-if-cached and no-store. Then no client can make the handler run by asking for something
-	// newer. Default: off.
+	// only-if-cached and no-store. Then no client can force a run of the handler by asking for a
+	// newer response. Default: off.
 	IgnoreRequestDirectives bool
 
 	// TargetedFields names the fields of RFC 9213 that this cache obeys instead of Cache-Control.
@@ -272,17 +273,17 @@ type Options struct {
 	// ShowKey adds the key to Cache-Status.
 	ShowKey bool
 
-	// Error answers a request that waited for a handler that failed twice, and a request that could
-	// not be served (status 503). For a handler that failed twice, status is that of its response
-	// if it answered 5xx without a lifetime of its own, 500 if it panicked, 502 if the response was
-	// not whole, and 504 if it took longer than LoadTimeout. err is the error that
-	// [cacheguard.Cache.GetEntry] returned.
+	// Error answers two kinds of requests: those that waited for a handler that failed twice, and
+	// those that could not be served (status 503). If the handler failed twice, status is the 5xx
+	// that it answered without a lifetime, 500 after a panic, 502 if its response was not whole,
+	// and 504 if it took longer than LoadTimeout. err is the error that [cacheguard.Cache.GetEntry]
+	// returned.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
 	// Switch sets the cache to on, off or shadow while the program runs. Several caches can have
-	// the same Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, every request
-	// is answered by the handler, which runs once for all requests for the same resource at the
-	// same time. Default: none; the cache is always on.
+	// the same Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, the handler
+	// answers every request. It runs once for all requests for the same resource at the same time.
+	// Default: none; the cache is always on.
 	Switch *cacheguard.Switch
 
 	// Observer receives the events of the cache, such as hits and loads. Default: none.

@@ -8,10 +8,10 @@ import (
 )
 
 // outflow sends a recorder's response to its own client. While others may get the response, the
-// handler only writes to memory. A second goroutine, which only this client can block, writes these
-// bytes to the client when there are more bytes than a server buffers anyhow, or when the handler
-// flushes. When the handler has returned, or when the response is for this client only, the rest is
-// written on the handler's goroutine. All fields are guarded by the recorder's mutex.
+// handler only writes to memory. When there are more bytes than a server buffers anyhow, or when
+// the handler flushes, a second goroutine writes these bytes to the client. Only this client can
+// block this goroutine. When the handler has returned, or when the response is for this client
+// only, the rest is written on the handler's goroutine. The recorder's mutex guards all fields.
 type outflow struct {
 	first   firstHead // the head of the response
 	heads   []func()  // headers to be sent before the body, in this order; nil stands for first
@@ -220,7 +220,7 @@ const (
 	cutOff
 )
 
-// brokenOff reports whether the response was cut off, so that nobody can get all of it.
+// brokenOff reports whether the response was cut off, so that nobody can get the whole response.
 func (rec *recorder) brokenOff() bool {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

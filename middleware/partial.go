@@ -12,18 +12,19 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Handlers answer requests with Range by parts. The parts are stored under a key of their own,
-// separately from the whole responses of the resource. So a client that asks for ranges can't
+// Handlers answer a request with Range by sending parts. The parts are stored under a key of their
+// own, separately from the whole responses of the resource. So a client that asks for ranges can't
 // displace a whole response. Each resource has one value with parts. The value has the status 206,
 // its body is the parts one after another, and its header has a Content-Range for each part. Parts
 // are stored together only if they have the same strong ETag (RFC 9111, section 3.4). When they
 // make up the whole body, they are stored as a whole response.
 //
-// If two stored responses have a range, it is served from the response with the later Date (RFC
-// 9111, section 4). So if there is a whole response of another version that is at least as new as a
-// part, the part is no longer used. No part is stored while a whole response is fresh.
+// If two stored responses contain a requested range, the range is served from the response with the
+// later Date (RFC 9111, section 4). So if there is a whole response of another version that is at
+// least as new as a part, the part is no longer used. No part is stored while a whole response is
+// fresh.
 //
-// Parts are neither stored nor served for a request that says who asks.
+// If a request identifies its user, no part is stored or served for it.
 
 // partKey is the key of the parts of a resource.
 func partKey(key string) string { return "p" + keySeparator + key }
@@ -93,7 +94,8 @@ func (res *response) sameVersion(other *response) bool {
 		res.key == other.key && slices.Equal(res.vary, other.vary) && res.selected == other.selected
 }
 
-// outdated reports whether the response by is of another version and not older than res.
+// outdated compares res with another stored response, by. It reports whether by has a different
+// version and is not older than res.
 func (res *response) outdated(by *response) bool {
 	if by == nil || res.sameVersion(by) {
 		return false
@@ -241,11 +243,11 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 	return res, v, s.length()
 }
 
-// ofOneBody are the fields with which a part is not stored. Content-Md5 and Content-Digest describe
-// the body in which the part was sent. Content-Encoding can come from a compressing middleware that
-// doesn't know ranges, such as chi's. Then the body is a compressed part and not a part of the
-// compressed body. The length doesn't show this, because a client can find a range whose length
-// doesn't change when it is compressed.
+// A part that has one of the fields in ofOneBody is not stored. Content-Md5 and Content-Digest
+// describe the body in which the part was sent. Content-Encoding can come from a compressing
+// middleware that doesn't know ranges, such as chi's. Then the body is a compressed part and not a
+// part of the compressed body. The length doesn't show this, because a client can find a range
+// whose length doesn't change when it is compressed.
 var ofOneBody = []string{"Content-Md5", "Content-Digest", "Content-Encoding"}
 
 // kept returns the response to r, without its body, in the form in which others may get it. Both

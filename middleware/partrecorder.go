@@ -55,7 +55,7 @@ type partRecorder struct {
 	x      *exchange
 	asked  *http.Request
 	to     http.ResponseWriter
-	passer *passer // the passer behind to
+	passer *passer // the result of passerOf(to)
 	header http.Header
 	before http.Header
 	lease  *holding
@@ -248,8 +248,8 @@ func (p *partRecorder) pass() {
 	}
 }
 
-// says sets the reason for Cache-Status and observers why the part is not stored. With why 0 it
-// says that the part is stored. The first reason is kept.
+// says records, for Cache-Status and observers, why the part is not stored. If why is 0, the part
+// is stored. Only the first reason is kept.
 func (p *partRecorder) says(why cacheguard.Reason) {
 	to := p.passer
 	to.mu.Lock()
@@ -382,7 +382,7 @@ type partial struct {
 
 const (
 	mostUnparted = 4096
-	recordShare  = 8 // how many slots of MaxLoads there are for each request that records a part, which occupies one
+	recordShare  = 8 // one request may record a part for this many slots of MaxLoads; it occupies one of them
 )
 
 // mostRecorded returns how many requests may record parts at a time. The number is small, so that
@@ -413,7 +413,7 @@ func (p *partial) ends(key string) {
 	delete(p.busy, key)
 }
 
-// none remembers for a time that a resource's parts can't be stored.
+// none records, for the given duration, that a resource's parts can't be stored.
 func (p *partial) none(key string, during time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

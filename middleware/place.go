@@ -8,10 +8,10 @@ import (
 )
 
 // place is a slot of MaxLoads, or a turn, that a run occupies while a limit counts it. The run has
-// its place until its handler returns or begins to send a stream. If the handler waits for its
-// client for longer than slowClient altogether, the run gives its place back, because the client
-// decides how long the handler waits. When the handler can continue, it takes a turn first.
-// Otherwise a client could be slow once, and its handler would then work uncounted.
+// its place until its handler returns or begins to send a stream. If the handler's waits for its
+// client add up to more than slowClient, the run gives its place back, because the client decides
+// how long these waits are. Before the handler continues, it takes a turn. Otherwise, if a client
+// was slow once, its handler would work uncounted from then on.
 //
 // So the number of handlers that work is limited. The number of handlers that wait for their
 // clients is limited only by the server. A nil place isn't counted. A place is safe for concurrent
@@ -25,7 +25,7 @@ type place struct {
 	waits  int        // how many waits for the client are under way
 	since  time.Time  // when the first of these waits began
 	left   time.Duration
-	timer  *time.Timer // runs slow; nil: none was needed yet
+	timer  *time.Timer // calls the method slow; nil: no timer was needed yet
 	armed  bool
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // mostPosts is how many responses to POST a cache records at a time, each up to MaxBody. It limits
-// the memory for them, because MaxLoads doesn't count these requests.
+// the memory for these responses, because MaxLoads doesn't count requests with POST.
 const mostPosts = 16
 
 // postRecorder records a response to POST if the response can be stored, and if it says that it is

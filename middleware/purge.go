@@ -97,8 +97,8 @@ func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, erro
 // PurgeHandler returns an endpoint for purging. It accepts a POST with "Authorization: Bearer" and
 // the token, and with the form values url, prefix, tag and stale (a URL to mark as stale), each as
 // often as needed. It answers 204 if everything was purged, 400 with the errors if the request is
-// invalid, 401 without the token, and 502 if the store could not be told. If token is empty, it
-// answers 401 to every request.
+// invalid, 401 without the token, and 502 if the purge could not reach the store. If token is
+// empty, it answers 401 to every request.
 func (c *Cache) PurgeHandler(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

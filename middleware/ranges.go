@@ -22,7 +22,7 @@ const mostRanges = 16
 
 // parseRange returns the parts of a body of this size that a Range asks for (RFC 9110, section
 // 14.1.2), or no parts if the body has none of them. It returns false if the field is malformed or
-// uses another unit than bytes: then the field is ignored.
+// has a unit other than bytes. Then the caller ignores the field.
 func parseRange(field string, size int) (spans []span, ok bool) {
 	unit, set, found := strings.Cut(trimOWS(field), "=")
 	if !found || !strings.EqualFold(unit, "bytes") {

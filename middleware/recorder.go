@@ -16,12 +16,12 @@ import (
 )
 
 // recorder is the ResponseWriter of a handler whose response other requests may get. As long as
-// they may get it, the handler writes to memory. Its own client, if it has one, and the requests
-// that wait read the response from memory. When it turns out that the response is for its own
-// client only, the handler writes directly to that client.
+// they may get it, the handler writes to memory. From there the response is sent to the handler's
+// own client, if it has one, and to the waiting requests. If the response turns out to be for the
+// handler's own client only, the handler writes directly to that client.
 //
 // The handler has a header map of its own. So fields that were in the client's header before the
-// handler was called are not stored as part of the response: they are for that client.
+// handler was called are not stored: they are for that client only.
 type recorder struct {
 	run    *run
 	w      http.ResponseWriter // the client's writer; nil: there is no client
@@ -34,7 +34,7 @@ type recorder struct {
 	verdict  verdict
 	res      *response   // the recorded response
 	on       bool        // the response is being recorded
-	held     bool        // its client gets the stored response instead: this one is a 304 about it, or a failure
+	held     bool        // the client gets the stored response instead, because this one is a failure, or a 304 that confirms the stored one
 	over     bool        // the handler has returned
 	interim  bool        // the response was flushed before its end
 	live     bool        // other requests may read it while it is made
@@ -52,7 +52,7 @@ type recorder struct {
 	readers sync.Cond
 }
 
-// audience says who gets what the handler writes.
+// audience says who gets the bytes that the handler writes.
 type audience uint8
 
 const (
@@ -63,8 +63,8 @@ const (
 	discarded          // there is no client, and nobody else gets it either
 )
 
-// afterFlush is how long a response is still recorded after a flush. The time is short, because a
-// handler that flushes wants its client to get bytes now, and may continue for a long time.
+// afterFlush is how long a response is still recorded after a flush. The time is short: a handler
+// that flushes wants its client to get bytes now, and may continue for a long time.
 const afterFlush = 50 * time.Millisecond
 
 func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
@@ -206,7 +206,7 @@ func (rec *recorder) stored(status int) *response {
 	own := ownFields(all, rec.before)
 	if vary := u.cache.selecting(all, rec.before); !slices.Equal(vary, own["Vary"]) {
 		own = maps.Clone(own)
-		own["Vary"] = vary // by which it is selected, no matter who has set it
+		own["Vary"] = vary // the response is selected by this Vary, no matter which layer has set it
 	}
 	res := &response{
 		key: u.key, status: status, age: rec.verdict.age, mustRevalidate: rec.verdict.mustRevalidate,

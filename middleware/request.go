@@ -77,10 +77,10 @@ func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	return !mustRevalidate && a.maxStale != notSaid && freshFor >= -a.maxStale
 }
 
-// takesMeanwhile reports whether the request accepts a response that has been stale for the time
-// over, within its stale-while-revalidate window, while a new response is made. A request with
-// max-age alone doesn't want a stale response (RFC 9111, section 5.2.1.1), and neither does one
-// with min-fresh. A request with max-stale says how stale the response may be.
+// takesMeanwhile reports whether the request accepts a stale response, within its
+// stale-while-revalidate window, while a new response is made. over is how long the response has
+// been stale. A request with max-age alone (RFC 9111, section 5.2.1.1) or with min-fresh doesn't
+// want a stale response. A request with max-stale says how stale the response may be.
 func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	switch {
 	case a.noCache, a.minFresh != notSaid:
@@ -91,13 +91,13 @@ func (a asked) takesMeanwhile(age, over time.Duration) bool {
 	return a.maxStale == notSaid || over <= a.maxStale
 }
 
-// takesOnError reports whether the request prefers a response that has been stale for the time over
-// to an error (RFC 5861, section 4).
+// takesOnError reports whether the request prefers a stale response to an error (RFC 5861, section
+// 4). over is how long the response has been stale.
 func (a asked) takesOnError(res *response, over time.Duration) bool {
 	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
 }
 
-// firm returns the wishes of a, without those that can make the handler run more often.
+// firm returns only those wishes in a that can't make the handler run more often.
 func (a asked) firm() asked {
 	return asked{noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// validates reports whether a request can ask the handler if this response is still good.
+// validates reports whether a request to the handler can ask if this response is still good.
 func (res *response) validates(r *http.Request) bool {
 	if res.status != http.StatusOK || !res.answers(res.key, r.Header) {
 		return false
@@ -16,15 +16,15 @@ func (res *response) validates(r *http.Request) bool {
 }
 
 // byDate reports whether the response may be validated by its date. If the response or the request
-// says who asks, byDate returns false: the pages of two users may have any dates, so a date doesn't
-// tell whether a page has changed. An ETag does.
+// identifies a user, byDate returns false: the pages of two users may have any dates, so a date
+// doesn't tell whether a page has changed. An ETag does.
 func (res *response) byDate(r *http.Request) bool {
 	_, dated := parseHTTPDate(res.header["Last-Modified"])
 	return dated && !res.personal && !identified(r, res.vary)
 }
 
-// stale reports whether a response with this status is withheld because a stale response may be
-// served instead (RFC 5861, section 4).
+// stale reports whether a response with this status may be replaced by a stale response (RFC 5861,
+// section 4).
 func (u *run) stale(status int) bool {
 	switch status {
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -37,7 +37,7 @@ func (u *run) stale(status int) bool {
 	return u.found.UsableFor > 0 || u.client != nil && u.client.asked.takesOnError(u.prev, -u.found.FreshFor)
 }
 
-// why returns the reason for which the handler was run, for Cache-Status (RFC 9211, section 2.2).
+// why returns the reason why the handler was run, for Cache-Status (RFC 9211, section 2.2).
 func (u *run) why() string {
 	switch {
 	case u.prev == nil && u.client != nil && u.client.level != u.client.base:
@@ -54,14 +54,15 @@ func (u *run) why() string {
 	return "stale"
 }
 
-// confirmed returns the ending of a run whose handler says that the stored response is still good,
-// and which of its fields are new (RFC 9111, section 4.3.4). If the 304 has the validator of
-// another response, it updates no fields. If the request to the handler had only an ETag, this 304
-// still confirms the stored response. If the request also had a date, the 304 may be based on the
-// date, which can't show two changes within a second. Then the next request asks again.
+// confirmed returns the ending of a run whose handler has answered with a 304. The 304 says that
+// the stored response is still good, and may have new values for its fields (RFC 9111, section
+// 4.3.4). If the 304 has the validator of another response, it updates no fields. If the request to
+// the handler had only an ETag, this 304 still confirms the stored response. If the request also
+// had a date, the 304 may be based on the date, which can't show two changes within a second. Then
+// the next request asks again.
 //
-// said is the whole header, including before, the header as it was before the handler was called.
-// Both are canonical.
+// before is the header as it was before the handler was called. said is the whole header, and
+// includes before. Both are canonical.
 func (u *run) confirmed(said, before http.Header) ending {
 	said = u.cache.selectingOnly(said, before)
 	news := ownFields(said, before)

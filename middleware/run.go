@@ -63,7 +63,7 @@ type run struct {
 	result ending                       // the result of the load; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
 	asks   bool                         // the request has validators, so that the handler may answer 304
-	guest  bool                         // a request that says who asks refreshes the response of all
+	guest  bool                         // a request that identifies its user refreshes the response of all
 	load   *desk.Load
 
 	rec   *recorder
@@ -92,9 +92,9 @@ func (u *run) here(load context.Context, t *turn) {
 	u.rec = newRecorder(u, t.w, cancel)
 	whole := false
 	defer func() {
-		// After this load has ended early, another process may begin a load. A client that already
-		// has its answer must not wait for that load, so it leaves the desk. A load whose cause is
-		// context.Canceled has ended normally.
+		// If this load has ended early, another process may begin a load. A client that already has
+		// its answer must not wait for that load, so the client leaves the desk. If the load's
+		// cause is context.Canceled, the load has ended normally.
 		if cause := context.Cause(load); cause != nil && cause != context.Canceled && (!whole || t.answered || t.confirmed != nil) {
 			t.desk.Leave()
 		}
@@ -161,8 +161,8 @@ func (u *run) serve(next http.Handler) {
 }
 
 // end sets the result of the load. Only the first call has an effect. After this call the response
-// is stored even if all clients leave, because the clients may have received all of it before the
-// load has returned. The caller holds the recorder's mutex.
+// is stored even if all clients leave, because they may have received the whole response before the
+// load returns. The caller holds the recorder's mutex.
 func (u *run) end(e ending) {
 	if e.err == nil {
 		u.load.Made()
@@ -200,8 +200,7 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 var personal = []string{"If-None-Match", "If-Modified-Since", "If-Range", "Range"}
 
 // whileWanted returns the context of a handler that has a client of its own. The context ends when
-// the load's context has ended and the client has left, because until then somebody wants the
-// response.
+// the load's context has ended and the client has left. Until then somebody wants the response.
 func whileWanted(load, client context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(load))
 	stopLoad := context.AfterFunc(load, func() {
@@ -253,8 +252,8 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 // leaves reports whether the stored response stays as it is although the new response is for its
 // own client only. If the stored response is fresh, it stays, because any client can ask for a
 // newer response with fields that make the handler refuse the request. If it is stale, it stays if
-// the handler ran for a guest. A guest is a request that says who asks, and that may get another
-// response than the requests for which the stored response was made.
+// the handler ran for a guest. A guest is a request that identifies its user. The handler may
+// answer a guest differently from the requests for which the stored response was made.
 func (u *run) leaves() bool {
 	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
 }
@@ -275,8 +274,9 @@ func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
 	return u.cache.unshared(v)
 }
 
-// unshared returns the entry of a response that is for its own client only, if no stored response
-// must stay.
+// unshared returns the entry of a response that is for its own client only. A stored response
+// doesn't stay beside this entry. If one may have to stay, use the method of run, which checks
+// that.
 func (c *Cache) unshared(v verdict) cacheguard.Entry[*response] {
 	e := cacheguard.Entry[*response]{NoShare: true}
 	if v.remember {

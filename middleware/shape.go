@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// shaper makes requests equal that are written differently and mean the same to the user, by
-// Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. It changes the request itself, before
-// the cache makes its key and before the handler gets it. So the handler can't read the parts that
-// the shaper has removed, and no client can bring these parts into the responses of other clients.
+// shaper applies Options.Hosts, IgnoreQuery, KeepQuery, Normalize and Shape. If requests are
+// written differently but mean the same to the user, these options make them equal. The shaper
+// changes the request itself, before the cache makes its key and before the handler gets it. So the
+// handler can't read the parts that the shaper has removed, and no client can bring these parts
+// into the responses of other clients.
 type shaper struct {
 	hosts        map[string]string // by oneHost
 	ignore, keep []string          // names of query fields, perhaps with * at the end

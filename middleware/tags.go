@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// A stored response has tags, by which purges find it. The first byte of a tag says what the tag is
-// made of:
+// Purges find a stored response by its tags. The first byte of a tag says what the tag is made of:
 //
 //	u  host, path and query
 //	p  path and query, on every host
@@ -19,9 +18,9 @@ import (
 //
 // If the first byte is a capital letter, the rest is a hash, because tags of package cacheguard
 // have at most 255 bytes. The scheme isn't part of any tag, because behind a proxy that ends TLS
-// all requests use http, but the people who purge know the public URLs. URLs are compared as in RFC
-// 3986, section 6.2.2, and hosts as by oneHost. So a purge of one spelling of a URL purges all
-// spellings, although each spelling has a key of its own.
+// all requests use http, but the people who purge know the public URLs. Before URLs are compared,
+// they are normalized as in RFC 3986, section 6.2.2, and their hosts by oneHost. So a purge of one
+// spelling of a URL purges all spellings, although each spelling has its own key.
 const (
 	tagURL       = "u"
 	tagPath      = "p"
@@ -172,7 +171,7 @@ func normalURI(uri string) string {
 			b = appendEscaped(b, c)
 		case isURI(c):
 			b = append(b, c)
-		default: // also a % that is none
+		default: // also a % without two hexadecimal digits
 			b = appendEscaped(b, c)
 		}
 	}
@@ -202,7 +201,7 @@ func appendEscaped(b []byte, c byte) []byte {
 
 // surrogateTags returns the tags in a response's Cache-Tag (separated by commas) and Surrogate-Key
 // (separated by spaces), each once. It returns false if a stored response can't have so many tags.
-// If the response were stored with only some of its tags, a purge of the other tags would not
+// If the response were stored with some of its tags only, a purge by the other tags would not
 // remove it.
 func surrogateTags(h http.Header) (tags []string, ok bool) {
 	add := func(key string) bool {

@@ -27,9 +27,9 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 	return ctx
 }
 
-// tooOld reports whether a response may be older than the request's token. A response that was made
-// for this request isn't older, and neither is a response that this process began to make after the
-// request came: see cacheguard.Cache.Demanded.
+// tooOld reports whether a response may be older than the request's token. Two kinds of response
+// aren't older: a response that was made for this request, and a response that this process began
+// to make after the request came (see cacheguard.Cache.Demanded).
 func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
 	return res.Value != nil && res.Status != cacheguard.StatusLoaded && !res.NotOlderThan(x.asked.token)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// turns limits the number of runs at a time whose responses are for their own clients from the
-// start. These runs don't use the slots of loads. They have separate slots, called turns. A handler
-// that has lost its place because of a slow client takes a turn before it continues: see place. A
-// nil turns has no limit. A turns is safe for concurrent use.
+// turns limits how many handlers run at a time if it is known from the start that their responses
+// are only for their own clients. These runs have separate slots, called turns, and don't use the
+// slots of loads. A handler that has lost its place because of a slow client takes a turn before it
+// continues: see place. A nil turns has no limit. A turns is safe for concurrent use.
 type turns struct {
 	most     int
 	patience time.Duration
@@ -47,7 +47,7 @@ func newTurns(o Options) *turns {
 		patience = defaultLoadTimeout
 	}
 	t := &turns{most: max(1, most/passShare), patience: patience}
-	t.give = t.release // once: a method that is passed along is allocated each time
+	t.give = t.release // made once, because each use of a method as a value allocates
 	return t
 }
 
@@ -103,13 +103,13 @@ func (t *turns) leave(q *list.List, in *list.Element) bool {
 
 // again takes a turn for a handler that has begun before, and reports whether it got one. Free
 // turns go alternately to handlers that continue and to handlers that begin. So a queue of new
-// requests can't make handlers with slow clients wait for ever, nor the other way round.
+// requests can't make handlers with slow clients wait for ever, and these handlers can't make new
+// requests wait for ever.
 //
-// The wait doesn't end when the client leaves. Otherwise a client could leave and so make its
-// handler continue without a turn. But the handler may hold a lock, or the last connection to the
-// database, for which handlers with a turn wait. So if there is no turn for a second, the handler
-// that has waited longest continues without a turn. After that one more handler continues in each
-// second.
+// The wait doesn't end when the client leaves. Otherwise the handler of a client that leaves would
+// continue without a turn. But the handler may hold a lock, or the last connection to the database,
+// for which handlers with a turn wait. So if there is no turn for a second, the handler that has
+// waited longest continues without a turn. After that one more handler continues in each second.
 func (t *turns) again() bool {
 	in, _ := t.queue(&t.goOn, int(^uint(0)>>1))
 	if in == nil {

@@ -10,7 +10,7 @@ import (
 // storedHeader returns the part of a response's header that is stored: a copy with canonical names,
 // without the fields for one connection (RFC 9111, section 3.1), without the fields in drop, and
 // without Age, which is stored as a duration. Control characters in values become spaces, as
-// net/http does with line breaks. Keys that are no field names are left out.
+// net/http does with line breaks. Keys that are not field names are left out.
 func storedHeader(h http.Header, drop []string) http.Header {
 	dropped := map[string]bool{}
 	for _, name := range drop {
@@ -55,9 +55,9 @@ func storedHeader(h http.Header, drop []string) http.Header {
 }
 
 // ownFields returns the fields of a header that the handler has set. It leaves out the fields that
-// were there before, because a layer in front has set them for one client. If the handler has added
-// lines to one of these fields, ownFields returns only the added lines. Vary is an exception,
-// because it is only useful as a whole. Both headers are canonical.
+// the header had before the handler was called, because a layer in front has set them for one
+// client. If the handler has added lines to one of these fields, ownFields returns only the added
+// lines. Vary is an exception, because it is only useful as a whole. Both headers are canonical.
 func ownFields(all, before http.Header) http.Header {
 	if len(before) == 0 {
 		return all

@@ -26,8 +26,8 @@ type variants struct {
 }
 
 // digest is a hash of a key. It is used in place of the key, because a client can choose a key of a
-// megabyte. Nobody who doesn't know the seeds can find two keys with the same digest. If two keys
-// had the same digest, two URLs would be counted as one.
+// megabyte. Without the seeds nobody can find two keys with the same digest. If two keys had the
+// same digest, two URLs would be counted as one.
 type digest [2]uint64
 
 // digester makes digests. The zero value is ready.
@@ -57,8 +57,8 @@ const (
 	replaceEvery = time.Second
 )
 
-// admits reports whether a variant of a resource, which is fresh until the given time, may be
-// stored, and if so counts it. A variant that is already counted may always be stored.
+// admits reports whether a variant of a resource may be stored, and if so counts it until the given
+// time, at which its freshness ends. A variant that is already counted may always be stored.
 func (v *variants) admits(key, selected string, most int, now, until time.Time) bool {
 	if most < 0 {
 		return true
@@ -112,7 +112,7 @@ func (c *counted) hasRoomFor(one uint64, most int, now time.Time) bool {
 		return false
 	}
 	c.replaced = now
-	for other := range c.until { // any: a map has no order
+	for other := range c.until { // an arbitrary variant is removed, because a map has no order
 		delete(c.until, other)
 		break
 	}

@@ -36,9 +36,9 @@ func varyOf(h http.Header) (names []string, star bool) {
 }
 
 // answered are the conditions that the cache evaluates itself. A response can't vary by them,
-// because the handler's request has no conditions, or those of the stored response. If the cache
-// compared a client's conditions, each value would be a miss and would cost a place in the store
-// that MaxVariants doesn't count.
+// because the handler's request has either no conditions or the conditions of the stored response.
+// If the cache compared a client's conditions, each value would be a miss and would cost a place in
+// the store that MaxVariants doesn't count.
 var answered = []string{"If-None-Match", "If-Modified-Since", "If-Range"}
 
 // selectedBy returns a string for the values of these fields in a request. Two requests get the
@@ -80,9 +80,9 @@ func appendSized(b []byte, s string) []byte {
 	return append(append(b, s...), ')')
 }
 
-// variantKey returns the key of one variant of a resource. It begins with a digit, which no
-// resource's key does. It contains the length of the resource's key, because with VaryBy the
-// resource's key may end in any bytes.
+// variantKey returns the key of one variant of a resource. It begins with a digit, and no
+// resource's key begins with a digit. It contains the length of the resource's key, because with
+// VaryBy the resource's key may end in any bytes.
 func variantKey(key string, names []string, selected string) string {
 	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-const rocksNote = ", LockExpire of -lock-ttl without renewal, LockSleep of -poll, EmptyExpire of -ttl, no RandomExpireAdjustment, its Delay of 10 s " +
-	"added to -ttl, for it takes that off; an empty value is what it keeps for what does not exist"
+const rocksNote = ". LockExpire is -lock-ttl, and the lock isn't renewed; LockSleep is -poll, EmptyExpire is -ttl, and RandomExpireAdjustment is 0. " +
+	"rockscache subtracts its Delay (10 s) from each lifetime, so the benchmark asks for -ttl plus Delay. For what does not exist it stores an empty value"
 
 var rocksContender = contender.Contender{
 	Name: "rockscache", What: "Fetch2, and TagAsDeleted2 after a change",
@@ -21,7 +21,7 @@ var rocksContender = contender.Contender{
 var rocksStrongContender = contender.Contender{
 	Name: "rockscache-strong", What: "the same with StrongConsistency",
 	Note:   of("github.com/dtm-labs/rockscache") + rocksNote + ".",
-	Better: "As above.",
+	Better: "It needs no messages: any Redis with scripts will do.",
 	Open:   openRocks(true),
 }
 

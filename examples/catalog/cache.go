@@ -203,7 +203,8 @@ func (c *caches) forgetStaged(ctx context.Context) error {
 	return c.pages.Purge(ctx, pagePath)
 }
 
-// untoldError is the error if the database was changed but the caches could not be told yet.
+// untoldError is the error if the database was changed but the invalidation has not reached the
+// caches yet.
 type untoldError struct{ cause error }
 
 func (e *untoldError) Error() string { return "the caches could not be told yet: " + e.cause.Error() }

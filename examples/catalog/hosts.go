@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// known refuses requests for another host than this server's. The owner of another site can point
-// the site's name at this address (DNS rebinding). To browsers the site's pages and this server
-// then have the same origin, so only this check prevents these pages from reading answers and
-// renaming. The names are the host of -addr and the names in -hosts.
+// known refuses requests for hosts that are not this server's. The owner of another site can point
+// the site's name at this address (DNS rebinding). For a browser, the other site's pages then have
+// the same origin as this server. Only this check keeps them from reading this server's answers and
+// from renaming categories. The names are the host of -addr and the names in -hosts.
 func known(names ...string) func(http.Handler) http.Handler {
 	here := map[string]bool{"localhost": true}
 	for _, name := range names {

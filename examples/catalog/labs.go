@@ -48,8 +48,8 @@ type laboratory struct {
 }
 
 var (
-	// errStopping ends a run when the shop stops, because a stopping shop doesn't wait for requests
-	// as long as a run lasts.
+	// errStopping ends a run when the shop stops, because a run can last longer than a stopping
+	// shop waits for requests.
 	errStopping = errors.New("the shop is being stopped")
 
 	// errSlow ends a run whose client doesn't read.

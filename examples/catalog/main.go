@@ -1,6 +1,6 @@
-// Command catalog serves a shop's category map from a SQL database through cacheguard, and has a
-// lab: a page that runs the stages of the well-known way to a distributed lock, with the fault that
-// shows the flaw of each.
+// Command catalog serves a shop's category map from a SQL database through cacheguard. It also has
+// a lab. The lab is a page that runs each stage of the well-known way to a distributed lock, with
+// the fault that shows the stage's flaw.
 //
 // It starts any number of replicas that share one database and one Redis, as they would in a shop.
 // If many clients ask all replicas for the map at once and it isn't in Redis, one replica loads it

@@ -74,9 +74,10 @@ var errTaken = errors.New("another category beside it has that name")
 // its turn.
 const renameTimeout = 8 * time.Second
 
-// rename gives a category a name, and calls also in the same transaction. If rename returns without
-// an error, the transaction is committed. The error can be cacheguard.ErrNotFound or errTaken.
-// rename gives up after renameTimeout, because nothing else ends it.
+// rename gives a category a new name, and calls the function also in the same transaction. If
+// rename returns without an error, the transaction is committed. The error can be
+// cacheguard.ErrNotFound or errTaken. rename gives up after renameTimeout, because nothing else
+// ends it.
 func (o *origin) rename(ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
 	defer cancel()

@@ -54,8 +54,8 @@ func revalidated(next http.Handler) http.Handler {
 }
 
 // unprompted removes the settings from the lab's URL if a script of another site has opened it,
-// because with settings the page begins a run. A user who follows a link wants the run. Browsers
-// report whether a user did so (W3C Fetch Metadata, section 2.3 and 2.4).
+// because with settings the page begins a run. If the user has followed a link, the user wants the
+// run. Browsers report which of the two has happened (W3C Fetch Metadata, section 2.3 and 2.4).
 func unprompted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")

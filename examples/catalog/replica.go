@@ -26,8 +26,8 @@ type replica struct {
 }
 
 const (
-	// answerTimeout is the time limit for reading an answer after its handler has taken the longest
-	// allowed time. The lab's runs last longer and have their own deadlines.
+	// answerTimeout is how long a client may take to read an answer, even if the handler has taken
+	// the longest time that it is allowed. The lab's runs last longer and have their own deadlines.
 	answerTimeout = 15 * time.Second
 	idleTimeout   = time.Minute
 
@@ -40,8 +40,8 @@ const (
 	sendBuffer = 64 << 10
 )
 
-// lean is the server's ConnContext. It limits the send buffer. Without it, Linux buffers megabytes
-// for a client that doesn't read before a write waits.
+// lean is the server's ConnContext. It limits the send buffer. Without this limit, if a client
+// doesn't read, Linux buffers megabytes before a write waits.
 func lean(ctx context.Context, conn net.Conn) context.Context {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // an error doesn't matter

@@ -16,7 +16,8 @@ import (
 
 const (
 	// mostSimulations is the number of simulations that may run at once, because each uses a whole
-	// processor. simulatedSteps for each policy limits this to some seconds.
+	// processor. A simulation takes some seconds at most, because each policy gets at most
+	// simulatedSteps steps.
 	mostSimulations = 2
 	simulatedSteps  = 1_500_000
 

@@ -22,7 +22,7 @@ type replicaStats struct {
 	Requests      int64   `json:"requests"` // for the category map
 	Results       results `json:"results"`
 	LeaseRequests int64   `json:"leaseRequests"` // the number of times that this replica asked for the lease
-	LeasesGranted int64   `json:"leasesGranted"` // the number of times that it got the lease
+	LeasesGranted int64   `json:"leasesGranted"` // how often this replica got the lease
 }
 
 // results counts requests by the origin of their answers.

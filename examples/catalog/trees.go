@@ -14,7 +14,7 @@ import (
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// trees is one replica's way to get the tree.
+// trees gets the tree for one replica.
 type trees interface {
 	// get returns the cached tree, or the result of a load. The tree is shared, so callers must not
 	// change it.

@@ -149,7 +149,7 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 
 // try sends two requests to an empty cache. It returns the difference between the response to the
 // second request and the response that the second request gets alone. Sometimes only the time that
-// has passed causes a difference. So try repeats the comparison, and before and after it tests
+// has passed causes a difference. So try repeats the comparison. Before and after that, it tests
 // again which parts of the response change by themselves.
 func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
 	both := func() response {

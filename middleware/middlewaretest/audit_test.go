@@ -70,16 +70,28 @@ func removing(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// own returns the project's cache.
+// used has, by test, what closes the cache that the test uses.
+var used sync.Map
+
+// own returns the project's cache, and closes the one that it returned to the test before. All caches
+// of an audit together would need more memory than a machine should have to find.
 func own(t *testing.T, opts middleware.Options) func(http.Handler) http.Handler {
 	store := memstore.New(memstore.Options{})
 	pages, err := middleware.New(store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	closed := func() {
 		_ = pages.Close()
 		_ = store.Close()
+	}
+	if before, again := used.Swap(t, closed); again {
+		before.(func())()
+		return pages.Handler
+	}
+	t.Cleanup(func() {
+		last, _ := used.LoadAndDelete(t)
+		last.(func())()
 	})
 	return pages.Handler
 }
@@ -379,5 +391,34 @@ func TestWrongUse(t *testing.T) {
 			}()
 			use()
 		}()
+	}
+}
+
+// The order in which a router names the methods that it allows is no difference. A method more is.
+func TestOrderOfSets(t *testing.T) {
+	t.Parallel()
+	build := func(after ...string) func() http.Handler {
+		return func() http.Handler {
+			var asked atomic.Bool
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodOptions {
+					asked.Store(true)
+					return
+				}
+				w.Header()["Allow"] = []string{"GET, POST", "PUT"}
+				if asked.Load() {
+					w.Header()["Allow"] = after
+				}
+			})
+		}
+	}
+	page := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, same := range [][]string{{"PUT", "POST", "GET"}, {"PUT,GET , POST"}} {
+		if found := middlewaretest.Run(middlewaretest.Config{Build: build(same...)}, page); len(found) > 0 {
+			t.Errorf("%q: found %v", same, found)
+		}
+	}
+	if found := middlewaretest.Run(middlewaretest.Config{Build: build("GET", "POST", "PUT", "DELETE")}, page); len(found) != 1 {
+		t.Errorf("a method more: found %v, want one finding", found)
 	}
 }

@@ -22,29 +22,32 @@
 // variation first, then the sample. It compares the response to the sample with the response that
 // the sample gets first from an empty cache. Then it does the same in the other order. Each
 // difference is a [Finding] with the two requests. Parts of a response that differ between two
-// equal requests (times, counters, random tokens) are not compared. In these parts only a
-// variation's own marks in the response to the other request are a difference.
+// equal requests (times, counters, random tokens) are not compared. In these parts only one thing
+// counts as a difference: a mark that a variation has put into one request appears in the response
+// to the other request. The order of the members of Allow, Vary and the lists of CORS means nothing
+// and is not compared.
 //
 // # What it varies
 //
 // Each variation is one change of a sample. Duplicates are an exception: they are compared with a
 // request that has both values in one line.
 //
-//   - fields: those of Fields, which are what frameworks and handlers read (forwarded hosts,
-//     schemes, addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer,
-//     User-Agent, method overrides, Range and conditions), those of the sample, and Config.Fields
-//   - users: Authorization (Basic, Bearer), the cookies of Cookies, those of the sample and
-//     Config.Cookies; with Config.Users each of your own against nobody and against each other
+//   - fields: the fields in [Fields], which frameworks and handlers read (forwarded hosts, schemes,
+//     addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer, User-Agent,
+//     method overrides, Range and conditions), the sample's own fields, and Config.Fields
+//   - users: Authorization (Basic, Bearer), and the cookies of Cookies, of the sample and of
+//     Config.Cookies. With Config.Users each of your own users is compared with no user and with
+//     each other user
 //   - fields that Connection names, and that a proxy behind the cache removes: each of the fields
 //     above, Cookie and Authorization
-//   - the host: another one, capitals, a port, the scheme's own port, a dot at the end; and the
-//     scheme
-//   - the connection: another server's name in the TLS handshake, none, another host on it; a
-//     client's certificate; HTTP/1.0 and HTTP/2; the client's address
+//   - the host and the scheme: another host; the host in capitals, with a port, with the scheme's
+//     own port, and with a dot at its end; the other scheme
+//   - the connection: another server's name or no name in the TLS handshake; another host by TLS
+//     for the same server; a client's certificate; HTTP/1.0 and HTTP/2; the client's address
 //   - the method: HEAD, OPTIONS, POST with an override, a GET with a body
 //   - duplicates: two lines of a field against one with both values, in both orders
-//   - the query: an unknown parameter, a second value for each of the sample's, their order,
-//     encoding, case and absence
+//   - the query: an unknown parameter, a second value for each parameter of the sample, and the
+//     order, encoding, case and absence of these parameters
 //   - the path: a slash more or less, doubled, dots, encoding, capitals, a parameter behind ";"
 //
 // # What it doesn't find

@@ -17,6 +17,12 @@ var changedByCaches = []string{
 	"Age", "Date", "Expires", "Via", "Warning", "Cache-Status", "X-Cache", "Content-Length", "Transfer-Encoding", "Connection", "Server-Timing",
 }
 
+// sets are the fields whose members have no order (RFC 9110, sections 10.2.1 and 12.5.5, and the
+// Fetch standard's section 3.3). Routers write them in the order of a map.
+var sets = []string{
+	"Allow", "Vary", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
+}
+
 // mark is part of every value that a variation makes up, and occurs nowhere else. It has no digits,
 // because the audit doesn't compare digits that change by themselves.
 const mark = "zqauditzq"
@@ -38,12 +44,27 @@ func send(h http.Handler, r *http.Request) (got response) {
 	}()
 	h.ServeHTTP(w, r)
 	got = response{w.Code, w.Result().Header, w.Body.Bytes()}
+	for _, name := range sets {
+		if lines, said := got.header[name]; said {
+			got.header[name] = members(lines)
+		}
+	}
 	if r.Method == http.MethodHead {
 		got.body = nil
 	} else if _, said := got.header["Content-Type"]; !said && len(got.body) > 0 {
 		got.header.Set("Content-Type", http.DetectContentType(got.body))
 	}
 	return got
+}
+
+// members returns the members of a list, one a line, in the order of the alphabet.
+func members(lines []string) []string {
+	all := strings.Split(strings.Join(lines, ","), ",")
+	for i, member := range all {
+		all[i] = strings.TrimSpace(member)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // alone has the responses that a request gets from an empty cache, the first time and the second

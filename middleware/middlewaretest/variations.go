@@ -49,7 +49,7 @@ type variation struct {
 	oneWay bool // a cache may answer the changed request by itself, differently from the handler
 }
 
-// forCaches are request fields that allow a cache to answer in another way than the handler: with a
+// forCaches are request fields that allow a cache to answer differently from the handler: with a
 // part, with 304, or not from its stored response.
 var forCaches = []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma"}
 

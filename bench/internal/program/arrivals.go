@@ -36,7 +36,7 @@ type kind byte
 const (
 	failed kind = iota
 	fresh
-	stale // the contender itself reported that
+	stale // the contender itself reported the value as stale
 )
 
 // do asks at each arrival. It doesn't record the requests of the warm-up.
@@ -81,8 +81,8 @@ func (s shift) do(ctx context.Context, w *worker) (record, error) {
 	return r, nil
 }
 
-// tooLate is the limit from which an arrival is called late. Then the generator itself issued it
-// late, which is the machine's noise.
+// An arrival counts as late if the generator itself issues it later than tooLate after its time.
+// Such delays are the machine's noise.
 const tooLate = time.Millisecond
 
 // arrivals are the times at which requests arrive. Request k arrives k intervals after Start. k

@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostPatience is the longest time in which no contender gets the lock, or no process answers.
+// The run fails if for mostPatience no contender gets the lock, or a process doesn't answer.
 const mostPatience = time.Minute
 
 var errSilent = fmt.Errorf("nothing was heard for %v", mostPatience)
 
 // conductor tells contenders when to ask for a lock and when to give it back. They report the times
-// at which they did so, because the contenders themselves measure all times.
+// of these actions, because the contenders themselves measure all times.
 type conductor struct {
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -77,7 +77,8 @@ type contestResult struct {
 // notCounted is used as the number of trips of a contender with its own client.
 const notCounted = -1
 
-// turns yields each element once in each repetition. Each repetition begins with another element.
+// turns yields each element once in each repetition. Each repetition begins with a different
+// element.
 func turns[T any](repeat int, of []T) iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		for n := range repeat {
@@ -213,8 +214,8 @@ func (t *contest) wait(b *crowd, least int64, stale *int) error {
 	return nil
 }
 
-// awoken separates the time before a cold key's loads from the time after them. The load of their
-// own process woke the callers. If their process had no load, the first load woke them.
+// awoken separates the time before a cold key's loads from the time after them. It assumes that
+// callers are woken by a load of their own process, or by the first load if their process has none.
 func (t *contest) awoken(b *crowd, key string) {
 	loads := t.origin.Loads(key)
 	if len(loads) == 0 {
@@ -243,8 +244,8 @@ func (t *contest) change(key string, replica int) (version int64, err error) {
 	return version, err
 }
 
-// round counts the cost of a burst on cold keys: the loads, of which need are necessary, and the
-// commands of Redis.
+// round counts the cost of a burst on cold keys: the loads and the commands of Redis. need is the
+// number of loads that are necessary.
 func (t *contest) round(need int, during func() error, keys ...string) error {
 	counted, err := t.arena.server.resetStats(t.ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // childEnv tells a test binary that it was started as a replica.
 const childEnv = "CACHEGUARD_BENCH_REPLICA"
 
-// replica is a process of a fleet from the view of its conductor. The process is a second run of
-// this program. It gets its jobs on its stdin and answers on its stdout.
+// replica is the conductor's handle of one process of a fleet. The process is a second run of this
+// program. It gets its jobs on its stdin and answers on its stdout.
 type replica struct {
 	*wire.Client
 	cmd    *exec.Cmd

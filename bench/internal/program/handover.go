@@ -65,8 +65,8 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	return p.print(stdout, server.about(ctx), seen)
 }
 
-// lasts returns the least time of the whole run. It follows from the random times for which the
-// lock is held, and after which it is wanted again.
+// lasts returns the least time that the whole run takes. It follows from two random times: how long
+// a contender holds the lock, and how long it waits before it wants the lock again.
 func (p handoverPlan) lasts() time.Duration {
 	turns := p.Repeat * (p.Contenders + p.Handovers)
 	for _, processes := range p.Growth {
@@ -156,7 +156,9 @@ func (p handoverPlan) measure(
 	return nil
 }
 
-const aloneBatches = 10 // so that all lockers run in the same seconds of the machine
+// aloneBatches is the number of batches of each locker. The lockers take turns after each batch, so
+// that changes in the machine's speed affect all lockers alike.
+const aloneBatches = 10
 
 // alone runs a repetition in which no other contender wants the lock, and compares it with the
 // floor.
@@ -258,8 +260,8 @@ Nobody else wants the lock: Lock and Unlock, %d times x %s
 	return s.printTo(w)
 }
 
-// counted returns the text, or "-" for a locker with its own client, because processes count only
-// the traffic of the benchmark's client.
+// counted returns the text. For a locker with its own client it returns "-", because processes
+// count only the traffic of the benchmark's client.
 func (p handoverPlan) counted(locker, text string) string {
 	if slices.ContainsFunc(p.of, func(l Locker) bool { return l.Name == locker && l.OwnClient }) {
 		return "-"

@@ -227,7 +227,7 @@ type hitAnswer struct {
 // large part of the time.
 const shortCall = 2 * time.Microsecond
 
-// timed is the number of short calls of which one is timed.
+// timed is the number of short calls for each call that is timed.
 const timed = 64
 
 func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// idleRow is the cost of a load and of a change while other processes are connected that take no
-// part in them.
+// idleRow is the cost of one load and of one Invalidate while idle processes are connected. The
+// idle processes take no part in the load or in the Invalidate.
 type idleRow struct {
 	Elsewhere  int   `json:"elsewhere"`         // idle processes with another cache
 	Same       int   `json:"same"`              // idle processes with the same cache

@@ -20,8 +20,8 @@ type Locker struct {
 	Name      string
 	OwnClient bool // it uses its own client for Redis, whose trips and messages aren't counted
 
-	// Open makes the locker ready for use in this process. The caller of Open closes the client,
-	// after stop.
+	// Open makes the locker ready for use in this process. The caller of Open first calls stop and
+	// then closes the client.
 	Open func(ctx context.Context, rdb *redis.Client) (lock LockFunc, stop func(), err error)
 }
 
@@ -41,7 +41,7 @@ var lockers = []Locker{
 	{Name: "broadcast", Open: broadcast},
 }
 
-// floor is the lowest possible cost of a lock that no other contender wants. It ignores other
+// floor is the cheapest possible locker for a lock that no other contender wants. It ignores other
 // contenders, and doesn't know its owner.
 var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
@@ -145,9 +145,9 @@ func broadcast(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error)
 	}), stop, nil
 }
 
-// list is the floor of a hand-over: a list with one entry. Redis itself gives the entry to the
-// caller that has waited longest. There is no lease, so if a holder dies, its lock is lost for
-// ever.
+// list is the cheapest possible hand-over: a lock is a list with one entry, and Redis itself gives
+// the entry to the caller that has waited longest. There is no lease, so if a holder dies, its lock
+// is lost for ever.
 func list(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		entry := name + ":entry"

@@ -82,12 +82,12 @@ type holder struct {
 	rng     *rand.Rand
 }
 
-// careless is the number of holders of which one doesn't check Err after its work. It has checked
-// Err before, and its work can't be interrupted.
+// careless: one of this many holders doesn't check Err after its work. It has checked Err before,
+// and its work can't be interrupted.
 const careless = 4
 
 // live waits for a lock or tries to get it, and holds it for a moment or for several renewals. It
-// repeats this as long as its process lives and until life ends.
+// repeats this until life ends or its process has ended.
 func (h holder) live(ctx, life context.Context) {
 	for life.Err() == nil {
 		o := toAcquire{Try: h.rng.IntN(8) == 0, Name: h.names[h.rng.IntN(len(h.names))]}
@@ -209,7 +209,9 @@ func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Durati
 				await(ctx, leases(rng, lease, 0.2, 2))
 				err = m.Resume()
 			}
-		case 2: // as the documentation demands: all locks that it has lost have ended
+		case 2:
+			// The master restarts as late as the documentation demands: the locks that it
+			// has lost have ended by then.
 			m.Kill()
 			await(ctx, leases(rng, lease, 1.1, 2))
 			if ctx.Err() != nil {

@@ -24,7 +24,8 @@ const toOpen = 20 // tries to open a locker
 
 func (o openHolders) do(ctx context.Context, w *worker) (_ nothing, err error) {
 	ctx = context.WithoutCancel(ctx) // the locker outlives the job
-	for range toOpen {               // other processes may be stopped already, perhaps in the middle of a write
+	// A try can fail, because another process may have been stopped in the middle of a write.
+	for range toOpen {
 		var l lock.Locker
 		var stop func()
 		if l, stop, err = openLocks(ctx, o.Locker, o.Where, o.Lease); err == nil {
@@ -50,7 +51,7 @@ type holders struct {
 // acquired too late.
 type begun struct{ Hold, Token int64 }
 
-// toAcquire waits for a lock, or tries to get it. A holder that has got it relies on it until
+// toAcquire waits for a lock, or tries to get it. From then on the holder relies on the lock until
 // toGiveBack.
 type toAcquire struct {
 	Name string

@@ -16,7 +16,8 @@ import (
 // acquired. So both locks were held when the report of the later one arrived, however slow or
 // stopped the reports were on their way to the referee. One such answer is enough if a larger
 // fencing token has been seen: in this case another holder was given the lock while this one could
-// still rely on it. A stopped process is no excuse, because Err looks at the clock.
+// still rely on it. A process that was stopped must not say so either, because Err looks at the
+// clock.
 //
 // The referee excuses a holder that checks Err, is stopped, and acts when the next hold has begun,
 // because no lock prevents that. Fencing tokens are made for this case: the protected resource
@@ -42,9 +43,9 @@ type lockTally struct {
 	Handovers    int    `json:"handovers"`   // acquisitions after an acquisition of another process
 	Stops        int    `json:"stops"`       // of processes
 	Masters      int    `json:"masters"`     // how often masters were stopped, or killed and restarted
-	Emptied      int    `json:"emptied"`     // restarts of these without data, sooner than the documentation demands
+	Emptied      int    `json:"emptied"`     // restarts of masters without data, sooner than the documentation demands
 	Lost         int    `json:"lost"`        // acquisitions whose holder learned that it had lost the lock
-	Overlaps     int    `json:"overlaps"`    // two holders believed to have one lock
+	Overlaps     int    `json:"overlaps"`    // two holders believed at the same time that they had the same lock
 	Excused      int    `json:"excused"`     // the same, after a master had lost its data
 	LateStopped  int    `json:"lateStopped"` // a holder acted after the next hold had begun, and was stopped after its check of Err
 	LateRunning  int    `json:"lateRunning"` // the same, but the holder wasn't stopped: it had lost the lock in another way, or was slow
@@ -56,7 +57,7 @@ type lockTally struct {
 	First        string `json:"first,omitempty"` // overlap
 }
 
-// judged is the referee's knowledge of a name.
+// judged is what the referee knows of a name.
 type judged struct {
 	largest int64 // token
 	newest  *holding
@@ -197,7 +198,7 @@ func (r *referee) late(h *holding, n *judged) {
 	}
 }
 
-// ends records that a holder no longer relies on the lock.
+// ends is called when a holder no longer relies on its lock. The hold is no longer watched.
 func (r *referee) ends(at holdOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,7 +55,7 @@ var scenarios = []scenario{
 		avalanche, []fault{everybodyLoads, errs, stuck, servesStale},
 	},
 	{
-		"killed", "the process that loads is killed while it does, and the others wait", 2,
+		"killed", "everybody asks for a cold key, and the process that loads it is killed during the load", 2,
 		killedLeader, []fault{loadsAgain, errs, stuck},
 	},
 	{

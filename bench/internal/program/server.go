@@ -101,8 +101,8 @@ func openRedis(ctx context.Context, addr string) (*server, error) {
 	return s, nil
 }
 
-// try runs once the commands that a run needs on an existing Redis. So if the Redis refuses one of
-// them, this is reported once, before the run starts.
+// try tests an existing Redis: it sends each command that a run needs, once. So if the Redis
+// refuses one of them, this is reported once, before the run starts.
 func (s *server) try(ctx context.Context) error {
 	if err := reach(ctx, s.rdb, s.addr); err != nil {
 		return err

@@ -86,7 +86,7 @@ type tally struct {
 	Loads    []int   `json:"loads"`           // in each round
 	Errors   int     `json:"errors"`          // of all callers
 	Error    string  `json:"error,omitempty"` // one of them
-	P50      int64   `json:"p50Nanos"`        // of the latency minus the load, all rounds together
+	P50      int64   `json:"p50Nanos"`        // over all rounds: a caller's latency minus the load
 	P99      int64   `json:"p99Nanos"`
 	First    int64   `json:"firstLoadNanos"` // median over the rounds: until the first load begins
 	Tail     int64   `json:"tailNanos"`      // median over the rounds: from the end of the first load to the 99th percentile of callers

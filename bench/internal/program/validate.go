@@ -208,7 +208,7 @@ func (c *calibration) alone(ctx context.Context, rdb *redis.Client) error {
 	if err != nil {
 		return err
 	}
-	// This script has as many steps as the scripts of a lease.
+	// This script has as many commands as the scripts of a lease.
 	script := redis.NewScript(`redis.call('MGET', KEYS[1], KEYS[2]) redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return {'granted', '1', 0}`)
 	if err := script.Load(ctx, rdb).Err(); err != nil {
 		return err

@@ -94,8 +94,8 @@ type nothing struct{}
 // jobs are the functions that do each kind of job, by its type.
 var jobs = map[reflect.Type]func(ctx context.Context, w *worker, j any) (any, error){}
 
-// known registers a kind of job at both ends. Its result only allows a call in the declaration of a
-// variable.
+// known registers a kind of job at both ends. It has a result only so that the declaration of a
+// variable can call it.
 func known[A any](j job[A]) struct{} {
 	gob.Register(j)
 	var answer A

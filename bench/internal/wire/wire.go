@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// question is a message of the asking end. Without Ask it means that nobody waits for the answer
+// question is a message of the end that asks. Without Ask it means that nobody waits for the answer
 // any more.
 type question struct {
 	ID  int

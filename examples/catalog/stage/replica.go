@@ -74,8 +74,8 @@ type Protection interface {
 	Close() error
 }
 
-// nothing is the cached value for a key that has no value. Because of it, not each request for this
-// key goes to the origin.
+// nothing is the cached value for a key that has no value. Without this value each request for the
+// key would go to the origin.
 const nothing = "null"
 
 // cached returns the value in the cache, and whether there is one.

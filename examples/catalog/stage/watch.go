@@ -11,8 +11,9 @@ import (
 // request's own lock, DEL it in MULTI and EXEC. If the lock was written in between, EXEC does
 // nothing.
 //
-// Its flaws: the watchdog writes the lock, too. Then the lock isn't given back, and all requests
-// wait until it expires. And an unlock takes three trips more than a script.
+// Its flaws: the watchdog writes the lock, too. If it does so between WATCH and EXEC, the lock
+// isn't given back, and all requests wait until it expires. An unlock also takes three trips more
+// than a script.
 type watch struct{ watchdog }
 
 func (w *watch) unlock(ctx context.Context) error {

@@ -25,7 +25,7 @@ type Exception struct {
 	StaleOnce    bool // the first answer after a change is the old value, and a load follows in the background
 	HearsLater   bool // the old value is returned until the message about the change has arrived, in the same process, too
 	WritesBehind bool // a value is stored in Redis, under the key itself, after it was returned
-	LooksOnce    bool // a caller that gets the lock (SET NX) loads, also if it had looked for the value before another's load ended
+	LooksOnce    bool // a caller that gets the lock (SET NX) loads without looking again, even if another load has just ended
 }
 
 // Each runs the checks for each contender on the Redis at addr, which has no data.

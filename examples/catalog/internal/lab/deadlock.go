@@ -15,7 +15,7 @@ const (
 
 // endWhenDead ends the run when no progress is possible any more: there is a lock without an
 // expiry, and no living request has it. This must have been true for the whole time, because the
-// run doesn't know a holder yet that has just got the lock.
+// run may not know yet that a request has just got the lock.
 func (r *run) endWhenDead(ctx context.Context, end func()) {
 	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
 		return // the lock ends by itself, or its value is the time of its end
@@ -34,7 +34,7 @@ func (r *run) endWhenDead(ctx context.Context, end func()) {
 	}
 }
 
-// isHeld reports whether a request has the lock that can give it back.
+// isHeld reports whether the lock is held by a request that can give it back.
 func (r *run) isHeld() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

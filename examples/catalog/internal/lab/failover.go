@@ -39,7 +39,7 @@ func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error 
 }
 
 // overtaken waits until another request has cached its value. If another request can get the lock,
-// it gets it at once, so overtaken needn't wait for long.
+// that request gets it at once, so overtaken needn't wait for long.
 func (r *run) overtaken(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second+5*r.settings.Load, errNobody)
 	defer cancel()
@@ -74,8 +74,8 @@ func (r *run) isAway(master int) bool {
 }
 
 // loseVote brings the masters back that were away, and makes one of the masters that voted lose its
-// vote. It deletes the lock of this run on this master. For this run that has the effect of a
-// restart without data, and other runs notice nothing.
+// vote. It deletes the lock of this run on this master. For this run the deletion has the effect of
+// a restart without data. Other runs notice nothing.
 func (r *run) loseVote() {
 	rdb := redis.NewClient(&redis.Options{Addr: r.world.Masters[r.votes()-1], MaxRetries: -1})
 	defer rdb.Close()

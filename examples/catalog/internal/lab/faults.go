@@ -211,8 +211,8 @@ func (r *run) wasRenamed() bool {
 	}
 }
 
-// renameAfterAll renames a category if the first half of the requests has its answers and the stage
-// has not come to the point where the fault strikes.
+// renameAfterAll renames a category when the first half of the requests is answered, unless the
+// stage reaches the point of the fault before.
 func (r *run) renameAfterAll(ctx context.Context) {
 	r.firstHalf(ctx)
 	if !r.wasRenamed() && ctx.Err() == nil {

@@ -58,14 +58,14 @@ type run struct {
 	first      who // the request that the fault has struck
 	renamed    chan struct{}
 	ended      bool
-	acquired   map[who]time.Time     // the requests that believe to have the lock, with the time since when
+	acquired   map[who]time.Time     // the requests that believe that they have the lock, with the time at which they got it
 	deleting   map[who]time.Time     // the times at which requests began to delete the lock
 	loaded     map[who]int           // the version that a request has loaded
 	filling    map[who]int           // the announced version when a request began to cache its value
 	announced  int                   // the version about which the caches were told
 	due        int                   // the oldest version that a request which begins now may get
 	begun      chan struct{}         // closed when the first load begins
-	another    chan struct{}         // closed when a request got the lock after the first
+	another    chan struct{}         // closed when more than one request has the lock
 	cached     chan struct{}         // closed when the version after a rename was cached
 	waited     map[who]bool          // the requests that had to wait
 	looked     map[int]bool          // the requests that have looked into the cache, or ended
@@ -251,7 +251,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	r.mu.Lock()
 	closeOnce(r.arrived[number])
 	r.looks(number)
-	delete(r.acquired, who{p.number, number}) // a request that has its answer gives no lock back any more
+	delete(r.acquired, who{p.number, number}) // it has ended, and gives no lock back
 	switch {
 	case p.isDead():
 		r.report.Died++
