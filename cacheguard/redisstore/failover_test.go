@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,15 +88,21 @@ func TestClusterUnderLoad(t *testing.T) {
 	must(t, c.AwaitWhole(ctx))
 	tr.report("slots moved", m, servers, without)
 
-	old, err = c.Master(ctx, key)
-	must(t, err)
+	// Now another master dies, because the first one's replica was promoted a moment ago: for some
+	// seconds after an election Redis 7.0 takes its votes for those of the next election, too.
+	first, other := old, ""
+	for i := 2; old == first; i++ {
+		other = fmt.Sprintf("quiet-%d", i)
+		old, err = c.Master(ctx, tr.fleet[0].valueName(other))
+		must(t, err)
+	}
 	m, began, lossEnds = tr.mark(), time.Now(), tr.mayLose()
 	if err = c.Node(old).Pause(); !errors.Is(err, errors.ErrUnsupported) {
 		must(t, err)
-		_, err = c.AwaitFailover(ctx, key, old)
+		_, err = c.AwaitFailover(ctx, tr.fleet[0].valueName(other), old)
 		must(t, err)
 		servers = time.Since(began)
-		without = tr.usable("quiet-1", began)
+		without = tr.usable(other, began)
 		must(t, c.Node(old).Resume())
 		must(t, c.AwaitWhole(ctx)) // by now the old master knows that it isn't the master any more
 		lossEnds()

@@ -13,14 +13,16 @@ import (
 // Loopback is the address on which all servers listen.
 const Loopback = "127.0.0.1"
 
-// ListenAnywhere listens on a free port below the ephemeral ranges of Linux (from 32768) and of
-// other systems. While a port is closed for a time, the kernel must not give it to an outgoing
-// connection, least of all to a connection that tries to reach this port.
+// ListenAnywhere listens on a free port from 12000 to 21999. While a port is closed for a time, the
+// kernel must not give it to an outgoing connection, least of all to a connection that tries to
+// reach this port: so it lies below the ephemeral ranges of Linux (from 32768) and of other
+// systems. So does the second port of a Redis that belongs to a cluster, which is 10000 higher and
+// which no other server has.
 func ListenAnywhere() (net.Listener, error) {
 	var err error
 	for range 100 {
 		var l net.Listener
-		l, err = net.Listen("tcp", net.JoinHostPort(Loopback, strconv.Itoa(12000+rand.IntN(20000))))
+		l, err = net.Listen("tcp", net.JoinHostPort(Loopback, strconv.Itoa(12000+rand.IntN(10000))))
 		if err == nil {
 			return l, nil
 		}

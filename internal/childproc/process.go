@@ -1,9 +1,12 @@
 package childproc
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"time"
 )
 
@@ -77,4 +80,20 @@ func (p *process) terminate(ask os.Signal) {
 	case <-timeout.C:
 		p.kill()
 	}
+}
+
+// State reads the state of a process and the process id of its parent from proc_pid_stat(5). They
+// follow the process' name, which is in brackets and may have any characters. If the process
+// doesn't exist, or the system has no such file, both are 0.
+func State(pid int) (state byte, parent int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 {
+		return 0, 0
+	}
+	parent, _ = strconv.Atoi(string(fields[1]))
+	return fields[0][0], parent
 }

@@ -1,11 +1,9 @@
 package childproc
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -30,28 +28,21 @@ func pause(p *os.Process) error {
 	return nil
 }
 
-func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+// resume lets p go on and returns when p no longer stands still.
+func resume(p *os.Process) error {
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	if !Until(stopTimeout, time.Millisecond, func() bool { return !standsStill(p.Pid) }) {
+		return fmt.Errorf("childproc: process %d doesn't go on", p.Pid)
+	}
+	return nil
+}
 
 // standsStill reports whether the process is stopped.
 func standsStill(pid int) bool {
 	state, _ := State(pid)
 	return state == 'T'
-}
-
-// State reads the state of a process and the process id of its parent from proc_pid_stat(5). They
-// follow the process' name, which is in brackets and may have any characters. If the process
-// doesn't exist, both are 0.
-func State(pid int) (state byte, parent int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0
-	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0, 0
-	}
-	parent, _ = strconv.Atoi(string(fields[1]))
-	return fields[0][0], parent
 }
 
 // lockFile takes the lock of an open file and reports whether it got it. The

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,9 @@ const (
 	slots = 16384 // of any cluster
 
 	// nodeTimeout is how long a node of a Cluster must be silent before the other nodes take it for
-	// dead. A replica becomes master after two to three times this time.
-	nodeTimeout = 800 * time.Millisecond
+	// dead. A replica becomes master after two to three times this time. On a busy machine a node that
+	// lives may be silent for a second.
+	nodeTimeout = 1500 * time.Millisecond
 )
 
 // Cluster is a Redis Cluster of processes on loopback: masters that share the slots evenly, with
@@ -46,7 +48,6 @@ func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cl
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", // a replica may become master even if it hasn't heard from its master for long
-		"--cluster-allow-replica-migration", "no", // a master whose slots were moved away stays a master
 		"--repl-diskless-sync-delay", "0",
 	}, args...)
 	start := func(int) (*Server, error) { return NewServer(args...) }
@@ -67,11 +68,6 @@ func (c *Cluster) join(ctx context.Context) error {
 		if _, err := ask(ctx, node, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
-		for _, other := range c.nodes[:i] {
-			if _, err := ask(ctx, node, "CLUSTER", "MEET", childproc.Loopback, strconv.Itoa(other.Port())); err != nil {
-				return err
-			}
-		}
 		if i < c.masters {
 			first, last := i*slots/c.masters, (i+1)*slots/c.masters-1
 			add := []string{"ADDSLOTS"} // ADDSLOTSRANGE came with Redis 7.0
@@ -82,6 +78,9 @@ func (c *Cluster) join(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := until(ctx, func() error { return c.meet(ctx) }); err != nil {
+		return err
 	}
 	for i, node := range c.nodes[c.masters:] {
 		id, err := nodeID(ctx, c.nodes[i%c.masters])
@@ -96,6 +95,30 @@ func (c *Cluster) join(ctx context.Context) error {
 		}
 	}
 	return c.AwaitWhole(ctx)
+}
+
+// meet makes each node meet those that it doesn't know yet, and returns nil if there are none. A
+// node forgets another that doesn't answer in time, so it may have to be told again.
+func (c *Cluster) meet(ctx context.Context) (err error) {
+	for _, node := range c.nodes {
+		list, failed := text(ctx, node, "CLUSTER", "NODES")
+		if failed != nil {
+			return failed
+		}
+		for _, other := range c.nodes {
+			met := slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
+				return strings.Contains(line, " "+other.Addr()+"@") && !strings.Contains(line, "handshake")
+			})
+			if met || other == node {
+				continue
+			}
+			err = fmt.Errorf("%s doesn't know %s", node.Addr(), other.Addr())
+			if _, failed := ask(ctx, node, "CLUSTER", "MEET", childproc.Loopback, strconv.Itoa(other.Port())); failed != nil {
+				return failed
+			}
+		}
+	}
+	return err
 }
 
 // Stop ends all nodes for good and removes their files.
@@ -207,19 +230,30 @@ func (c *Cluster) Failover(ctx context.Context, key, replica string) error {
 }
 
 // AwaitWhole returns when every node answers, knows all other nodes and reports that the cluster is
-// in order, and when every replica follows its master. ctx bounds the wait.
+// in order, when every replica follows its master, and when all nodes agree on the epochs. ctx
+// bounds the wait.
+//
+// After slots were moved, two masters may have the same epoch, and one of them then takes a higher
+// one by itself. If it dies before its replica has heard of that, the replica is elected with an
+// epoch that the others take for an old one, and the slots have no master for good.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	return until(ctx, func() error {
-		for _, node := range c.nodes {
+		var agreed string
+		for i, node := range c.nodes {
 			if err := inOrder(ctx, node); err != nil {
-				return err
-			}
-			if err := c.known(ctx, node); err != nil {
 				return err
 			}
 			if err := follows(ctx, node); err != nil {
 				return err
 			}
+			epochs, err := c.known(ctx, node)
+			if err != nil {
+				return err
+			}
+			if i > 0 && epochs != agreed {
+				return fmt.Errorf("the epochs are %q to %s, and %q to %s", agreed, c.nodes[0].Addr(), epochs, node.Addr())
+			}
+			agreed = epochs
 		}
 		return nil
 	})
@@ -286,29 +320,34 @@ func inOrder(ctx context.Context, node *Server) error {
 	return err
 }
 
-// known returns nil if the node has a connection to all nodes, takes none for failed, and knows
-// which are replicas.
-func (c *Cluster) known(ctx context.Context, node *Server) error {
+// known returns the epochs that the node knows, its own and those of the masters. It returns an
+// error if the node has no connection to one of the nodes, takes one for failed, doesn't know which
+// are replicas, or knows two masters with one epoch.
+func (c *Cluster) known(ctx context.Context, node *Server) (epochs string, err error) {
 	list, err := text(ctx, node, "CLUSTER", "NODES")
 	if err != nil {
-		return err
+		return "", err
 	}
-	known, replicas := 0, 0
+	masters, replicas := map[string]string{}, 0 // the masters by epoch
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)
 		if len(fields) < 8 || strings.Contains(fields[2], "fail") || strings.Contains(fields[2], "handshake") || fields[7] != "connected" {
-			return fmt.Errorf("%s is not in order with %q", node.Addr(), line)
+			return "", fmt.Errorf("%s is not in order with %q", node.Addr(), line)
 		}
-		known++
 		if strings.Contains(fields[2], "slave") {
 			replicas++
+		} else {
+			masters[fields[6]] = fields[0]
 		}
 	}
-	if known != len(c.nodes) || replicas != len(c.nodes)-c.masters {
-		return fmt.Errorf("%s knows %d nodes, %d of them replicas; there are %d and %d",
-			node.Addr(), known, replicas, len(c.nodes), len(c.nodes)-c.masters)
+	if len(masters) != c.masters || replicas != len(c.nodes)-c.masters {
+		return "", fmt.Errorf("%s knows %d masters with different epochs and %d replicas; there are %d and %d",
+			node.Addr(), len(masters), replicas, c.masters, len(c.nodes)-c.masters)
 	}
-	return nil
+	info, err := text(ctx, node, "CLUSTER", "INFO")
+	_, current, _ := strings.Cut(info, "cluster_current_epoch:")
+	current, _, _ = strings.Cut(current, "\r\n")
+	return fmt.Sprint(current, masters), err // fmt sorts the keys of a map
 }
 
 // follows returns nil for a master, and for a replica that has all the data of its master.
@@ -330,7 +369,9 @@ func ask(ctx context.Context, server *Server, name string, args ...string) (any,
 	}
 	reply, err := do(ctx, server.Addr(), name, raw...)
 	if err != nil {
-		return nil, fmt.Errorf("redistest: %s to %s: %w", strings.Join(append([]string{name}, args...), " "), server.Addr(), err)
+		state, _ := childproc.State(server.Pid())
+		return nil, fmt.Errorf("redistest: %s to %s, whose process is in state %q: %w",
+			strings.Join(append([]string{name}, args...), " "), server.Addr(), state, err)
 	}
 	return reply, nil
 }
@@ -363,7 +404,8 @@ func until(ctx context.Context, look func() error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // after the end of ctx every look returns an error
+		// A look that ctx has cut off says nothing of what was waited for.
+		if deadline, bounded := ctx.Deadline(); last == nil || ctx.Err() == nil && !(bounded && time.Now().After(deadline)) {
 			last = err
 		}
 		select {
