@@ -108,14 +108,14 @@ func TestPoolIsExhausted(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		db := s.db(t)
 		db.SetMaxOpenConns(1)
-		l := s.locker(t, db, hasty)
+		l := s.locker(t, db)
 		held := mustLock(t, l, "mine")
 		wantHeld(t, l, "mine")
 		theirs, err := db.Conn(soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = l.TryLock(soon(t), "n")
+		_, err = s.locker(t, db, hasty).TryLock(soon(t), "n")
 		wantError(t, err, "all 1 connections of the db are in use")
 		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond { // the last try had less time
 			t.Errorf("OpTimeout is 200ms: %v", err)
