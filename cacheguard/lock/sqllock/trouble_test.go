@@ -532,14 +532,14 @@ func TestLockIsRenewedAfterARestart(t *testing.T) {
 func TestServerStandsStill(t *testing.T) {
 	server := pgtest.Start(t)
 	s := at(t, server.Addr())
-	a, b := s.process(t, hasty), s.process(t, hasty)
+	a, b := s.process(t, hasty), s.process(t)
 	held := untilLocked(t, a, "n")
 	if err := server.Pause(); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("it can't be paused here")
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.TryLock(soon(t), "n")
+	_, err := s.process(t, hasty).TryLock(soon(t), "n")
 	wantError(t, err)
 	waittest.Next(t, "Lost", held.Lost())
 	if err := server.Resume(); err != nil {
