@@ -3,6 +3,7 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -86,6 +87,61 @@ func TestCloseIsNoFailure(t *testing.T) {
 		o.next().gives("v")
 		waiter.gives("v", nil)
 	})
+}
+
+// TestInnerCacheIsClosedFirst: a load that asks another cache of its process, which has been closed,
+// has not failed. Its own callers get the error, or a stale value, and other processes load.
+func TestInnerCacheIsClosedFirst(t *testing.T) {
+	for way, get := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error){
+		"Get": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+			return c.Get(ctx, "k", load)
+		},
+		"GetMany": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+			got, err := c.GetMany(ctx, []string{"k"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+				v, err := load(ctx)
+				return map[string]string{"k": v}, err
+			})
+			return got["k"], err
+		},
+	} {
+		for _, stale := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, stale: %v", way, stale), func(t *testing.T) {
+				store := memstore.New(memstore.Options{})
+				opts := cacheguard.Options[string]{TTL: time.Minute, StaleIfError: time.Hour}
+				outer, other := openOn(t, store, opts), openOn(t, store, opts)
+				inner := openOn(t, store, cacheguard.Options[string]{Name: "inner"})
+				if stale {
+					if err := outer.Set(t.Context(), "k", "old"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * time.Minute) // on the fake clock, after the TTL
+				}
+				o, elsewhere := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
+				leader := beginCall(t, func() (string, error) {
+					return get(t.Context(), outer, func(ctx context.Context) (string, error) {
+						v, err := inner.Get(ctx, "part", o.load)
+						if err != nil {
+							return "", fmt.Errorf("the part: %w", err)
+						}
+						return v, nil
+					})
+				})
+				o.next()
+				waiter := beginCall(t, func() (string, error) { return get(t.Context(), other, elsewhere.load) })
+				waiter.waits()
+				if err := inner.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				if stale {
+					leader.gives("old", nil)
+				} else {
+					leader.gives("", cacheguard.ErrClosed)
+				}
+				elsewhere.next().gives("new")
+				waiter.gives("new", nil)
+			})
+		}
+	}
 }
 
 func TestClosedCache(t *testing.T) {

@@ -284,7 +284,7 @@ func TestContextOfALoad(t *testing.T) {
 }
 
 // TestContextThatIsDone: if the context has already ended, a call returns its error, even if the
-// value is in the local tier. But a change is still sent, because the origin has already changed.
+// value is in the local tier.
 func TestContextThatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -308,7 +308,6 @@ func TestContextThatIsDone(t *testing.T) {
 			},
 			"Refresh": func() error { _, err := c.Refresh(ctx, "k", load); return err },
 			"Peek":    func() error { _, err := c.Peek(ctx, "k"); return err },
-			"Set":     func() error { return c.Set(ctx, "k", "w") },
 			"Update":  func() error { _, err := c.Update(ctx, "k", load); return err },
 		} {
 			if err := call(); err != context.Canceled {
@@ -317,12 +316,6 @@ func TestContextThatIsDone(t *testing.T) {
 		}
 		if after := store.steps("Get") + store.steps("Lease") + store.steps("Fill") + store.steps("Claim"); after != before {
 			t.Errorf("the store was asked %d times", after-before)
-		}
-		if err := c.Invalidate(ctx, "k"); err != nil {
-			t.Errorf("Invalidate: %v", err)
-		}
-		if r, err := c.Peek(t.Context(), "k"); err != nil || r.Status != cacheguard.StatusMiss {
-			t.Errorf("after Invalidate there is %+v, %v", r, err)
 		}
 	})
 }
@@ -359,4 +352,87 @@ func TestWritesGoThrough(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestChangeOfACallerThatHasLeft: the origin has changed, so the store has to learn of the change
+// although the caller's context has ended before the call.
+func TestChangeOfACallerThatHasLeft(t *testing.T) {
+	entry := func(v string) cacheguard.Entry[string] {
+		return cacheguard.Entry[string]{Value: v, Tags: []string{"t"}, SoftTags: []string{"s"}}
+	}
+	tooBig := string(make([]byte, 100))
+	for name, test := range map[string]struct {
+		change func(ctx context.Context, c *cacheguard.Cache[string]) error
+		want   string // what a reader gets
+	}{
+		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }, "new"},
+		"SetEntry": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.SetEntry(ctx, "k", entry("new"))
+		}, "new"},
+		"Set of a value that is too large": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			if err := c.Set(ctx, "k", tooBig); !errors.Is(err, cacheguard.ErrTooLarge) {
+				return errors.Join(errors.New("want ErrTooLarge"), err)
+			}
+			return nil
+		}, "loaded"},
+		"Invalidate":     {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }, "loaded"},
+		"MarkStale":      {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }, "loaded"},
+		"InvalidateTags": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") }, "loaded"},
+		"MarkStaleTags":  {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(ctx, "s") }, "loaded"},
+		"InvalidateAll":  {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) }, "loaded"},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store := memstore.New(memstore.Options{})
+			opts := cacheguard.Options[string]{MaxValueSize: 50}
+			c, other := openOn(t, store, opts), openOn(t, store, opts)
+			if err := c.SetEntry(t.Context(), "k", entry("old")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // on the fake clock, so that the change is later than the value
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if err := test.change(ended, c); err != nil {
+				t.Errorf("the change failed: %v", err)
+			}
+			for _, reader := range []*cacheguard.Cache[string]{c, other} {
+				got, err := reader.Get(t.Context(), "k", func(context.Context) (string, error) { return "loaded", nil })
+				if got != test.want || err != nil {
+					t.Errorf("a reader got %q, %v; want %q", got, err, test.want)
+				}
+			}
+		})
+	}
+}
+
+// TestNoContext: a caller who passes no context gets an error from each call.
+func TestNoContext(t *testing.T) {
+	c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+	load := func(context.Context) (string, error) { return "v", nil }
+	entry := func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		return cacheguard.Entry[string]{Value: "v"}, nil
+	}
+	many := func(context.Context, []string) (map[string]string, error) { return nil, nil }
+	var none context.Context
+	calls := map[string]func() error{
+		"Get":            func() error { _, err := c.Get(none, "k", load); return err },
+		"GetResult":      func() error { _, err := c.GetResult(none, "k", load); return err },
+		"GetEntry":       func() error { _, err := c.GetEntry(none, "k", entry); return err },
+		"GetMany":        func() error { _, err := c.GetMany(none, []string{"k"}, many); return err },
+		"Peek":           func() error { _, err := c.Peek(none, "k"); return err },
+		"Refresh":        func() error { _, err := c.Refresh(none, "k", load); return err },
+		"Update":         func() error { _, err := c.Update(none, "k", load); return err },
+		"Set":            func() error { return c.Set(none, "k", "v") },
+		"Invalidate":     func() error { return c.Invalidate(none, "k") },
+		"MarkStale":      func() error { return c.MarkStale(none, "k") },
+		"InvalidateTags": func() error { return c.InvalidateTags(none, "t") },
+		"MarkStaleTags":  func() error { return c.MarkStaleTags(none, "t") },
+		"InvalidateAll":  func() error { return c.InvalidateAll(none) },
+		"Flush":          func() error { return c.Flush(none) },
+		"Shutdown":       func() error { return c.Shutdown(none) },
+	}
+	for name, call := range calls {
+		if err := call(); err == nil || err.Error() != "cacheguard: the context is nil" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -251,6 +251,9 @@ func (c *Cache[V]) delivered(err error) bool {
 // nil at once. Otherwise the next try begins at once. If ctx ends before the store has every
 // change, or if the cache is closed, the error says how many changes are left and why.
 func (c *Cache[V]) Flush(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	d := &c.delivery
 	d.mu.Lock()
 	if c.unsent.Count() == 0 {

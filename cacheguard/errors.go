@@ -21,7 +21,8 @@ var (
 	// may serve older values until then. [Cache.Flush] waits until the store has all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
-	// ErrClosed means that the cache is closed.
+	// ErrClosed means that the cache is closed. A load that returns it has not failed, because it
+	// says nothing about the origin: other processes load for themselves.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
 	// ErrUnavailable means that the store is unavailable and OnStoreDown is FailClosed.

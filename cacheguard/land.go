@@ -62,11 +62,14 @@ func (r *run[V]) land(m *miss[V]) {
 		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
 			c.longest(), quoteKey(m.name), context.DeadlineExceeded))
 	case protocol.LandEnded:
-		err := cmp.Or(context.Cause(r.ctx), errAbandoned)
-		if c.life.Closing.Err() != nil {
-			err = ErrClosed
+		switch err := cmp.Or(context.Cause(r.ctx), errAbandoned); {
+		case c.life.Closing.Err() != nil:
+			m.land(Result[V]{}, ErrClosed)
+		case errors.Is(m.own.out.err, ErrClosed):
+			m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.own.out.err)
+		default:
+			m.land(Result[V]{}, err)
 		}
-		m.land(Result[V]{}, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -28,18 +29,26 @@ type life struct {
 	over atomic.Bool    // new calls get ErrClosed
 }
 
-// enter checks what every call checks first: whether the cache is closed and whether ctx has ended.
+var errNoContext = errors.New("cacheguard: the context is nil")
+
+// enter checks what every read checks first: whether the cache is closed and whether ctx has ended.
 func (c *Cache[V]) enter(ctx context.Context) error {
-	if !c.mayChange(ctx) {
-		return ErrClosed // during Shutdown, calls inside a running load don't get it, because the load could not finish without them
+	if err := c.mayChange(ctx); err != nil {
+		return err
 	}
 	return ctx.Err()
 }
 
-// mayChange reports whether this call may still change something. It doesn't look at ctx.Err(): a
-// change must reach the store even if its caller's context has ended.
-func (c *Cache[V]) mayChange(ctx context.Context) bool {
-	return !c.life.over.Load() || (c.life.Closing.Err() == nil && c.insideAny(ctx))
+// mayChange returns an error if this call may no longer change something. It doesn't look at
+// ctx.Err(): a change must reach the store even if its caller's context has ended.
+func (c *Cache[V]) mayChange(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return errNoContext
+	case c.life.over.Load() && (c.life.Closing.Err() != nil || !c.insideAny(ctx)):
+		return ErrClosed // during Shutdown, calls inside a running load don't get it, because the load could not finish without them
+	}
+	return nil
 }
 
 // Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
@@ -48,6 +57,9 @@ func (c *Cache[V]) mayChange(ctx context.Context) bool {
 // ends. If loads or changes are left then, Shutdown returns ctx's error, which says how many
 // changes have not reached the store.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	c.life.over.Store(true)
 	c.sampler.end()
 	var err error

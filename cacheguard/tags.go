@@ -36,11 +36,8 @@ func (c *Cache[V]) MarkStaleTags(ctx context.Context, tags ...string) error {
 // namedTags invalidates tags that a user has named. mark is the prefix that tags of this kind have
 // in the store: softMark for soft tags, else "".
 func (c *Cache[V]) namedTags(ctx context.Context, tags []string, mark string) error {
-	switch {
-	case !c.mayChange(ctx):
-		return ErrClosed
-	case len(tags) == 0:
-		return nil
+	if err := c.mayChange(ctx); err != nil || len(tags) == 0 {
+		return err
 	}
 	marked := make([]string, len(tags))
 	for i, tag := range tags {
@@ -106,8 +103,8 @@ func (e Entry[V]) allTags() (frame.Tags, error) {
 func (c *Cache[V]) InvalidateAll(ctx context.Context) error { return c.invalidateTags(ctx, nil) }
 
 func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
-	if !c.mayChange(ctx) {
-		return ErrClosed
+	if err := c.mayChange(ctx); err != nil {
+		return err
 	}
 	c.changes.Add(uint64(max(len(tags), 1)))
 	ctx = context.WithoutCancel(ctx)

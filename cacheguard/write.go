@@ -29,7 +29,7 @@ func (c *Cache[V]) Set(ctx context.Context, key string, v V) error {
 // SetEntry is like Set, with a lifetime and tags for this value. NoStore, NoShare and NotModified
 // are only for loads. With one of them, SetEntry returns an error and does nothing.
 func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
-	if err := c.enter(ctx); err != nil {
+	if err := c.mayChange(ctx); err != nil {
 		return err
 	}
 	if e.NoStore || e.NoShare || e.NotModified {
@@ -115,8 +115,8 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 // serves no value from before the call. Other processes may serve old values until then. See
 // [Cache.Flush].
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
-	if !c.mayChange(ctx) {
-		return ErrClosed
+	if err := c.mayChange(ctx); err != nil {
+		return err
 	}
 	c.changes.Add(uint64(len(keys)))
 	return c.invalidate(ctx, keys)
@@ -127,8 +127,8 @@ func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 // MarkStale also ends leases, because a running load may have read the origin before your change.
 // In all other respects MarkStale is like Invalidate.
 func (c *Cache[V]) MarkStale(ctx context.Context, keys ...string) error {
-	if !c.mayChange(ctx) {
-		return ErrClosed
+	if err := c.mayChange(ctx); err != nil {
+		return err
 	}
 	c.changes.Add(uint64(len(keys)))
 	return c.changeKeys(ctx, keys, c.store.Now())

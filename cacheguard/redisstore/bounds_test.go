@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -167,6 +168,10 @@ func TestWarmEndsWithContext(t *testing.T) {
 			}
 			if took := time.Since(began); took > soon {
 				t.Errorf("Warm returned %v after the beginning of a context of 100ms", took)
+			}
+			var none context.Context
+			if err := s.Warm(none); err == nil || !strings.Contains(err.Error(), "the context is nil") {
+				t.Errorf("Warm without a context: %v", err)
 			}
 		})
 	}

@@ -55,10 +55,10 @@
 //     callers follow the other load (Miss.leading). After MaxRestarts a process loads without the
 //     lease (Miss.again). No caller gets an error because a lease was lost. Checks: joinsOld,
 //     loadsBesideHolder, lostToCaller, restartedTooOften, lateFill.
-//  5. A load that was given up in this process, because all callers have left or the cache closes,
-//     has not failed: its lease is released, and there is no record (Miss.end). A grant for which
-//     no caller waits any more is given back (Miss.granted). A release ends only its own lease
-//     (Slot.Release). The last caller to leave seals the flight. Checks: errorWithoutFailure,
+//  5. A load that was given up in this process, because all callers have left, the cache closes, or
+//     a cache that the load calls has been closed, has not failed: its lease is released, and there
+//     is no record (Miss.end). A grant for which no caller waits any more is given back
+//     (Miss.granted). A release ends only its own lease (Slot.Release). The last caller to leave seals the flight. Checks: errorWithoutFailure,
 //     leaseLeftBehind, loadsForNobody, loadLeftBehind, releasesAnothers, abandonedToCaller,
 //     cancelsNothing.
 //  6. An invalidation removes value, lease and record in one step (Slot.Invalidate). The process

@@ -206,7 +206,10 @@ func (l *Link) Prompt(ctx context.Context) bool {
 }
 
 // Aside runs a step on another goroutine and stops waiting for it when ctx ends.
-func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T, error) {
+func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (zero T, err error) {
+	if ctx == nil { // on the other goroutine, a panic would end the process
+		return zero, errors.New("the context is nil")
+	}
 	type result struct {
 		v   T
 		err error
@@ -226,7 +229,6 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (T
 	case r := <-done: // if both are ready, the answer is better
 		return r.v, r.err
 	default:
-		var zero T
 		return zero, fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
 	}
 }
