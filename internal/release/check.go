@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 )
@@ -17,7 +18,7 @@ const apidiff = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
 
 // checks are the checks that a release must pass, the cheap ones first. Each returns a list of
 // problems, or an error if the check itself fails.
-var checks = []func(*release) (wrong []string, err error){clean, untagged, told, plain, prepared, compatible, built}
+var checks = []func(*release) (wrong []string, err error){clean, untagged, told, plain, prepared, compatible, tested}
 
 // release is a version for which tags are planned.
 type release struct {
@@ -27,7 +28,7 @@ type release struct {
 }
 
 // check prints all problems of a release. If there are none, it prints the commands that tag the
-// release.
+// release and push it.
 func check(r *repo, version string, out io.Writer) error {
 	tags, err := command(r.dir, nil, "git", "tag", "--list", "v*")
 	if err != nil {
@@ -53,8 +54,16 @@ func check(r *repo, version string, out io.Writer) error {
 	if rel.last == "" {
 		fmt.Fprintln(out, "# There is no release before this one, so no names were compared.")
 	}
+	var below []string
 	for _, m := range r.released() {
 		fmt.Fprintf(out, "git tag -a -m %[1]s %[1]s\n", m.tag(version))
+		if m.dir != "." {
+			below = append(below, m.tag(version))
+		}
+	}
+	fmt.Fprintf(out, "git push origin HEAD %s\n", version) // alone: GitHub starts no workflow if more than three tags come at once
+	if len(below) > 0 {
+		fmt.Fprintf(out, "git push origin %s\n", strings.Join(below, " "))
 	}
 	return nil
 }
@@ -82,17 +91,30 @@ func untagged(r *release) (wrong []string, err error) {
 	return wrong, err
 }
 
-// told: CHANGELOG.md describes the version under its name, and has nothing left under "Unreleased".
-func told(r *release) ([]string, error) {
+// told: CHANGELOG.md begins with what the version has, under its name and date, and has no section
+// "Unreleased", whose changes would be in the version although they are not under its name.
+func told(r *release) (wrong []string, err error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, "CHANGELOG.md"))
 	if err != nil {
 		return nil, err
 	}
-	first := regexp.MustCompile(`(?m)^## (\S+)(?: \(\d{4}-\d\d-\d\d\))?$`).FindStringSubmatch(string(text))
-	if first == nil || first[1] != r.version || !strings.Contains(first[0], "(") {
-		return []string{fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets", "## "+r.version)}, nil
+	sections := regexp.MustCompile(`(?m)^## `).Split("\n"+string(text), -1)[1:]
+	for i, section := range sections {
+		heading, changes, _ := strings.Cut(section, "\n")
+		date, named := strings.CutPrefix(heading, r.version+" (")
+		switch _, err := time.Parse("2006-01-02)", strings.TrimSpace(date)); {
+		case i == 0 && (!named || err != nil):
+			wrong = append(wrong, fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q", "## "+r.version, heading))
+		case i == 0 && !strings.Contains(changes, "\n- "):
+			wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
+		case strings.EqualFold(strings.Trim(heading, " []"), "unreleased"):
+			wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
+		}
 	}
-	return nil, nil
+	if len(sections) == 0 {
+		wrong = append(wrong, "CHANGELOG.md has no section")
+	}
+	return wrong, nil
 }
 
 // plain: go run module@version refuses a module with replace directives.
@@ -184,11 +206,15 @@ func namesOf(r *repo, m *mod, file string) (string, error) {
 	return file, err
 }
 
-// built: each module builds, with its tests, and passes go vet.
-func built(r *release) (wrong []string, err error) {
+// tested: each module passes go vet and its tests, as far as they run on a machine that has nothing
+// but Go. .ci/run has the others.
+func tested(r *release) (wrong []string, err error) {
 	for _, m := range r.modules {
-		if _, err := command(r.where(m), nil, "go", "vet", "./..."); err != nil {
-			wrong = append(wrong, err.Error())
+		for _, do := range []string{"vet", "test"} {
+			if _, err := command(r.where(m), nil, "go", do, "./..."); err != nil {
+				wrong = append(wrong, err.Error())
+				break
+			}
 		}
 	}
 	return wrong, nil

@@ -3,7 +3,7 @@
 //	go run ./internal/release try               type-checks each module as its users get it, and counts what comes with it
 //	go run ./internal/release types windows     type-checks all modules for other systems
 //	go run ./internal/release prepare v0.1.0    writes the version into each go.mod and go.sum
-//	go run ./internal/release check v0.1.0      says what is still wrong, or how the version is tagged
+//	go run ./internal/release check v0.1.0      says what is still wrong, or how the version is tagged and pushed
 //	go run ./internal/release sbom v0.1.0 DIR   writes a bill of materials for each module, in CycloneDX
 //
 // # Steps of a release
@@ -11,8 +11,10 @@
 //  1. Give the section "Unreleased" of CHANGELOG.md the version and the date, as "## v0.1.0 (2026-01-31)".
 //  2. prepare the version. Commit what it changed.
 //  3. .ci/run on a clean clone of that commit.
-//  4. check the version. It prints a git tag command for each module.
-//  5. Run these, and push commit and tags together.
+//  4. check the version. It prints the commands that tag each module and push the tags. The tag of
+//     the root module is pushed alone, because GitHub starts no workflow if more than three tags
+//     come at once.
+//  5. Run these commands.
 //  6. sbom the version, and attach the files to the release.
 //
 // # Modules

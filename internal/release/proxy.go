@@ -83,9 +83,10 @@ func goEnv(name string) string {
 func command(dir string, env []string, name string, args ...string) (string, error) {
 	c := exec.Command(name, args...)
 	c.Dir, c.Env = dir, env
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("in %s, %s %s: %w\n%s", dir, name, strings.Join(args, " "), err, out)
+	var out, said strings.Builder
+	c.Stdout, c.Stderr = &out, &said
+	if err := c.Run(); err != nil {
+		return out.String(), fmt.Errorf("in %s, %s %s: %w\n%s%s", dir, name, strings.Join(args, " "), err, &out, &said)
 	}
-	return string(out), nil
+	return out.String(), nil
 }

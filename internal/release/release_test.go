@@ -87,7 +87,8 @@ func TestCheckTellsTags(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
 	said := r.release("check", "v0.1.0")
-	for _, want := range []string{"git tag -a -m v0.1.0 v0.1.0\n", "git tag -a -m wheel/v0.1.0 wheel/v0.1.0\n", "no release before"} {
+	for _, want := range []string{"git tag -a -m v0.1.0 v0.1.0\n", "git tag -a -m wheel/v0.1.0 wheel/v0.1.0\n", "no release before",
+		"git push origin HEAD v0.1.0\ngit push origin wheel/v0.1.0\n"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("check says %q, without %q", said, want)
 		}
@@ -110,7 +111,19 @@ func TestCheckRefuses(t *testing.T) {
 		"a version that nobody is told of": {func(r *toy) {
 			r.replace("CHANGELOG.md", "## v0.1.0 (2026-01-31)", "## Unreleased")
 			r.commit()
-		}, "CHANGELOG.md"},
+		}, `CHANGELOG.md does not begin with "## v0.1.0"`},
+		"a date that is none": {func(r *toy) {
+			r.replace("CHANGELOG.md", "2026-01-31", "2026-02-31")
+			r.commit()
+		}, `CHANGELOG.md does not begin with "## v0.1.0"`},
+		"a version without changes": {func(r *toy) {
+			r.replace("CHANGELOG.md", "- The toy.\n", "\n## v0.0.9 (2026-01-30)\n\n- The toy.\n")
+			r.commit()
+		}, "CHANGELOG.md lists no changes of v0.1.0"},
+		"changes under no version": {func(r *toy) {
+			r.replace("CHANGELOG.md", "- The toy.\n", "- The toy.\n\n## Unreleased\n\n- The wheel.\n")
+			r.commit()
+		}, "CHANGELOG.md still has a section for what is unreleased"},
 		"a replace directive": {func(r *toy) {
 			r.replace("wheel/go.mod", "require", "replace example.com/other => ../other\n\nrequire")
 			r.commit()
@@ -127,6 +140,11 @@ func TestCheckRefuses(t *testing.T) {
 			r.replace("wheel/wheel.go", "toy.Name()", "toy.Nome()")
 			r.commit()
 		}, "undefined: toy.Nome"},
+		"a test that fails": {func(r *toy) {
+			r.replace("internal/alltest/all_test.go", "import _ \"example.com/toy/wheel\"",
+				"import (\n\t\"testing\"\n\n\t_ \"example.com/toy/wheel\"\n)\n\nfunc TestAll(t *testing.T) { t.Error(\"broken\") }")
+			r.commit()
+		}, "all_test.go:9: broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,6 +164,25 @@ func refuses(r *toy, version, want string) {
 	}
 	if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "is not ready") {
 		r.Errorf("it isn't ready, but not for %q: %v", want, err)
+	}
+}
+
+// A patch may add names and change what isn't exported.
+func TestCheckTakesAPatch(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	r.write("internal/axle/axle.go", "package axle\n\nfunc Turn() {}\n") // apidiff says that it leaves such a package out
+	r.release("prepare", "v0.1.0")
+	r.commit()
+	r.git("tag", "v0.1.0")
+	r.git("tag", "wheel/v0.1.0")
+	r.replace("toy.go", "func Size() int { return 3 }", "func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
+	r.write("internal/axle/axle.go", "package axle\n")
+	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.1 (2026-02-28)\n\n- Weight.\n")
+	r.release("prepare", "v0.1.1")
+	r.commit()
+	if said := r.release("check", "v0.1.1"); !strings.Contains(said, "git tag -a -m v0.1.1 v0.1.1\n") {
+		t.Errorf("check says %q", said)
 	}
 }
 
