@@ -263,6 +263,27 @@ func TestAskingFirstIsLeft(t *testing.T) {
 			t.Error("the lease is held")
 		}
 	})
+	inBubble(t, "cancelled", func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		store.onto("Lease", func(context.Context) error { <-over; return context.DeadlineExceeded })
+		leader := getting(ctx, t, c, "k", returning("leader's"))
+		leader.waits()
+		joiner := getting(t.Context(), t, c, "k", returning("joiner's"))
+		joiner.waits()
+		cancel()
+		store.onto("Lease", nil)
+		close(over)
+		leader.gives("", context.Canceled)
+		if v, err := joiner.later(); err != nil || v == "" {
+			t.Errorf("who has joined got %q, %v", v, err)
+		}
+		if n := store.steps("Get"); n != 0 {
+			t.Errorf("%d reads for a caller who has left", n)
+		}
+	})
 	inBubble(t, "deadline", func(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{})

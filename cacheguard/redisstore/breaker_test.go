@@ -348,6 +348,21 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		{"scripts", named(prefix, "-evalsha", "-eval"), leasing, "+evalsha:"},
 		{"inside a script", named(prefix, "-mget"), leasing, "+mget:"},
 		{"set inside a script", named(prefix, "-set"), leasing, "+set:"},
+		{"getrange to mark", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
+			return s.MarkStale(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}}, 10, make([]byte, 8))
+		}, "+getrange:"},
+		{"getrange to claim", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Claim(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1}, time.Second)
+			return err
+		}, "+getrange:"},
+		{"getrange to fill", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Fill(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.Grant{}, make([]byte, 80), time.Second)
+			return err
+		}, "+getrange:"},
+		{"getrange to lease", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second, Seen: make([]byte, 16)})
+			return err
+		}, "+getrange:"},
 		{"publish", named(prefix, "-publish"), invalidating, "+publish:"},
 		{"channel", named(prefix, "resetchannels"), invalidating, "&" + prefix + ":messages &" + prefix + ":messages:*:"},
 	} {

@@ -7,8 +7,8 @@
 -- remnant leaves of a value with tags those and its id, and returns that. A value that is replaced has had its tags for the one to
 -- come, too; they may be asked for again, by a claim that comes before that one is stored.
 local function remnant(value)
-  local head = redis.pcall('GETRANGE', value, 0, 79)
-  if type(head) ~= 'string' or #head < 80 then
+  local head = part(value, 0, 79)
+  if not head or #head < 80 then
     return nil
   end
   if string.sub(head, 1, 2) == '\0\0' then -- it was claimed before

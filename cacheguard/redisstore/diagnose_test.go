@@ -105,6 +105,7 @@ func TestDiagnoseCrippled(t *testing.T) {
 		"no time":        {user("-time"), []string{"tells the time", "gives leases"}, []string{"lacks +time"}},
 		"no ranges":      {user("-setrange"), []string{"changes values"}, []string{"lacks +setrange"}},
 		"no sorted sets": {user("-zadd"), []string{"changes values by tag"}, []string{"lacks +zadd"}},
+		"no counting":    {user("-pubsub|numsub"), []string{"has all rights"}, []string{"lacks +pubsub|numsub"}},
 		"no subscribing": {user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"}},
 		"no channel":     {user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"}},
 		"no keys":        {user("resetkeys", "~other:*"), []string{"reads values", "gives leases"}, []string{"lacks ~cg:*"}},

@@ -21,8 +21,7 @@ if lease and string.sub(lease, 2) == ARGV[1] then
   return 'stored'
 end
 -- The first answer to this fill may have been lost: the frame carries the id of its load.
-local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
-if type(id) == 'string' and id == string.sub(ARGV[2], 3, 18) then
+if part(KEYS[1], 2, 17) == string.sub(ARGV[2], 3, 18) then
   return 'stored'
 end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then

@@ -50,9 +50,9 @@ if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGE
 else -- something unusable is there, perhaps large: read it only if it is another one by now
   local both = redis.call('MGET', KEYS[2], KEYS[5] or KEYS[2])
   lease, waiters = both[1], KEYS[5] and both[2]
-  local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
+  local id = part(KEYS[1], 2, 17)
   stands = id == seen
-  if type(id) == 'string' and id ~= '' and id ~= seen then
+  if id and id ~= '' and id ~= seen then
     value = redis.call('GET', KEYS[1])
   end
 end

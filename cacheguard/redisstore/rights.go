@@ -27,6 +27,7 @@ func (s *Store) commands(k cacheguard.Key) [][]any {
 		{"SETRANGE", value, 0, ""}, {"PTTL", value}, {"PEXPIRE", value, 1},
 		{"ZADD", tags, "XX", 0, ""}, {"ZSCORE", tags, ""}, {"ZMSCORE", tags, ""}, {"ZRANGE", tags, 0, 0}, {"ZCARD", tags},
 		{"ZREMRANGEBYSCORE", tags, 1, 0}, {"PUBLISH", s.names.inbox("try"), ""}, {"PUBLISH", s.names.channel(), ""},
+		{"PUBSUB", "NUMSUB", s.names.channel()},
 	}
 }
 

@@ -13,6 +13,8 @@ var (
 	wakeLua string
 	//go:embed later.lua
 	laterLua string
+	//go:embed part.lua
+	partLua string
 	//go:embed lease.lua
 	leaseLua string
 	//go:embed fill.lua
@@ -44,12 +46,12 @@ var (
 )
 
 var (
-	leaseScript      = redis.NewScript(laterLua + leaseLua)
-	fillScript       = redis.NewScript(wakeLua + fillLua)
+	leaseScript      = redis.NewScript(laterLua + partLua + leaseLua)
+	fillScript       = redis.NewScript(wakeLua + partLua + fillLua)
 	concludeScript   = redis.NewScript(wakeLua + concludeLua)
 	renewScript      = redis.NewScript(renewLua)
 	releaseScript    = redis.NewScript(wakeLua + releaseLua)
-	claimScript      = redis.NewScript(wakeLua + laterLua + claimLua)
+	claimScript      = redis.NewScript(wakeLua + laterLua + partLua + claimLua)
 	invalidateScript = redis.NewScript(wakeLua + invalidateLua)
 	clockScript      = redis.NewScript(clockLua)
 	permitScript     = redis.NewScript(permitLua)
@@ -58,7 +60,7 @@ var (
 
 	generationsScript = redis.NewScript(laterLua + generationsLua)
 	bumpScript        = redis.NewScript(wakeLua + laterLua + bumpLua)
-	markScript        = redis.NewScript(wakeLua + markLua)
+	markScript        = redis.NewScript(wakeLua + partLua + markLua)
 )
 
 var scripts = []*redis.Script{
@@ -68,7 +70,8 @@ var scripts = []*redis.Script{
 
 // sources has the text of each script.
 var sources = redislink.NewSources(
-	laterLua+leaseLua, wakeLua+fillLua, wakeLua+concludeLua, renewLua, wakeLua+releaseLua, wakeLua+laterLua+claimLua,
+	laterLua+partLua+leaseLua, wakeLua+partLua+fillLua, wakeLua+concludeLua, renewLua, wakeLua+releaseLua,
+	wakeLua+laterLua+partLua+claimLua,
 	wakeLua+invalidateLua, clockLua, permitLua, wakeLua+unpermitLua, probeLua, laterLua+generationsLua,
-	wakeLua+laterLua+bumpLua, wakeLua+markLua,
+	wakeLua+laterLua+bumpLua, wakeLua+partLua+markLua,
 )

@@ -174,6 +174,9 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	}
 	for i, t := range tryAll(ctx, rdb, keys, commands) {
 		name := strings.ToLower(fmt.Sprint(commands[i][0]))
+		if name == "pubsub" { // each of its subcommands is a right of its own
+			name += "|" + strings.ToLower(fmt.Sprint(commands[i][1]))
+		}
 		if Refused(t.err) { // scripts can't be run at all, which is recorded already
 			break
 		}
