@@ -42,11 +42,11 @@
 //   - Callers need not notice expiry. With StaleWhileRevalidate no caller waits for a refresh. With
 //     EarlyRefresh a hot key does not become stale while loads succeed.
 //   - Trouble with the store is never worse than no store. Callers still share flights, and at most
-//     MaxLoads loads run. After a few failures no call waits for the store. When the store works
-//     again, the cache uses it again.
+//     MaxLoads loads run. After a few failures no read or load waits for the store. When the store
+//     works again, the cache uses it again.
 //   - The local tier tells the truth. A change removes the value from the local tier of every
-//     process when the message about it arrives. While messages don't arrive, the local tier is not
-//     used.
+//     process when the message about it arrives. While messages don't arrive, its values are used
+//     only as stale values, and only if the store is unavailable, too.
 //   - Everything has a bound: loads (MaxLoads) and their queue, callers of one key (MaxWaiters),
 //     the size of values (MaxValueSize), and time (LoadTimeout, LeaseTTL, the store's timeout).
 //   - Bytes in the store that are not a value are a miss, and never an error for callers.

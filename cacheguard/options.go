@@ -173,8 +173,9 @@ type Options[V any] struct {
 
 // Local configures the process-local tier: decoded values that are served without asking the store.
 // If any process changes a value, the tier removes it as soon as the message about the change
-// arrives. While messages don't arrive, the tier is not used, because it could serve old values. So
-// the tier is used only after the store has subscribed to messages (see Store.Warm).
+// arrives. While messages don't arrive, the tier is not used, because it could serve old values. As
+// an exception it serves stale values if the store is unavailable, too. So the tier is used only
+// after the store has subscribed to messages (see Store.Warm).
 type Local[V any] struct {
 	// Entries is the largest number of values in the tier. With Weigh it is the total weight of the
 	// values. Default 0: there is no tier.
