@@ -10,16 +10,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
 // A cache begins in shadow: callers get the result of their loads, and what it would have answered is
 // compared with that.
 func ExampleSwitch_shadow() {
-	var products cacheguard.Switch // Options.Switch: &products
-	if err := products.Set(cacheguard.ModeShadow); err != nil {
+	var mode cacheguard.Switch // Options.Switch: &mode
+	if err := mode.Set(cacheguard.ModeShadow); err != nil {
 		panic(err)
 	}
-	fmt.Println(products.Mode())
+	fmt.Println(mode.Mode())
 	// Output: shadow
 }
 
@@ -47,4 +48,57 @@ func Example_oldKeys() {
 	})
 	fmt.Println(res.Value.Name, res.FreshFor > 9*time.Second, res.FreshFor <= 10*time.Second, err)
 	// Output: lamp true true <nil>
+}
+
+// A lock made with SETNX around a load gives way to Get. One around something else gives way to
+// redislock.
+func Example_fromSETNX() {
+	m, _ := miniredis.Run() // a Redis for this example
+	defer m.Close()
+	_ = m.Set("product:42", `{"ID":"42","Name":"old lamp"}`)
+	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	decode := func(b []byte) (p Product, err error) {
+		err = json.Unmarshal(b, &p)
+		return p, err
+	}
+	former := func() (Product, error) {
+		for { // before
+			if b, err := rdb.Get(ctx, "product:42").Bytes(); err == nil {
+				return decode(b)
+			}
+			if ok, err := rdb.SetNX(ctx, "lock:product:42", "1", 10*time.Second).Result(); err != nil || ok {
+				break // load, then SET product:42 and DEL lock:product:42
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return db.Product(ctx, "42")
+	}
+	old, err := former()
+	fmt.Println(old.Name, err)
+
+	products := newProducts()
+	defer products.Close()
+	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+	fmt.Println(p.Name, err)
+
+	locker, err := redislock.New(rdb, redislock.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close()
+	send := func() error {
+		held, err := locker.Lock(ctx, "invoices") // locker, err := redislock.New(rdb, redislock.Options{})
+		if err != nil {
+			return err
+		}
+		defer held.Unlock(ctx)
+		return nil // send the invoices here
+	}
+	fmt.Println(send())
+	// Output:
+	// old lamp <nil>
+	// origin: select 42
+	// lamp <nil>
+	// <nil>
 }

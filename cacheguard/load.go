@@ -54,9 +54,9 @@ type Entry[V any] struct {
 	//
 	// If Tags and SoftTags are both nil, the result keeps the tags of the value that it replaces,
 	// even if that value is stale or was invalidated by a tag. This is so for every load and write
-	// without an Entry. An empty list that is not nil means that the result has no tags. Invalidate
-	// and eviction remove the tags together with the value, so name the tags in every load of the
-	// key.
+	// without an Entry. An empty list that is not nil means that the result has no tags.
+	// Invalidate, expiry and eviction remove the tags together with the value, so name the tags in
+	// every load and write of the key.
 	Tags []string
 
 	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. A value has at most 64 tags

@@ -102,8 +102,9 @@ type Options[V any] struct {
 	// Negative: no limit.
 	MaxLoads int
 
-	// Limiter replaces MaxLoads by a limit that several caches share. Default: none; MaxLoads
-	// applies.
+	// Limiter replaces MaxLoads by a limit that several caches share. All of them need the same
+	// Limiter object, so that a load inside another load takes no second slot. Default: none;
+	// MaxLoads applies.
 	Limiter *Limiter
 
 	// MaxWaiters is how many callers may wait for one key at a time in this process. Further

@@ -141,8 +141,9 @@
 // already carried out the first try, Redis recognises the second try by the step's token. A copy of
 // a command that is applied late does no harm: the server numbers each grant of a lease, and a fill
 // must carry the number. A write without a load, Cache.Set, claims the key first, so it takes two
-// steps. In a burst on a cold key a process needs two round trips and four commands, for any number
-// of callers. If it expected a value and read first, it needs one more trip and command.
+// steps. In a burst on a cold key the process that loads needs two trips of one command each, and a
+// process that waits needs one, for any number of callers. A process that expected a value and read
+// first needs one more trip and command.
 //
 // Up to four reads at a time run on their callers' goroutines. Further reads are collected into one
 // MGET, or into one pipeline on a cluster. The store doesn't use the AutoPipeline of go-redis for
