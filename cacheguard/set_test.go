@@ -1,7 +1,10 @@
 package cacheguard_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +80,47 @@ func TestSetThatFails(t *testing.T) {
 		}
 		getting(t.Context(), t, c, "k", o.load).gives("v", nil)
 	})
+}
+
+// TestWritesWaitForASilentStore: a store that doesn't answer holds up a write for the time of two
+// steps at most, and the change is repeated afterwards.
+func TestWritesWaitForASilentStore(t *testing.T) {
+	const step = 250 * time.Millisecond
+	for name, write := range map[string]struct {
+		do    func(ctx context.Context, c *cacheguard.Cache[string]) error
+		steps int
+	}{
+		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }, 1},
+		"Set of a value that is too large": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", strings.Repeat("x", 1000))
+		}, 1},
+		"Invalidate": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }, 1},
+		"Update": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			_, err := c.Update(ctx, "k", returning("new"))
+			return err
+		}, 2},
+	} {
+		for _, policy := range []cacheguard.StorePolicy{cacheguard.FailOpen, cacheguard.FailClosed} {
+			inBubble(t, fmt.Sprint(name, ", policy ", policy), func(t *testing.T) {
+				store := newTampered()
+				c := openOn(t, store, cacheguard.Options[string]{MaxValueSize: 500, OnStoreDown: policy})
+				must(t, c.Set(t.Context(), "k", "old"))
+				for _, kind := range []string{"Claim", "Fill", "Invalidate"} {
+					store.onto(kind, func(context.Context) error { time.Sleep(step); return context.DeadlineExceeded })
+				}
+				began := time.Now()
+				if err := write.do(t.Context(), c); !errors.Is(err, cacheguard.ErrPending) {
+					t.Errorf("the write returned %v; want that it is repeated", err)
+				}
+				if took := time.Since(began); took != time.Duration(write.steps)*step {
+					t.Errorf("it took %v; want %d steps of %v", took, write.steps, step)
+				}
+				for _, kind := range []string{"Claim", "Fill", "Invalidate"} {
+					store.onto(kind, nil)
+				}
+				must(t, c.Flush(t.Context()))
+				getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{}), "k", returning("newer")).gives("newer", nil)
+			})
+		}
+	}
 }

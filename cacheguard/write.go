@@ -52,14 +52,20 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	err = c.claimAndFill(ctx, c.key(id), &out)
 	c.seal(id)
 	if err != nil {
-		c.addUnsent([]string{id}, time.Time{})
-		c.down(ctx, &c.changing, key, err)
-		return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
+		return c.invalidateLater(ctx, key, err)
 	}
 	c.unsent.SentKeys([]string{id}, last, false)
 	c.upForChanges(ctx)
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	return nil
+}
+
+// invalidateLater is for a change that the store may not have: the invalidation of its key is
+// repeated in the background until the store has it.
+func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) error {
+	c.addUnsent([]string{keyID(key)}, time.Time{})
+	c.down(ctx, &c.changing, key, err)
+	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
 }
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
@@ -190,7 +196,10 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 		err = c.store.Release(stored, k, token)
 	}
 	c.seal(id)
-	if err != nil {
+	switch {
+	case unanswered(err): // an invalidation would wait as long for its answer
+		return c.invalidateLater(ctx, key, err)
+	case err != nil: // an invalidation needs no memory, for example
 		return c.invalidate(ctx, []string{key})
 	}
 	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{}, false)
@@ -263,7 +272,7 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	if m.Down = m.storeErr != nil; m.Down {
 		c.down(ctx, &c.changing, key, m.storeErr)
 		if c.opts.OnStoreDown == FailClosed {
-			return res, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.invalidate(ctx, []string{key}))
+			return res, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.withdraw(ctx, key))
 		}
 	}
 	runs = true
