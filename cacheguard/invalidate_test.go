@@ -3,6 +3,7 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,55 @@ func TestChangeOnItsWay(t *testing.T) {
 			close(looking)
 			between.gives("old", nil)
 		})
+	}
+}
+
+// TestNobodyJoinsDuringAChange: a call that begins while the store is being told of a change joins
+// no load from before the change. The store may be slow: without this rule, callers would get the
+// old value for as long as the change is on its way, even after the store has carried it out and
+// other processes have the new value. The rule holds without the store's messages, too.
+func TestNobodyJoinsDuringAChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		step   string // the first step of the change
+		change func(ctx context.Context, c *cacheguard.Cache[string]) error
+	}{
+		"Invalidate": {"Invalidate", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }},
+		"MarkStale":  {"MarkStale", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }},
+		"Set":        {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }},
+		"Update": {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			_, err := c.Update(ctx, "k", returning("new"))
+			return err
+		}},
+	} {
+		for _, carriedOut := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, carried out: %v", name, carriedOut), func(t *testing.T) {
+				store := newTampered()
+				here := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{}))
+				o := newScriptedOrigin[string](t)
+				early := getting(t.Context(), t, here, "k", o.load)
+				old := o.next()
+				answer := make(chan struct{})
+				hold := func(context.Context) error { <-answer; return nil }
+				if carriedOut {
+					store.past(c.step, hold)
+				} else {
+					store.onto(c.step, hold)
+				}
+				changing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.change(t.Context(), here) })
+				changing.waits()
+				during := getting(t.Context(), t, here, "k", returning("new"))
+				during.returned()
+				close(answer)
+				changing.gives(struct{}{}, nil)
+				old.gives("old")
+				if v, err := early.later(); err != nil || (v != "old" && v != "new") {
+					t.Errorf("the early call got %q, %v", v, err)
+				}
+				if v, err := during.later(); v != "new" || err != nil {
+					t.Errorf("a call that began during the change got %q, %v", v, err)
+				}
+			})
+		}
 	}
 }
 

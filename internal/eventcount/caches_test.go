@@ -2,6 +2,7 @@ package eventcount_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,20 +48,37 @@ func TestOneNameAddsUp(t *testing.T) {
 	}
 }
 
-// A field of Stats that is new is added up, too.
+// gauges are the fields of Stats that say how things are now. All other fields count.
+var gauges = []string{
+	"LocalEntries", "Unsent", "LoadsRunning", "LoadsQueued", "Flights", "Callers", "SwitchedOff", "InShadow",
+	"BreakersOpen", "Breakers",
+}
+
+// Every field of Stats is added up. When a cache is detached, its counters stay in the sum and its
+// gauges don't. A new field is a counter unless it is in gauges.
 func TestEveryFieldAddsUp(t *testing.T) {
 	caches := newCaches()
-	var once, twice cacheguard.Stats
-	for i := range reflect.TypeFor[cacheguard.Stats]().NumField() {
-		for n, s := range []*cacheguard.Stats{&once, &twice} {
+	var once, twice, left cacheguard.Stats
+	fields := reflect.TypeFor[cacheguard.Stats]()
+	for i := range fields.NumField() {
+		set := func(s *cacheguard.Stats, n int) {
 			f := reflect.ValueOf(s).Elem().Field(i)
-			f.Set(reflect.ValueOf((i + 1) * (n + 1)).Convert(f.Type()))
+			f.Set(reflect.ValueOf((i + 1) * n).Convert(f.Type()))
+		}
+		set(&once, 1)
+		set(&twice, 2)
+		if set(&left, 2); slices.Contains(gauges, fields.Field(i).Name) {
+			set(&left, 1)
 		}
 	}
-	for range 2 {
-		caches.Attach("a", func() cacheguard.Stats { return once })
-	}
+	stats := func() cacheguard.Stats { return once }
+	detach := caches.Attach("a", stats)
+	caches.Attach("a", stats)
 	if got := all(caches)["a"]; got != twice {
 		t.Errorf("two of %+v are %+v", once, got)
+	}
+	detach()
+	if got := all(caches)["a"]; got != left {
+		t.Errorf("after one of two is detached, the sum is %+v; want %+v", got, left)
 	}
 }
