@@ -186,9 +186,9 @@ func TestLeavingALine(t *testing.T) {
 	must(t, <-results[3])
 }
 
-// Processes take turns. A process that unlocks and locks again at once leaves the lock to the
-// waiting processes. A process in which many calls wait leaves it to them, too.
-func TestProcessesTakeTurns(t *testing.T) {
+// Lockers take turns, as different processes would. A locker whose callers unlock and lock again at
+// once leaves the lock to the waiting lockers. A locker with many waiting calls does so, too.
+func TestLockersTakeTurns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	const enough = 240
@@ -233,10 +233,10 @@ func TestProcessesTakeTurns(t *testing.T) {
 		}
 	}
 	all.Wait()
-	t.Logf("the processes had the lock %v times", counts)
+	t.Logf("the lockers had the lock %v times", counts)
 	for i, n := range counts {
 		if n < enough/8 {
-			t.Errorf("process %d had the lock %d times of %d", i, n, enough)
+			t.Errorf("locker %d had the lock %d times of %d", i, n, enough)
 		}
 	}
 }
