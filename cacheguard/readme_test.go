@@ -212,7 +212,7 @@ func goFiles(t *testing.T) (names []string) {
 }
 
 // namesTests sees that the tests and fuzz targets which a file names are there, at least that many, and
-// in the folder or the file that is named behind them.
+// in the folder or the file that is named behind them. A name with "..." is the beginning of names.
 func namesTests(t *testing.T, file string, least int) {
 	t.Helper()
 	tests := map[string]string{}
@@ -221,17 +221,20 @@ func namesTests(t *testing.T, file string, least int) {
 			tests[filepath.ToSlash(name)] = read(t, name)
 		}
 	}
-	named := regexp.MustCompile("\\b((?:Test|Fuzz)[A-Z]\\w+)\\b(?:` in `([\\w/.]+)`)?").FindAllStringSubmatch(read(t, file), -1)
+	named := regexp.MustCompile("\\b((?:Test|Fuzz)[A-Z]\\w+)\\b(\\.\\.\\.)?(?:` in `([\\w/.]+)`)?").FindAllStringSubmatch(read(t, file), -1)
 	if len(named) < least {
 		t.Errorf("%s names %d tests only", file, len(named))
 	}
 	for _, name := range named {
-		there := false
+		there, begins := false, "func "+name[1]
+		if name[2] == "" {
+			begins += "("
+		}
 		for path, text := range tests {
-			there = there || strings.Contains(text, "func "+name[1]+"(") && strings.Contains(path+"/", "/"+name[2])
+			there = there || strings.Contains(text, begins) && strings.Contains(path+"/", "/"+name[3])
 		}
 		if !there {
-			t.Errorf("%s names %s, which isn't in %q", file, name[1], name[2])
+			t.Errorf("%s names %s, which isn't in %q", file, name[1], name[3])
 		}
 	}
 }
