@@ -103,8 +103,8 @@
 //  6. An invalidation goes on when its caller's context ends, and is sent even if a breaker is
 //     open. Its error names the keys whose change could not reach the store. While the store is
 //     being told, no call joins a load from before the change (write.go, letters.go):
-//     TestWritesGoThrough, TestNobodyJoinsDuringAChange, TestFailedInvalidateSeals,
-//     TestRestoredSealsFlights.
+//     TestChangeOfACallerThatHasLeft, TestWritesGoThrough, TestNobodyJoinsDuringAChange,
+//     TestFailedInvalidateSeals, TestRestoredSealsFlights.
 //  9. Each grant has a stamp, the clock of the node that keeps the generations from before the
 //     load. An invalidation by tag sets the tag's generation to that clock. A value is valid only
 //     if its stamp is later than the generations of its cache and of all its tags; equal times are
