@@ -4,18 +4,18 @@ import "github.com/cacheguard/cacheguard/cacheguard"
 
 // These are the texts of the scripts, for faults that concern one of them.
 var (
-	LeaseScript       = laterLua + leaseLua
-	FillScript        = wakeLua + fillLua
-	ConcludeScript    = wakeLua + concludeLua
-	RenewScript       = renewLua
-	ReleaseScript     = wakeLua + releaseLua
-	ClaimScript       = wakeLua + laterLua + claimLua
-	InvalidateScript  = wakeLua + invalidateLua
-	ClockScript       = clockLua
-	ProbeScript       = probeLua
-	BumpScript        = wakeLua + laterLua + bumpLua
-	MarkScript        = wakeLua + markLua
-	GenerationsScript = laterLua + generationsLua
+	LeaseScript       = leaseScript.text
+	FillScript        = fillScript.text
+	ConcludeScript    = concludeScript.text
+	RenewScript       = renewScript.text
+	ReleaseScript     = releaseScript.text
+	ClaimScript       = claimScript.text
+	InvalidateScript  = invalidateScript.text
+	ClockScript       = clockScript.text
+	ProbeScript       = probeScript.text
+	BumpScript        = bumpScript.text
+	MarkScript        = markScript.text
+	GenerationsScript = generationsScript.text
 )
 
 // ValueName returns the name of a key's value.

@@ -31,3 +31,27 @@ func TestClusterHangsAtStart(t *testing.T) {
 		t.Errorf("%d of 40 calls for one key waited for a cluster that doesn't answer", slow)
 	}
 }
+
+// The first call of a process waits for a server that doesn't answer for OpTimeout, and not once
+// for the clock and once more for the rest.
+func TestServerHangsAtStart(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	const op = 3 * time.Second
+	for name, client := range clientKinds {
+		if name == "cluster" {
+			continue // its first call asks other nodes for the clock
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = client(t, l.Addr().String()), op })
+			began := time.Now()
+			r.get(t, "k", newOrigin("v").load).is(t, "v")
+			if took := time.Since(began); took > op*5/3 {
+				t.Errorf("the first call took %v; want about %v", took, op)
+			}
+		})
+	}
+}

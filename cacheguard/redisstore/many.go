@@ -157,7 +157,7 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 
 // pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipeline, and
 // all pipelines run at the same time, so that a dead node fails only its own keys.
-func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script *redis.Script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
+func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
 	byNode := make(map[*redis.Client][]int)
 	for i := range n {
@@ -200,7 +200,7 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 // repeated one by one. If the whole pipeline fails, atOnce returns its error and no replies. Then
 // the pipeline is sent once more, which is harmless. If every step failed, atOnce returns the first
 // step's error with the replies, because a Redis where all steps fail doesn't work.
-func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
+func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {
 		pipe := rdb.Pipeline()

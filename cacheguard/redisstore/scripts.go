@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	_ "embed"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,33 +46,45 @@ var (
 	unpermitLua string
 )
 
-var (
-	leaseScript      = redis.NewScript(laterLua + partLua + leaseLua)
-	fillScript       = redis.NewScript(wakeLua + partLua + fillLua)
-	concludeScript   = redis.NewScript(wakeLua + concludeLua)
-	renewScript      = redis.NewScript(renewLua)
-	releaseScript    = redis.NewScript(wakeLua + releaseLua)
-	claimScript      = redis.NewScript(wakeLua + laterLua + partLua + claimLua)
-	invalidateScript = redis.NewScript(wakeLua + invalidateLua)
-	clockScript      = redis.NewScript(clockLua)
-	permitScript     = redis.NewScript(permitLua)
-	unpermitScript   = redis.NewScript(wakeLua + unpermitLua)
-	probeScript      = redis.NewScript(probeLua)
+// script is a script with its text, by which errors and tests find its lines.
+type script struct {
+	*redis.Script
+	text string
+}
 
-	generationsScript = redis.NewScript(laterLua + generationsLua)
-	bumpScript        = redis.NewScript(wakeLua + laterLua + bumpLua)
-	markScript        = redis.NewScript(wakeLua + partLua + markLua)
+func newScript(parts ...string) script {
+	text := strings.Join(parts, "")
+	return script{redis.NewScript(text), text}
+}
+
+var (
+	leaseScript      = newScript(laterLua, partLua, leaseLua)
+	fillScript       = newScript(wakeLua, partLua, fillLua)
+	concludeScript   = newScript(wakeLua, concludeLua)
+	renewScript      = newScript(renewLua)
+	releaseScript    = newScript(wakeLua, releaseLua)
+	claimScript      = newScript(wakeLua, laterLua, partLua, claimLua)
+	invalidateScript = newScript(wakeLua, invalidateLua)
+	clockScript      = newScript(clockLua)
+	permitScript     = newScript(permitLua)
+	unpermitScript   = newScript(wakeLua, unpermitLua)
+	probeScript      = newScript(probeLua)
+
+	generationsScript = newScript(laterLua, generationsLua)
+	bumpScript        = newScript(wakeLua, laterLua, bumpLua)
+	markScript        = newScript(wakeLua, partLua, markLua)
 )
 
-var scripts = []*redis.Script{
+var scripts = []script{
 	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, invalidateScript, clockScript,
 	permitScript, unpermitScript, probeScript, generationsScript, bumpScript, markScript,
 }
 
-// sources has the text of each script.
-var sources = redislink.NewSources(
-	laterLua+partLua+leaseLua, wakeLua+partLua+fillLua, wakeLua+concludeLua, renewLua, wakeLua+releaseLua,
-	wakeLua+laterLua+partLua+claimLua,
-	wakeLua+invalidateLua, clockLua, permitLua, wakeLua+unpermitLua, probeLua, laterLua+generationsLua,
-	wakeLua+laterLua+bumpLua, wakeLua+partLua+markLua,
-)
+var sources = redislink.NewSources(texts()...)
+
+func texts() (all []string) {
+	for _, s := range scripts {
+		all = append(all, s.text)
+	}
+	return all
+}

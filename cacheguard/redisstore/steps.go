@@ -271,7 +271,7 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 }
 
 // changeAll runs a script for each key.
-func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script *redis.Script, args ...any) error {
+func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script script, args ...any) error {
 	s.changes()
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
@@ -325,7 +325,7 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 type way[T any] func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (T, error)) (T, error)
 
 // run runs a script and ignores its answer.
-func (s *Store) run(ctx context.Context, way way[struct{}], script *redis.Script, keys []string, args ...any) error {
+func (s *Store) run(ctx context.Context, way way[struct{}], script script, keys []string, args ...any) error {
 	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
 	})
