@@ -24,8 +24,9 @@ type ScanOptions struct {
 	Pause time.Duration // pause between two steps. Default 10 ms. Negative: no pause
 
 	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it.
-	// The keys whose hash begins with Hash are in Scanned.Found. Keys of more than 512 bytes aren't
-	// found. Default: no keys are looked for.
+	// The keys whose hash begins with Hash are in Scanned.Found. Of a key of more than 512 bytes,
+	// Redis has only the hash: Scanned.String says if there is such a key. Default: no keys are
+	// looked for.
 	Hash string
 }
 
@@ -210,14 +211,22 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 // find gets the key from a name in Redis, and adds it to Found if the key's hash begins with the
 // requested Hash. A key is added once.
 func (scan *scanning) find(name string) {
-	key := strings.TrimPrefix(name[len(scan.head):], `\`)
-	end := strings.LastIndexByte(key, '}') // no suffix of a name has a brace
+	id := name[len(scan.head):]
+	end := strings.LastIndexByte(id, '}') // no suffix of a name has a brace
 	if scan.opts.Hash == "" || end < 0 {
 		return
 	}
-	hash := sha256.Sum256([]byte(key[:end]))
-	if strings.HasPrefix(hex.EncodeToString(hash[:]), strings.ToLower(scan.opts.Hash)) && !slices.Contains(scan.Found, key[:end]) {
-		scan.Found = append(scan.Found, key[:end])
+	id, wanted := id[:end], strings.ToLower(scan.opts.Hash)
+	if hash, long := frame.HashOf(id); long {
+		if strings.HasPrefix(hash, wanted) && !slices.Contains(scan.long, hash) {
+			scan.long = append(scan.long, hash)
+		}
+		return
+	}
+	key := strings.TrimPrefix(id, `\`)
+	hash := sha256.Sum256([]byte(key))
+	if strings.HasPrefix(hex.EncodeToString(hash[:]), wanted) && !slices.Contains(scan.Found, key) {
+		scan.Found = append(scan.Found, key)
 	}
 }
 

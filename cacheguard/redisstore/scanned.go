@@ -26,6 +26,7 @@ type Scanned struct {
 	Hash      string        `json:"hash,omitempty"`  // beginning of the hash that was looked for
 	Found     []string      `json:"found,omitempty"` // keys with this hash
 	Ages      []ScanBucket  `json:"ages"`            // ages of the values that can be read
+	long      []string      // hashes that begin so, of keys of which Redis has only the hash
 	foreign   int           // entries that are not leases, under the names of leases
 	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
 }
@@ -89,10 +90,13 @@ func (sc Scanned) String() string {
 	for _, key := range sc.Found {
 		fmt.Fprintf(w, "found\t%q\n", key)
 	}
+	for _, hash := range sc.long {
+		fmt.Fprintf(w, "found\ta key of more than 512 bytes, of which Redis has only the hash %s\n", hash)
+	}
 	switch {
 	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer+sc.foreign == 0:
 		fmt.Fprintf(w, "\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
-	case sc.Hash != "" && len(sc.Found) == 0:
+	case sc.Hash != "" && len(sc.Found)+len(sc.long) == 0:
 		fmt.Fprintf(w, "hash\tno key that stands here now has one that begins with %s\n", sc.Hash)
 	}
 	_ = w.Flush()

@@ -24,6 +24,9 @@ func KeyID(key string) string {
 	return hashedMark + hex.EncodeToString(sum[:])
 }
 
+// HashOf returns the hash in the id of a key that is hashed.
+func HashOf(id string) (hash string, ok bool) { return strings.CutPrefix(id, hashedMark) }
+
 // Fingerprint returns the number that stands in a frame for the name of a codec and the version of
 // the type that it encodes. It returns 0 if there is neither a name nor a version.
 func Fingerprint(name string, version int) uint32 {

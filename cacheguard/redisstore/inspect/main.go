@@ -120,7 +120,7 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	flags.BoolVar(&opts.value, "value", false, "show the value, too")
 	flags.IntVar(&opts.bytes, "bytes", 16<<10, "most bytes of the value to show, a sixteenth in hexadecimal")
 	flags.BoolVar(&opts.json, "json", false, "for machines")
-	flags.IntVar(&opts.version, "version", 0, "Options.Version of the cache")
+	flags.IntVar(&opts.version, "version", 0, "Options.Version of the cache. Without it, values of an odd version are shown, too")
 	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
 	flags.StringVar(&opts.find, "find", "", "-scan that looks for keys, too, of which the SHA-256 begins with this in hexadecimal")
 	flags.BoolVar(&opts.diagnose, "diagnose", false, "try what a store does, which writes names of its own")
@@ -195,8 +195,13 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 	if err != nil {
 		return err
 	}
+	if nothing(found) && o.version == 0 { // perhaps the cache has an odd Options.Version, whose values have other names
+		if odd, err := store.InspectVersion(ctx, o.cache, o.wanted, 1); err == nil && !nothing(odd) {
+			found = odd
+		}
+	}
 	text := found.String()
-	if found.State == redisstore.StateAbsent && found.Lease == nil && nothingOf(ctx, store, o.cache) {
+	if nothing(found) && nothingOf(ctx, store, o.cache) {
 		text += fmt.Sprintf("nothing at all is stored of a cache %q: is it Options.Name, and is the prefix right?\n", o.cache)
 	}
 	if !o.value || found.Value == nil {
@@ -207,6 +212,11 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		redisstore.Inspection
 		shown
 	}{found, value}, text+"\n"+value.text)
+}
+
+// nothing reports whether neither a value nor a lease is stored under a key.
+func nothing(i redisstore.Inspection) bool {
+	return i.State == redisstore.StateAbsent && i.Lease == nil
 }
 
 // nothingOf reports whether it is certain that Redis has no entry of a cache. It gives up after a

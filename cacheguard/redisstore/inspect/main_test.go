@@ -396,6 +396,32 @@ func TestFind(t *testing.T) {
 	if text := (environment{}).prints(t, "-redis", server.Addr(), "-find", "00000000", "product"); strings.Contains(text, "found") {
 		t.Error(text)
 	}
+	long := strings.Repeat("x", 600)
+	must(t, c.Set(t.Context(), long, 1))
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(long)))
+	text := environment{}.prints(t, "-redis", server.Addr(), "-find", hash[:16], "product")
+	if has(t, text, "found a key of more than 512 bytes, of which Redis has only the hash "+hash); strings.Contains(text, "no key") {
+		t.Error(text)
+	}
+}
+
+// Without -version, a key is found under the names of either kind of versions.
+func TestVersions(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "versions", OpTimeout: 10 * time.Second})
+	must(t, err)
+	defer s.Close()
+	for version, says := range map[int]string{0: "a caller gets it", 1: "a caller gets it", 2: "made for Options.Version 2", 3: "made for Options.Version 3"} {
+		name := fmt.Sprint("v", version)
+		c, err := cacheguard.New(s, cacheguard.Options[int]{Name: name, Version: version, LeaseTTL: time.Minute})
+		must(t, err)
+		must(t, c.Set(t.Context(), "k", 1))
+		must(t, c.Close())
+		args := []string{"-redis", rdb.Options().Addr, "-prefix", "versions", name, "k"}
+		has(t, environment{}.prints(t, args...), says)
+		has(t, environment{}.prints(t, append([]string{"-version", fmt.Sprint(version)}, args...)...), "a caller gets it")
+	}
 }
 
 // The exit code also says whether a cache can use the Redis.
