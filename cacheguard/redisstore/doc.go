@@ -46,7 +46,7 @@
 //
 // In three cases one message on the cache's channel is cheaper and replaces the messages to the
 // inboxes: if the cache is open in at most four processes, if at least half of the cache's
-// processes wait for the load, or if more than 64 processes wait.
+// processes wait for the load, or if more than 256 processes wait.
 //
 // Every process also listens to the common channel, through a pattern. Programs that know no other
 // channel subscribe to the common channel by its name. A script uses PUBSUB NUMSUB to find out

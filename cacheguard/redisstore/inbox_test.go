@@ -342,7 +342,7 @@ func TestManyInboxes(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	prefix, rdb := newPrefix(), newClient(t, addr)
 	channel := redisstore.CacheChannel(prefix, "test")
-	for range 150 { // more than twice the number that is recorded
+	for range 600 { // more than twice the number that is recorded
 		idle := rdb.Subscribe(t.Context(), channel)
 		_, err := idle.Receive(t.Context())
 		must(t, err)
@@ -350,24 +350,24 @@ func TestManyInboxes(t *testing.T) {
 	}
 	lease := func(i int) cacheguard.Grant {
 		s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
-		ans, err := s.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(byte(i)), TTL: time.Hour, Wait: true})
+		ans, err := s.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(byte(i%200)), TTL: time.Hour, Wait: true})
 		must(t, err)
 		return ans.Grant
 	}
 	leader := newMember(t, addr, prefix, "test")
 	g := leader.ask(t, 200, cacheguard.LeaseGranted)
 	name, most := redisstore.WaitersName(prefix, testKey), 0
-	for i := range 70 {
+	for i := range 260 {
 		lease(1 + i)
 		waiters, err := rdb.Get(t.Context(), name).Result()
 		must(t, err)
 		most = max(most, strings.Count(waiters, " "))
-		if all := waiters == "*"; all != (i >= 64) {
+		if all := waiters == "*"; all != (i >= 256) {
 			t.Fatalf("with %d who wait there stands %q", i+1, waiters)
 		}
 	}
-	if most != 64 {
-		t.Errorf("up to %d inboxes were noted; want 64", most)
+	if most != 256 {
+		t.Errorf("up to %d inboxes were noted; want 256", most)
 	}
 	leader.fill(t, g, 10)
 	hear(t, "one message for all", 1, leader)

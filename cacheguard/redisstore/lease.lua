@@ -26,10 +26,10 @@ local function note(waiters, ms)
   local processes = tonumber(known or redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0)
   local waiting = 1
   if known then
-    waiting = 1 + select(2, string.gsub(waiters, ' ', ''))
+    waiting = 1 + (#waiters - #known) / (1 + #ARGV[5]) -- not counted, for this is asked by each of them
   end
   local list = (known and waiters or processes) .. ' ' .. ARGV[5]
-  if processes <= 4 or 2 * waiting >= processes or waiting > 64 then
+  if processes <= 4 or 2 * waiting >= processes or waiting > 256 then
     list = '*'
   end
   return redis.pcall('SET', KEYS[5], list, 'PX', ms)
