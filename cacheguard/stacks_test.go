@@ -4,10 +4,12 @@ package cacheguard_test
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
@@ -24,8 +26,8 @@ func TestStacksOfWaiters(t *testing.T) {
 		crowd = 1000
 		most  = 2600 // bytes of stack for each caller: who has outgrown 2 KiB has 4 KiB
 	)
-	// With one processor at a time nobody waits for a lock, which is deeper; without collections no
-	// stack shrinks.
+	// With one processor at a time hardly anybody waits for a lock; without collections no stack
+	// shrinks.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	type call func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error
@@ -61,24 +63,35 @@ func TestStacksOfWaiters(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
 			c := openOn(t, store, cacheguard.Options[string]{})
-			release := make(chan struct{})
-			load := func(context.Context) (string, error) { <-release; return "v", nil }
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			wait := func() { <-release }
-			stackOf(crowd, wait) // of so many that need little, the collector learns to begin others with 2 KiB
-			plain := stackOf(crowd, wait)
-			each := stackOf(crowd, func() {
-				if err := roomy(func() error { return call(ctx, c, load) }); err != nil {
-					t.Error(err)
-				}
-			})
-			close(release)
-			synctest.Wait()
-			t.Logf("%d bytes of stack for each caller, %d for a goroutine that waits for a channel", each, plain)
-			if each > most {
-				t.Errorf("%d bytes of stack for each caller, with an adapter of %d; want %d at most", each, room, most)
+			burst := func() (each, plain int) {
+				release := make(chan struct{})
+				load := func(context.Context) (string, error) { <-release; return "v", nil }
+				wait := func() { <-release }
+				stackOf(crowd, wait) // of so many that need little, the collector learns to begin others with 2 KiB
+				plain = stackOf(crowd, wait)
+				each = stackOf(crowd, func() {
+					if err := roomy(func() error { return call(ctx, c, load) }); err != nil {
+						t.Error(err)
+					}
+				})
+				close(release)
+				synctest.Wait()
+				time.Sleep(time.Hour) // on the fake clock, so that the next burst loads, too
+				return each, plain
 			}
+			// If the machine is busy, a caller may be interrupted while it has a lock. The others
+			// wait for the lock then, which is deeper. So the least of some bursts counts.
+			least := math.MaxInt
+			for range 10 {
+				each, plain := burst()
+				t.Logf("%d bytes of stack for each caller, %d for a goroutine that waits for a channel", each, plain)
+				if least = min(least, each); least <= most {
+					return
+				}
+			}
+			t.Errorf("%d bytes of stack for each caller, with an adapter of %d; want %d at most", least, room, most)
 		})
 	}
 }
