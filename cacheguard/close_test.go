@@ -117,25 +117,35 @@ func TestInnerCacheIsClosedFirst(t *testing.T) {
 					time.Sleep(2 * time.Minute) // on the fake clock, after the TTL
 				}
 				o, elsewhere := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
-				leader := beginCall(t, func() (string, error) {
-					return get(t.Context(), outer, func(ctx context.Context) (string, error) {
-						v, err := inner.Get(ctx, "part", o.load)
-						if err != nil {
-							return "", fmt.Errorf("the part: %w", err)
-						}
-						return v, nil
+				loads := 0
+				call := func() *begun[string] {
+					return beginCall(t, func() (string, error) {
+						return get(t.Context(), outer, func(ctx context.Context) (string, error) {
+							loads++
+							v, err := inner.Get(ctx, "part", o.load)
+							if err != nil {
+								return "", fmt.Errorf("the part: %w", err)
+							}
+							return v, nil
+						})
 					})
-				})
+				}
+				leader := call()
 				o.next()
 				waiter := beginCall(t, func() (string, error) { return get(t.Context(), other, elsewhere.load) })
 				waiter.waits()
 				if err := inner.Close(); err != nil {
 					t.Errorf("Close: %v", err)
 				}
-				if stale {
-					leader.gives("old", nil)
-				} else {
-					leader.gives("", cacheguard.ErrClosed)
+				for _, c := range []*begun[string]{leader, call()} { // the second call doesn't load
+					if stale {
+						c.gives("old", nil)
+					} else {
+						c.gives("", cacheguard.ErrClosed)
+					}
+				}
+				if loads != 1 {
+					t.Errorf("%d loads in the process whose inner cache is closed", loads)
 				}
 				elsewhere.next().gives("new")
 				waiter.gives("new", nil)
@@ -375,4 +385,53 @@ func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
 			t.Errorf("got %q, %v after %v", v, err, time.Since(start))
 		}
 	})
+}
+
+// TestWritesWhileACacheCloses: if the claim of a write gets no answer, the invalidation that makes
+// up for it is repeated in the background. While the cache closes, nothing is repeated, so the write
+// itself sends the invalidation.
+func TestWritesWhileACacheCloses(t *testing.T) {
+	for name, write := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error{
+		"Set of a large value": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+			return c.Set(ctx, "k", strings.Repeat("x", 1000))
+		},
+		"Set": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+			return c.Set(ctx, "k", "new")
+		},
+		"Update": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+			_, err := c.Update(ctx, "k", returning("new"))
+			return err
+		},
+		"Update whose write ends late": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+			_, err := c.Update(ctx, "k", func(context.Context) (string, error) { <-proceed; return "new", nil })
+			return err
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store := newTampered()
+			opts := cacheguard.Options[string]{MaxValueSize: 100}
+			c, other := openOn(t, store, opts), openOn(t, store, opts)
+			proceed := make(chan struct{})
+			silent := func(context.Context) error { <-proceed; return context.DeadlineExceeded }
+			if name != "Update whose write ends late" {
+				must(t, other.Set(t.Context(), "k", "old"))
+				store.onto("Claim", silent)
+			}
+			writing := beginCall(t, func() (struct{}, error) { return struct{}{}, write(t.Context(), c, proceed) })
+			writing.waits()
+			closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
+			closing.returned()
+			if name == "Update whose write ends late" {
+				_, _ = writing.later()
+				must(t, other.Set(t.Context(), "k", "old"))
+				store.onto("Claim", silent)
+			}
+			close(proceed)
+			_, _ = writing.later()
+			_, _ = closing.later()
+			synctest.Wait()
+			store.onto("Claim", nil)
+			getting(t.Context(), t, other, "k", returning("new")).gives("new", nil)
+		})
+	}
 }

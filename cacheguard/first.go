@@ -33,7 +33,7 @@ func (c *Cache[V]) leaseFirst(ctx context.Context, of *target[V]) (got found[V],
 		return got, r, true, nil
 	case err == nil:
 		return m.had, nil, true, m.storeErr
-	case unanswered(err) || timeIsUp(ctx): // a read would run into the same time-out, or bring a value that this caller doesn't wait for
+	case unanswered(err): // a read would run into the same time-out
 		return got, nil, true, err
 	}
 	return got, nil, false, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,11 +156,15 @@ func TestChangeOnItsWay(t *testing.T) {
 			_, err := c.Update(t.Context(), "k", returning("new"))
 			return err
 		},
+		"Set of a large value": func(t *testing.T, c *cacheguard.Cache[string]) error { return setTooLarge(t.Context(), c) },
 	} {
-		step := map[string]string{"Set": "Claim", "Update": "Claim", "Invalidate": "Invalidate"}[name]
+		step := "Claim"
+		if name == "Invalidate" {
+			step = name
+		}
 		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
-			c := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{}))
+			c := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{MaxValueSize: 100}))
 			if err := c.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}
@@ -189,9 +194,11 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 		step   string // the first step of the change
 		change func(ctx context.Context, c *cacheguard.Cache[string]) error
 	}{
-		"Invalidate": {"Invalidate", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }},
-		"MarkStale":  {"MarkStale", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }},
-		"Set":        {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }},
+		"Invalidate":           {"Invalidate", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }},
+		"InvalidateAll":        {"InvalidateTags", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) }},
+		"MarkStale":            {"MarkStale", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }},
+		"Set":                  {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }},
+		"Set of a large value": {"Claim", setTooLarge},
 		"Update": {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			_, err := c.Update(ctx, "k", returning("new"))
 			return err
@@ -200,7 +207,7 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 		for _, carriedOut := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("%s, carried out: %v", name, carriedOut), func(t *testing.T) {
 				store := newTampered()
-				here := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{}))
+				here := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{MaxValueSize: 100}))
 				o := newScriptedOrigin[string](t)
 				early := getting(t.Context(), t, here, "k", o.load)
 				old := o.next()
@@ -227,6 +234,41 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 			})
 		}
 	}
+}
+
+// setTooLarge sets a value that can't be stored. That removes the value which is there.
+func setTooLarge(ctx context.Context, c *cacheguard.Cache[string]) error {
+	if err := c.Set(ctx, "k", strings.Repeat("x", 1000)); !errors.Is(err, cacheguard.ErrTooLarge) {
+		return fmt.Errorf("want %v, got %w", cacheguard.ErrTooLarge, err)
+	}
+	return nil
+}
+
+// TestNobodyJoinsDuringAnUpdate: a call that begins when Update has stored its value joins no load
+// that began while the store was being told of the Update. Callers in other processes may have the
+// new value already, although Update hasn't returned.
+func TestNobodyJoinsDuringAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{}))
+		o := newScriptedOrigin[string](t)
+		told, answered := make(chan struct{}), make(chan struct{})
+		store.onto("Claim", func(context.Context) error { <-told; return nil })
+		store.past("Fill", func(context.Context) error { <-answered; return nil })
+		update := updating(t.Context(), t, c, returning("new"))
+		update.waits()
+		between := getting(t.Context(), t, c, "k", o.load)
+		old := o.next()
+		close(told)
+		update.waits()
+		getting(t.Context(), t, c, "k", o.load).gives("new", nil)
+		close(answered)
+		update.gives("new", nil)
+		old.gives("old")
+		if v, err := between.later(); err != nil || (v != "old" && v != "new") {
+			t.Errorf("the call in between got %q, %v", v, err)
+		}
+	})
 }
 
 type tamperedAndSilent struct{ *tampered }

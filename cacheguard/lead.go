@@ -244,8 +244,13 @@ func (w *work[V]) returned(outs []loaded[V]) {
 			if m.own.header = r.cache.header(outs[i], m.ans.Grant); outs[i].storable(m.own.header) {
 				e.Kind = protocol.Returned
 			}
-		case givenUp(cause), m.State == protocol.Leading && !m.Claims && errors.Is(err, ErrClosed):
-			e.Kind = protocol.End // in the second case, the load has called another cache of this process, which has been closed first
+		case givenUp(cause):
+			e.Kind = protocol.End
+		case m.State == protocol.Leading && !m.Claims && errors.Is(err, ErrClosed):
+			// The load has called another cache of this process, which has been closed first.
+			// Other processes need not wait.
+			e.Kind = protocol.End
+			r.cache.standBack(m, false)
 		default:
 			e.Kind = protocol.Failed
 		}

@@ -24,8 +24,9 @@ func (r *run[V]) releaseOf(m *miss[V]) func(context.Context) error {
 
 // fill stores the results of a load.
 func (r *run[V]) fill(all []*miss[V]) {
-	fills := make([]FillAsk, len(all))
+	fills, now := make([]FillAsk, len(all)), r.cache.store.Now()
 	for i, m := range all {
+		m.own.header.Created = now
 		frame.Seal(m.own.out.frame, m.own.header)
 		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
 	}
@@ -103,13 +104,25 @@ func (r *run[V]) conclude(m *miss[V]) {
 // outcomeOfFailure returns the outcome of a load that has failed, and the time during which no
 // process repeats the load. It also remembers the error value in this process.
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
-	err, failures := m.own.out.err, m.ans.Failures+1
-	backoff = c.opts.backoff(failures, time.Until(m.until()))
-	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), backoff, grace(backoff), func() bool {
+	backoff = c.standBack(m, true)
+	return Outcome{Kind: OutcomeFailed, Text: c.errorText(m.own.out.err), Note: m.note, Failures: m.ans.Failures + 1}, backoff
+}
+
+// standBack makes this process wait before it repeats a load that has just failed, and returns the
+// back-off. If others is true, the other processes wait for the back-off, too. Then calls ask the
+// store during it, because a change ends it.
+func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
+	err := m.own.out.err
+	backoff = c.opts.backoff(m.ans.Failures+1, time.Until(m.until()))
+	shared, alone := backoff, grace(backoff)
+	if !others {
+		shared, alone = 0, backoff+alone
+	}
+	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), shared, alone, func() bool {
 		return c.changed.Count(m.key.Key) == m.asked.changed // a change that is counted from now on forgets the error afterwards
 	})
-	c.pause(m, backoff+grace(backoff), err)
-	return Outcome{Kind: OutcomeFailed, Text: c.errorText(err), Note: m.note, Failures: failures}, backoff
+	c.pause(m, shared+alone, err)
+	return backoff
 }
 
 // notStored returns the outcome of a load whose result is not stored.
@@ -150,8 +163,9 @@ func (out loaded[V]) storable(h frame.Header) bool {
 	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
 }
 
-// header makes the header of a result's frame. If the result must not be stored, the header's soft
-// TTL is zero.
+// header makes the header of a result's frame, but for Created, which the store's clock tells when
+// the frame is stored: to ask for that clock may take a trip. If the result must not be stored, the
+// header's soft TTL is zero.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
 	ttl := c.opts.TTL
@@ -163,7 +177,7 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	if out.entry.NoShare {
 		h.Revalidate, h.IfError = 0, 0
 		if h.Soft = out.entry.TTL; h.Soft > 0 {
-			h.Unshared, h.Null, h.Created = true, out.notFound || out.unkept(), c.store.Now()
+			h.Unshared, h.Null = true, out.notFound || out.unkept()
 		}
 		return h
 	}
@@ -180,7 +194,6 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	if d := out.entry.StaleIfError; d != 0 {
 		h.IfError = max(d, 0)
 	}
-	h.Created = c.store.Now()
 	return h
 }
 

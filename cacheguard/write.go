@@ -64,8 +64,11 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 // repeated in the background until the store has it.
 func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) error {
 	c.addUnsent([]string{keyID(key)}, time.Time{})
+	if err = c.deliver()(err); !errors.Is(err, ErrPending) { // the cache is being closed, so this is the last try
+		return c.invalidate(ctx, []string{key})
+	}
 	c.down(ctx, &c.changing, key, err)
-	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), c.deliver()(err))
+	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), err)
 }
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
@@ -80,6 +83,7 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 			out.frame = append(frame.Room(frame.Extension{Tags: tags}), out.frame[frame.HeaderSize:]...)
 		}
 		h := c.header(*out, g)
+		h.Created = c.store.Now()
 		frame.Seal(out.frame, h)
 		if _, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep); err == nil {
 			c.written(k.Key, g)

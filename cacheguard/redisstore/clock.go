@@ -47,10 +47,9 @@ func (c *clock) now() time.Time { return c.last.Load().server.Add(time.Since(c.b
 
 // Now returns the time by Redis' clock. This is the clock of one node, kept as an offset to this
 // process' monotonic clock, so that the wall clocks of clients don't matter. If the clock wasn't
-// measured yet, for instance because the first call is a Set, Now measures it. It doesn't if the
-// only server has just failed to answer, so that a caller doesn't wait for it twice.
+// measured yet, for instance because the first call is a Set, Now measures it.
 func (s *Store) Now() time.Time {
-	if !s.clock.known() && (s.link.IsCluster() || !s.health.of(s.names.clock()).troubled()) {
+	if !s.clock.known() {
 		_ = s.knowTime(context.Background())
 	}
 	return s.clock.now()

@@ -350,7 +350,7 @@ func TestManyInboxes(t *testing.T) {
 	}
 	lease := func(i int) cacheguard.Grant {
 		s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
-		ans, err := s.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(byte(i%200)), TTL: time.Hour, Wait: true})
+		ans, err := s.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(byte(i % 200)), TTL: time.Hour, Wait: true})
 		must(t, err)
 		return ans.Grant
 	}
