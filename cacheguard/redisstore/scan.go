@@ -25,8 +25,7 @@ type ScanOptions struct {
 
 	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it.
 	// The keys whose hash begins with Hash are in Scanned.Found. Of a key of more than 512 bytes,
-	// Redis has only the hash: Scanned.String says if there is such a key. Default: no keys are
-	// looked for.
+	// Redis has only the hash, which is in Scanned.Hashed. Default: no keys are looked for.
 	Hash string
 }
 
@@ -218,8 +217,8 @@ func (scan *scanning) find(name string) {
 	}
 	id, wanted := id[:end], strings.ToLower(scan.opts.Hash)
 	if hash, long := frame.HashOf(id); long {
-		if strings.HasPrefix(hash, wanted) && !slices.Contains(scan.long, hash) {
-			scan.long = append(scan.long, hash)
+		if strings.HasPrefix(hash, wanted) && !slices.Contains(scan.Hashed, hash) {
+			scan.Hashed = append(scan.Hashed, hash)
 		}
 		return
 	}

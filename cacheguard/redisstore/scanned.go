@@ -17,16 +17,16 @@ type Scanned struct {
 	Values    int           `json:"values"`
 	Bytes     int64         `json:"bytes"` // bytes of values, without Redis' overhead
 	Largest   int64         `json:"largest"`
-	States    map[State]int `json:"states"`          // number of values in each state
-	NotFound  int           `json:"not_found"`       // fresh and stale values that say "does not exist"
-	Unchecked int           `json:"unchecked"`       // values of more than 4 KiB, of which only the header and the tags were read
-	Leases    int           `json:"leases"`          // leases of loads under way
-	Records   int           `json:"records"`         // records of loads that left no value
-	Newer     int           `json:"newer"`           // values of later programs
-	Hash      string        `json:"hash,omitempty"`  // beginning of the hash that was looked for
-	Found     []string      `json:"found,omitempty"` // keys with this hash
-	Ages      []ScanBucket  `json:"ages"`            // ages of the values that can be read
-	long      []string      // hashes that begin so, of keys of which Redis has only the hash
+	States    map[State]int `json:"states"`           // number of values in each state
+	NotFound  int           `json:"not_found"`        // fresh and stale values that say "does not exist"
+	Unchecked int           `json:"unchecked"`        // values of more than 4 KiB, of which only the header and the tags were read
+	Leases    int           `json:"leases"`           // leases of loads under way
+	Records   int           `json:"records"`          // records of loads that left no value
+	Newer     int           `json:"newer"`            // values of later programs
+	Hash      string        `json:"hash,omitempty"`   // beginning of the hash that was looked for
+	Found     []string      `json:"found,omitempty"`  // keys with this hash
+	Ages      []ScanBucket  `json:"ages"`             // ages of the values that can be read
+	Hashed    []string      `json:"hashed,omitempty"` // such hashes of keys of which Redis has only the hash: of more than 512 bytes, or beginning with #sha256:
 	foreign   int           // entries that are not leases, under the names of leases
 	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
 }
@@ -90,13 +90,13 @@ func (sc Scanned) String() string {
 	for _, key := range sc.Found {
 		fmt.Fprintf(w, "found\t%q\n", key)
 	}
-	for _, hash := range sc.long {
-		fmt.Fprintf(w, "found\ta key of more than 512 bytes, of which Redis has only the hash %s\n", hash)
+	for _, hash := range sc.Hashed {
+		fmt.Fprintf(w, "found\ta key of which Redis has only the hash %s: it has more than 512 bytes, or looks like a hash itself\n", hash)
 	}
 	switch {
 	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer+sc.foreign == 0:
 		fmt.Fprintf(w, "\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
-	case sc.Hash != "" && len(sc.Found)+len(sc.long) == 0:
+	case sc.Hash != "" && len(sc.Found)+len(sc.Hashed) == 0:
 		fmt.Fprintf(w, "hash\tno key that stands here now has one that begins with %s\n", sc.Hash)
 	}
 	_ = w.Flush()
