@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // trio is three members, and a load of one key that is under way in the first one.
@@ -237,7 +238,7 @@ func (tr *trio) mark(t *testing.T, try int, proxy *redistest.Proxy) {
 		t.Errorf("try %d: %v", try, err)
 	}
 	if lost != nil {
-		<-lost.Struck()
+		waittest.Next(t, "the reply is lost", lost.Struck())
 	}
 	if try%3 == 1 {
 		close(gate)
@@ -270,7 +271,7 @@ func (tr *trio) mark(t *testing.T, try int, proxy *redistest.Proxy) {
 // redisScript is the text of one of redisstore's scripts, with what it begins with.
 func redisScript(name string) (string, error) {
 	script, err := os.ReadFile("../../cacheguard/redisstore/" + name + ".lua")
-	for _, begin := range []struct{ name, calls string }{{"later", "later(KEYS"}, {"wake", "change(ARGV"}, {"wake", "wake(string"}} {
+	for _, begin := range []struct{ name, calls string }{{"part", " part("}, {"later", "later(KEYS"}, {"wake", "change(ARGV"}, {"wake", "wake(string"}} {
 		if err != nil || !strings.Contains(string(script), begin.calls) {
 			continue
 		}
