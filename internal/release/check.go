@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 )
 
@@ -22,7 +23,8 @@ var checks = []func(*release) (wrong []string, err error){clean, untagged, told,
 
 // release is a version for which tags are planned.
 type release struct {
-	*repo
+	*repo   // the commit that gets the tags, as users get it
+	here    *repo
 	version string
 	last    string // the latest release, or ""
 }
@@ -34,9 +36,19 @@ func check(r *repo, version string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rel := &release{repo: r, version: version}
+	work, err := os.MkdirTemp("", "commit")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	commit, end, err := r.at("HEAD", filepath.Join(work, "head"))
+	if err != nil {
+		return err
+	}
+	defer end()
+	rel := &release{repo: commit, here: r, version: version}
 	for _, tag := range strings.Fields(tags) {
-		if semver.Compare(tag, rel.last) > 0 {
+		if semver.Compare(tag, rel.last) > 0 && semver.Prerelease(tag) == "" {
 			rel.last = tag
 		}
 	}
@@ -68,13 +80,17 @@ func check(r *repo, version string, out io.Writer) error {
 	return nil
 }
 
-// clean: a tag is on a commit, so changes that aren't committed are in no release.
-func clean(r *release) ([]string, error) {
-	status, err := command(r.dir, nil, "git", "status", "--porcelain")
-	if err != nil || status == "" {
-		return nil, err
+// clean: a tag is on a commit, so changes that aren't committed are in no release. The commit is
+// pushed to its branch.
+func clean(r *release) (wrong []string, err error) {
+	status, err := command(r.here.dir, nil, "git", "status", "--porcelain", "--untracked-files=all")
+	if err == nil && status != "" {
+		wrong = append(wrong, "files differ from the last commit:\n"+strings.TrimRight(status, "\n"))
 	}
-	return []string{"files differ from the last commit:\n" + strings.TrimRight(status, "\n")}, nil
+	if _, err := command(r.here.dir, nil, "git", "symbolic-ref", "--quiet", "HEAD"); err != nil {
+		wrong = append(wrong, "no branch is checked out")
+	}
+	return wrong, err
 }
 
 // untagged: a module proxy keeps the first content of a version for ever.
@@ -98,21 +114,17 @@ func told(r *release) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sections := regexp.MustCompile(`(?m)^## `).Split("\n"+string(text), -1)[1:]
-	for i, section := range sections {
-		heading, changes, _ := strings.Cut(section, "\n")
-		date, named := strings.CutPrefix(heading, r.version+" (")
-		switch _, err := time.Parse("2006-01-02)", strings.TrimSpace(date)); {
-		case i == 0 && (!named || err != nil):
-			wrong = append(wrong, fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q", "## "+r.version, heading))
-		case i == 0 && !strings.Contains(changes, "\n- "):
-			wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
-		case strings.EqualFold(strings.Trim(heading, " []"), "unreleased"):
-			wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
-		}
+	sections := regexp.MustCompile(`(?m)^## `).Split(string(text), 3)
+	heading, changes, _ := strings.Cut(strings.Join(sections[1:min(2, len(sections))], ""), "\n")
+	date, named := strings.CutPrefix(heading, r.version+" (")
+	switch at, err := time.Parse("2006-01-02)", strings.TrimSpace(date)); {
+	case !named || err != nil || time.Until(at) > 24*time.Hour:
+		wrong = append(wrong, fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q", "## "+r.version, heading))
+	case !regexp.MustCompile(`(?m)^[-*+] +\S`).MatchString(changes):
+		wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
 	}
-	if len(sections) == 0 {
-		wrong = append(wrong, "CHANGELOG.md has no section")
+	if regexp.MustCompile(`(?mi)^#* *\[?unreleased\b`).Match(text) {
+		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil
 }
@@ -172,11 +184,11 @@ func compatible(r *release) (wrong []string, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	before := &repo{dir: filepath.Join(work, "before")}
-	if _, err := command(r.dir, nil, "git", "worktree", "add", "--detach", before.dir, r.last); err != nil {
+	before, end, err := r.at(r.last, filepath.Join(work, "before"))
+	if err != nil {
 		return nil, err
 	}
-	defer func() { _, _ = command(r.dir, nil, "git", "worktree", "remove", "--force", before.dir) }()
+	defer end()
 	for _, m := range r.released() {
 		if _, err := os.Stat(filepath.Join(before.where(m), "go.mod")); err != nil {
 			continue // a new module
@@ -200,9 +212,23 @@ func compatible(r *release) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// namesOf writes the names that a module exports to a file.
+// namesOf writes the names that a module exports to a file. The modules below it are used, but are
+// no part of it.
 func namesOf(r *repo, m *mod, file string) (string, error) {
-	_, err := command(r.where(m), nil, "go", "run", apidiff, "-m", "-w", file, m.path)
+	goVersion, err := command(r.where(m), nil, "go", "list", "-m", "-f", "{{.GoVersion}}", m.path)
+	if err != nil {
+		return "", err
+	}
+	work := fmt.Sprintf("go %s\n\nuse %s\n", strings.TrimSpace(goVersion), modfile.AutoQuote(r.where(m)))
+	for _, other := range r.modules {
+		if other.path != m.path {
+			work += fmt.Sprintf("\nreplace %s => %s\n", other.path, modfile.AutoQuote(r.where(other)))
+		}
+	}
+	if err := os.WriteFile(file+".work", []byte(work), 0o644); err != nil {
+		return "", err
+	}
+	_, err = command(r.where(m), append(os.Environ(), "GOWORK="+file+".work"), "go", "run", apidiff, "-m", "-w", file, m.path)
 	return file, err
 }
 

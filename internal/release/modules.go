@@ -60,6 +60,18 @@ func open(dir string) (*repo, error) {
 	return r, r.sort()
 }
 
+// at checks a commit out into another folder, as users get it. end removes it.
+func (r *repo) at(commit, dir string) (c *repo, end func(), err error) {
+	if _, err := command(r.dir, nil, "git", "-c", "core.autocrlf=false", "worktree", "add", "--detach", dir, commit); err != nil {
+		return nil, nil, err
+	}
+	end = func() { _, _ = command(r.dir, nil, "git", "worktree", "remove", "--force", dir) }
+	if c, err = open(dir); err != nil {
+		end()
+	}
+	return c, end, err
+}
+
 func readModule(dir, file string) (*mod, error) {
 	f, err := parse(file)
 	if err != nil {

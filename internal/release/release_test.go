@@ -124,6 +124,23 @@ func TestCheckRefuses(t *testing.T) {
 			r.replace("CHANGELOG.md", "- The toy.\n", "- The toy.\n\n## Unreleased\n\n- The wheel.\n")
 			r.commit()
 		}, "CHANGELOG.md still has a section for what is unreleased"},
+		"changes before any version": {func(r *toy) {
+			r.replace("CHANGELOG.md", "# Changelog\n", "# Changelog\n\n### [Unreleased] (next)\n\n- The wheel.\n")
+			r.commit()
+		}, "CHANGELOG.md still has a section for what is unreleased"},
+		"a date that is to come": {func(r *toy) {
+			r.replace("CHANGELOG.md", "2026-01-31", "2226-01-31")
+			r.commit()
+		}, `CHANGELOG.md does not begin with "## v0.1.0"`},
+		"no branch": {func(r *toy) { r.git("checkout", "-q", "--detach") }, "no branch is checked out"},
+		"a file that git ignores": {func(r *toy) {
+			r.write("wheel/size.go", "package wheel\n\nconst size = 3\n")
+			r.write(".gitignore", "size.go\n")
+			r.replace("wheel/wheel.go", "toy.Name()", "toy.Name()[:size]")
+			r.commit()
+			r.release("prepare", "v0.1.0")
+			r.commit()
+		}, "undefined: size"},
 		"a replace directive": {func(r *toy) {
 			r.replace("wheel/go.mod", "require", "replace example.com/other => ../other\n\nrequire")
 			r.commit()
@@ -172,13 +189,15 @@ func TestCheckTakesAPatch(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
 	r.write("internal/axle/axle.go", "package axle\n\nfunc Turn() {}\n") // apidiff says that it leaves such a package out
+	r.write("internal/alltest/names.go", "package alltest\n\nfunc Names() {}\n")
 	r.release("prepare", "v0.1.0")
 	r.commit()
 	r.git("tag", "v0.1.0")
 	r.git("tag", "wheel/v0.1.0")
 	r.replace("toy.go", "func Size() int { return 3 }", "func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
 	r.write("internal/axle/axle.go", "package axle\n")
-	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.1 (2026-02-28)\n\n- Weight.\n")
+	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.1 (2026-02-28)\n\n* Weight.\n")
+	r.write("internal/alltest/names.go", "package alltest\n") // of a module that is in no release
 	r.release("prepare", "v0.1.1")
 	r.commit()
 	if said := r.release("check", "v0.1.1"); !strings.Contains(said, "git tag -a -m v0.1.1 v0.1.1\n") {
