@@ -35,7 +35,7 @@
 //	cacheguard.fleet_wait.duration  s          of a process for another one
 //	cacheguard.loads.late           {load}
 //	cacheguard.fills                {fill}     by cacheguard.result: stored, refused, unknown, not_stored
-//	cacheguard.leases.asked, .granted, .renewed, .lost
+//	cacheguard.leases.asked, cacheguard.leases.granted, cacheguard.leases.renewed, cacheguard.leases.lost
 //	cacheguard.unstored             {response} of package middleware, by cacheguard.result: the words of cacheguard.Reason
 //	cacheguard.compared             {comparison} of answers with the origin, by cacheguard.result: the words of
 //	                                           cacheguard.Difference
@@ -43,9 +43,11 @@
 //	cacheguard.store.errors         {error}    by cacheguard.cause: unreachable, no_answer, closed, connections, auth,
 //	                                           rights, memory, read_only, busy, cluster, foreign, other
 //	cacheguard.values.corrupt, cacheguard.overloads
+//	cacheguard.changes              {change}   of keys, tags and whole caches that this process has made
 //	cacheguard.changes.late         {change}   invalidations and the like that the store was told of late
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,
-//	cacheguard.callers, cacheguard.breakers.open, cacheguard.breakers, cacheguard.changes.unsent: gauges
+//	cacheguard.callers, cacheguard.switched_off, cacheguard.in_shadow, cacheguard.breakers.open,
+//	cacheguard.breakers, cacheguard.changes.unsent: gauges
 //
 // # What it costs
 //

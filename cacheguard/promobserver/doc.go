@@ -13,7 +13,7 @@
 //	cacheguard_requests_total{result}     answers to callers: hit, negative_hit ("does not exist"), local_hit,
 //	                                      local_negative_hit, stale, coalesced (somebody else's load), loaded, failed
 //	cacheguard_misses_total               reads of the store that found nothing to serve
-//	cacheguard_loads_total{outcome}       value, not_found, error
+//	cacheguard_loads_total{outcome}       value, not_found, error, audit (nobody waits for the load of an audit)
 //	cacheguard_late_loads_total           loads that returned after they had been given up
 //	cacheguard_load_duration_seconds      histogram
 //	cacheguard_wait_duration_seconds      histogram: how long callers waited for a load
@@ -31,7 +31,8 @@
 //	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
 //	cacheguard_unsent_changes             gauge: those that it has not been told of yet
 //	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,
-//	cacheguard_callers, cacheguard_breakers_open, cacheguard_breakers: gauges, read when they are collected
+//	cacheguard_callers, cacheguard_switched_off, cacheguard_in_shadow, cacheguard_breakers_open,
+//	cacheguard_breakers: gauges, read when they are collected
 //
 // # What it costs
 //

@@ -72,16 +72,19 @@ func TestOperationsLines(t *testing.T) {
 	}
 }
 
-// It has every metric that is exported, by both names, and no other.
+// It has every metric that is exported, by both names, and no other. The documentation of each
+// observer names its metrics, too.
 func TestOperationsMetrics(t *testing.T) {
 	page := read(t, operationsPage)
 	for what, c := range map[string]struct {
 		written string
 		there   map[string]bool
+		doc     string // the observer's package comment, which names them, too
 	}{
-		"Prometheus":    {"`(cacheguard_[a-z_]+)[`{]", prometheusNames(t)},
-		"OpenTelemetry": {"`(cacheguard\\.[a-z_.]+)`", otelNames(t)},
+		"Prometheus":    {"`(cacheguard_[a-z_]+)[`{]", prometheusNames(t), "promobserver"},
+		"OpenTelemetry": {"`(cacheguard\\.[a-z_.]+)`", otelNames(t), "otelobserver"},
 	} {
+		doc := read(t, "../../cacheguard/"+c.doc+"/doc.go")
 		onPage := map[string]bool{}
 		for _, m := range regexp.MustCompile(c.written).FindAllStringSubmatch(page, -1) {
 			onPage[m[1]] = true
@@ -92,6 +95,9 @@ func TestOperationsMetrics(t *testing.T) {
 		for name := range c.there {
 			if !onPage[name] {
 				t.Errorf("%s is told %s, which is not on the page", what, name)
+			}
+			if !regexp.MustCompile(regexp.QuoteMeta(name) + `[^\w.]`).MatchString(doc) {
+				t.Errorf("the documentation of %s doesn't name %s", c.doc, name)
 			}
 		}
 	}

@@ -8,14 +8,25 @@
 //
 // # Steps of a release
 //
-//  1. Give the section "Unreleased" of CHANGELOG.md the version and the date, as "## v0.1.0 (2026-01-31)".
+//  1. Give the section "Unreleased" of CHANGELOG.md (if there is one) the version and the date, as
+//     "## v0.1.0 (2026-01-31)".
 //  2. prepare the version. Commit what it changed.
 //  3. .ci/run on a clean clone of that commit.
 //  4. check the version. It prints the commands that tag each module and push the tags. The tag of
 //     the root module is pushed alone, because GitHub starts no workflow if more than three tags
 //     come at once.
 //  5. Run these commands.
-//  6. sbom the version, and attach the files to the release.
+//  6. The workflow "release" runs sbom. Attach its files to the release on the hosting site.
+//
+// # What check refuses
+//
+// Files that aren't committed, and a commit without a branch. A tag that is there, or a newer
+// release. A CHANGELOG.md that doesn't begin with the version, its date and a change, or that still
+// has a section "Unreleased". Replace directives. A go.mod, go.sum or go.work that differs from what
+// prepare writes. Exported names that are lost or changed in a version with the same minor number,
+// from 1.0 on with the same major number (they are compared with the latest tag; if there is none,
+// check says so). A module that doesn't pass go vet or its tests. checks in check.go is the list,
+// and TestCheckRefuses has an example of each.
 //
 // # Modules
 //
