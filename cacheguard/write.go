@@ -64,11 +64,12 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 // repeated in the background until the store has it.
 func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) error {
 	c.addUnsent([]string{keyID(key)}, time.Time{})
-	if err = c.deliver()(err); !errors.Is(err, ErrPending) { // the cache is being closed, so this is the last try
+	c.down(ctx, &c.changing, key, err)
+	pending := c.deliver()(err)
+	if !errors.Is(pending, ErrPending) { // the cache is being closed, so this is the last try
 		return c.invalidate(ctx, []string{key})
 	}
-	c.down(ctx, &c.changing, key, err)
-	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), err)
+	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), pending)
 }
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
