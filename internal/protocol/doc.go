@@ -58,9 +58,9 @@
 //  5. A load that was given up in this process, because all callers have left, the cache closes, or
 //     a cache that the load calls has been closed, has not failed: its lease is released, and there
 //     is no record (Miss.end). A grant for which no caller waits any more is given back
-//     (Miss.granted). A release ends only its own lease (Slot.Release). The last caller to leave seals the flight. Checks: errorWithoutFailure,
-//     leaseLeftBehind, loadsForNobody, loadLeftBehind, releasesAnothers, abandonedToCaller,
-//     cancelsNothing.
+//     (Miss.granted). A release ends only its own lease (Slot.Release). The last caller to leave
+//     seals the flight. Checks: errorWithoutFailure, leaseLeftBehind, loadsForNobody,
+//     loadLeftBehind, releasesAnothers, abandonedToCaller, cancelsNothing.
 //  6. An invalidation removes value, lease and record in one step (Slot.Invalidate). The process
 //     that invalidates seals its flights before the step, and again after it, even if the store has
 //     failed. Every other process seals its flights of the key when the message arrives, and all
