@@ -391,40 +391,45 @@ func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
 // up for it is repeated in the background. While the cache closes, nothing is repeated, so the write
 // itself sends the invalidation.
 func TestWritesWhileACacheCloses(t *testing.T) {
-	for name, write := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error{
-		"Set of a large value": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
-			return c.Set(ctx, "k", strings.Repeat("x", 1000))
-		},
-		"Set": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+	type write func(ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{}) error
+	for name, w := range map[string]struct {
+		do   write
+		late bool // it writes to the origin after its caller has been answered
+	}{
+		"Set of a large value": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
+			return setTooLarge(ctx, c)
+		}},
+		"Set": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
 			return c.Set(ctx, "k", "new")
-		},
-		"Update": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+		}},
+		"Update": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
 			_, err := c.Update(ctx, "k", returning("new"))
 			return err
-		},
-		"Update whose write ends late": func(ctx context.Context, c *cacheguard.Cache[string], proceed chan struct{}) error {
+		}},
+		"late Update": {do: func(ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{}) error {
 			_, err := c.Update(ctx, "k", func(context.Context) (string, error) { <-proceed; return "new", nil })
 			return err
-		},
+		}, late: true},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
 			opts := cacheguard.Options[string]{MaxValueSize: 100}
 			c, other := openOn(t, store, opts), openOn(t, store, opts)
 			proceed := make(chan struct{})
-			silent := func(context.Context) error { <-proceed; return context.DeadlineExceeded }
-			if name != "Update whose write ends late" {
+			oldAndSilent := func() {
 				must(t, other.Set(t.Context(), "k", "old"))
-				store.onto("Claim", silent)
+				store.onto("Claim", func(context.Context) error { <-proceed; return context.DeadlineExceeded })
 			}
-			writing := beginCall(t, func() (struct{}, error) { return struct{}{}, write(t.Context(), c, proceed) })
+			if !w.late {
+				oldAndSilent()
+			}
+			writing := beginCall(t, func() (struct{}, error) { return struct{}{}, w.do(t.Context(), c, proceed) })
 			writing.waits()
 			closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
 			closing.returned()
-			if name == "Update whose write ends late" {
+			if w.late {
 				_, _ = writing.later()
-				must(t, other.Set(t.Context(), "k", "old"))
-				store.onto("Claim", silent)
+				oldAndSilent()
 			}
 			close(proceed)
 			_, _ = writing.later()
