@@ -137,13 +137,12 @@ func TestInnerCacheIsClosedFirst(t *testing.T) {
 				if err := inner.Close(); err != nil {
 					t.Errorf("Close: %v", err)
 				}
-				for _, c := range []*begun[string]{leader, call()} { // the second call doesn't load
-					if stale {
-						c.gives("old", nil)
-					} else {
-						c.gives("", cacheguard.ErrClosed)
-					}
+				want, wantErr := "", cacheguard.ErrClosed
+				if stale {
+					want, wantErr = "old", nil
 				}
+				leader.gives(want, wantErr)
+				call().gives(want, wantErr) // doesn't load, because the load has just ended
 				if loads != 1 {
 					t.Errorf("%d loads in the process whose inner cache is closed", loads)
 				}
