@@ -48,7 +48,7 @@ type Flight[T any] struct {
 	next    *Flight[T]    // the flight that members have gone on with
 	detached
 	announced
-	offer[T]
+	offer *offer[T] // nil: nobody has made one or waits for one
 
 	result T      // set once, before done is closed
 	asOf   uint64 // a moment of Now; result includes all changes from before this moment

@@ -12,12 +12,13 @@ type announced struct {
 	spoken chan struct{} // closed when there is another word; made when a member waits for it
 }
 
-// offer is the interim result for members that don't want to wait longer for the result.
+// offer is the interim result for members that don't want to wait longer for the result. Few flights
+// have one, so it is not part of a flight: it would make every flight larger by a result.
 type offer[T any] struct {
-	interim T             // set once, before offered is closed
+	interim T             // set once, before made is closed
 	expires time.Time     // when interim is no longer offered
-	offers  bool          // interim is set; guarded by shard.mu
-	offered chan struct{} // closed when interim is set; made when a member waits for it; guarded by shard.mu
+	set     bool          // interim is set; guarded by shard.mu
+	made    chan struct{} // closed when interim is set
 }
 
 // Offer gives the flight an interim result for members that don't want to wait longer. They can
@@ -25,24 +26,18 @@ type offer[T any] struct {
 func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	f.interim, f.expires, f.offers = interim, expires, true
+	o := f.offering()
+	o.interim, o.expires, o.set = interim, expires, true
 	f.urged = false // members that came before the offer take it soon; if it has expired by then, they urge again
-	if f.offered != nil {
-		close(f.offered)
-	}
+	close(o.made)
 }
 
-// offering returns a channel that is closed when there is an offer.
-func (f *Flight[T]) offering() <-chan struct{} {
-	f.shard.mu.Lock()
-	defer f.shard.mu.Unlock()
-	if f.offered == nil {
-		f.offered = make(chan struct{})
-		if f.offers {
-			close(f.offered)
-		}
+// offering returns the flight's offer, which may not be set yet. The caller holds shard.mu.
+func (f *Flight[T]) offering() *offer[T] {
+	if f.offer == nil {
+		f.offer = &offer[T]{made: make(chan struct{})}
 	}
-	return f.offered
+	return f.offer
 }
 
 // WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
@@ -56,14 +51,17 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration, expi
 		return f.result, false, nil
 	case <-ctx.Done():
 	case <-timer.C:
+		f.shard.mu.Lock()
+		o := f.offering()
+		f.shard.mu.Unlock()
 		select {
 		case <-f.done:
 			return f.result, false, nil
 		case <-ctx.Done():
-		case <-f.offering():
-			if time.Now().Before(f.expires) {
+		case <-o.made:
+			if time.Now().Before(o.expires) {
 				if f.Leave() {
-					return f.interim, true, nil
+					return o.interim, true, nil
 				}
 				return f.result, false, nil
 			}
@@ -82,7 +80,7 @@ func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration, expi
 func (f *Flight[T]) Offers() bool {
 	f.shard.mu.Lock()
 	defer f.shard.mu.Unlock()
-	return f.offers && time.Now().Before(f.expires)
+	return f.offer != nil && f.offer.set && time.Now().Before(f.offer.expires)
 }
 
 // Announce tells the members a word before the work ends. Members that join later hear only the
