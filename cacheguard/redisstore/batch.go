@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -180,10 +181,14 @@ func (r *reader) join(w want) (*batch, int) {
 }
 
 // send sends the full batches of a lane. When no full batch is left, it ends if the lane has other
-// senders. The last sender also sends the batches that aren't full, until no batch is left.
+// senders. The last sender also sends the batches that aren't full, until no batch is left. Before
+// each batch it lets the goroutines run that can: the readers of the last batch, which have just
+// been woken, or those that came together with the first reader. Otherwise the next batch would
+// often have only one or two of them.
 func (r *reader) send(node *redis.Client, l *lane) {
 	defer r.running.Done()
 	for {
+		runtime.Gosched()
 		r.mu.Lock()
 		var b *batch
 		if len(l.waiting) > 0 {

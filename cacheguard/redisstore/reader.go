@@ -17,15 +17,16 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// directReads is how many reads at a time use a connection of their own.
+// directReads is how many reads may be under way if one of them is to use a connection of its own.
 const directReads = 4
 
 // reader reads values. While there are few reads at a time, each runs on its caller's goroutine and
 // its own connection, which is fastest. Further reads are collected into batches, which cost far
-// less per read.
+// less per read. Reads in batches count as well: in a crowd a direct read would end at once, the
+// next caller would take its place, and the crowd would pay the price of direct reads.
 type reader struct {
 	s       *Store
-	under   atomic.Int32 // direct reads under way
+	under   atomic.Int32 // reads under way
 	alarms  sync.Pool    // of *alarm
 	running sync.WaitGroup
 	wholes  atomic.Pointer[wholes] // the names of the generations of whole caches, by cache
@@ -70,13 +71,12 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 		}
 		return frame, s.known(k.Cache, tags), err
 	}
+	defer r.under.Add(-1)
 	if r.under.Add(1) > directReads {
-		r.under.Add(-1)
 		return r.batched(ctx, w, s.opts.OpTimeout)
 	}
 	began := time.Now()
 	frame, of, err := r.direct(ctx, w)
-	r.under.Add(-1)
 	if err == nil || !redislink.NoAnswer(err) {
 		if err != nil || b.troubled() {
 			b.answered(w.name, err, time.Since(began))
