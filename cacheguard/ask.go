@@ -298,7 +298,7 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 		if err != nil {
 			return protocol.Unreadable
 		}
-		if got.res.Status == StatusMiss { // damaged on the way, or invalidated since
+		if got.res.Status == StatusMiss || got.marked { // damaged on the way, or changed since
 			r.cache.observeMiss(r.ctx, m.name, got)
 			return protocol.Damaged
 		}

@@ -153,6 +153,51 @@ func TestInnerCacheIsClosedFirst(t *testing.T) {
 	}
 }
 
+// TestStandsBackFromAClosedCache: a process whose inner cache is closed doesn't repeat the load for
+// each call. The store has no record of that, so it doesn't depend on the store's messages.
+func TestStandsBackFromAClosedCache(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error{
+		"Get": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
+			_, err := c.Get(ctx, "k", load)
+			return err
+		},
+		"GetMany": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
+			_, err := c.GetMany(ctx, []string{"k"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+				_, err := load(ctx)
+				return nil, err
+			})
+			return err
+		},
+		"Refresh": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
+			_, err := c.Refresh(ctx, "k", load)
+			return err
+		},
+	} {
+		for _, messages := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%s, messages: %v", name, messages), func(t *testing.T) {
+				store := cacheguard.Store(newTampered())
+				if !messages {
+					store = silentStore{store}
+				}
+				c := openOn(t, store, cacheguard.Options[string]{})
+				loads := 0
+				for range 100 {
+					err := call(t.Context(), c, func(context.Context) (string, error) {
+						loads++
+						return "", cacheguard.ErrClosed
+					})
+					if err == nil {
+						t.Fatal("no error")
+					}
+				}
+				if loads != 1 {
+					t.Errorf("%d loads for 100 calls at one moment", loads)
+				}
+			})
+		}
+	}
+}
+
 func TestClosedCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
@@ -388,7 +433,8 @@ func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
 
 // TestWritesWhileACacheCloses: if the claim of a write gets no answer, the invalidation that makes
 // up for it is repeated in the background. While the cache closes, nothing is repeated, so the write
-// itself sends the invalidation.
+// itself sends the invalidation. That is also so if another change is pending, whose last repetition
+// is over.
 func TestWritesWhileACacheCloses(t *testing.T) {
 	type write func(ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{}) error
 	for name, w := range map[string]struct {
@@ -410,32 +456,42 @@ func TestWritesWhileACacheCloses(t *testing.T) {
 			return err
 		}, late: true},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			store := newTampered()
-			opts := cacheguard.Options[string]{MaxValueSize: 100}
-			c, other := openOn(t, store, opts), openOn(t, store, opts)
-			proceed := make(chan struct{})
-			oldAndSilent := func() {
-				must(t, other.Set(t.Context(), "k", "old"))
-				store.onto("Claim", func(context.Context) error { <-proceed; return context.DeadlineExceeded })
-			}
-			if !w.late {
-				oldAndSilent()
-			}
-			writing := beginCall(t, func() (struct{}, error) { return struct{}{}, w.do(t.Context(), c, proceed) })
-			writing.waits()
-			closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
-			closing.returned()
-			if w.late {
+		for _, pending := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, pending: %v", name, pending), func(t *testing.T) {
+				store := newTampered()
+				opts := cacheguard.Options[string]{MaxValueSize: 100}
+				c, other := openOn(t, store, opts), openOn(t, store, opts)
+				if pending {
+					store.onto("Invalidate", fails(always))
+					if err := c.Invalidate(t.Context(), "another"); !errors.Is(err, cacheguard.ErrPending) {
+						t.Fatal(err)
+					}
+				}
+				proceed := make(chan struct{})
+				oldAndSilent := func() {
+					must(t, other.Set(t.Context(), "k", "old"))
+					store.onto("Claim", func(context.Context) error { <-proceed; return context.DeadlineExceeded })
+				}
+				if !w.late {
+					oldAndSilent()
+				}
+				writing := beginCall(t, func() (struct{}, error) { return struct{}{}, w.do(t.Context(), c, proceed) })
+				writing.waits()
+				closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
+				closing.returned()
+				time.Sleep(time.Second) // on the fake clock: the last repetition is over
+				store.onto("Invalidate", nil)
+				if w.late {
+					_, _ = writing.later()
+					oldAndSilent()
+				}
+				close(proceed)
 				_, _ = writing.later()
-				oldAndSilent()
-			}
-			close(proceed)
-			_, _ = writing.later()
-			_, _ = closing.later()
-			synctest.Wait()
-			store.onto("Claim", nil)
-			getting(t.Context(), t, other, "k", returning("new")).gives("new", nil)
-		})
+				_, _ = closing.later()
+				synctest.Wait()
+				store.onto("Claim", nil)
+				getting(t.Context(), t, other, "k", returning("new")).gives("new", nil)
+			})
+		}
 	}
 }

@@ -406,7 +406,8 @@ func TestChangeOfACallerThatHasLeft(t *testing.T) {
 
 // TestNoContext: a caller who passes no context gets an error from each call.
 func TestNoContext(t *testing.T) {
-	c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
+	store := memstore.New(memstore.Options{})
+	c := openOn(t, store, cacheguard.Options[string]{})
 	load := func(context.Context) (string, error) { return "v", nil }
 	entry := func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
 		return cacheguard.Entry[string]{Value: "v"}, nil
@@ -429,6 +430,7 @@ func TestNoContext(t *testing.T) {
 		"InvalidateAll":  func() error { return c.InvalidateAll(none) },
 		"Flush":          func() error { return c.Flush(none) },
 		"Shutdown":       func() error { return c.Shutdown(none) },
+		"Committed":      func() error { _, err := cacheguard.Committed(none, store, "c"); return err },
 	}
 	for name, call := range calls {
 		if err := call(); err == nil || err.Error() != "cacheguard: the context is nil" {

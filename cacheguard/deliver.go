@@ -94,7 +94,7 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 		d.runs = c.life.Go(c.repeat)
 		d.began, d.before, d.last = time.Now(), d.sentLate.Load(), nil
 	}
-	if !d.runs { // the cache is being closed
+	if !d.runs || c.life.Closing.Err() != nil { // the cache is being closed: repeat may have made its last try
 		return func(err error) error { return err }
 	}
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }

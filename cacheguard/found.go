@@ -18,7 +18,7 @@ type found[V any] struct {
 	good     protocol.Use  // which uses res is good for at its age: Nothing to Fresh
 	keeps    time.Duration // for how long res may still be served, fresh or stale
 	early    bool          // the value is fresh, and this reader refreshes it early
-	marked   bool          // a soft tag was marked stale since the value's load began
+	marked   bool          // marked stale since its load began: by a soft tag, or by a mark that the store doesn't have yet
 	unshared bool          // no caller gets the value; the next load sees it as its previous value
 	passing  bool          // the value is unshared, and until its TTL ends every call loads for itself (hit-for-miss)
 	corrupt  error         // why the bytes are no value
@@ -66,7 +66,7 @@ func (c *Cache[V]) open(got *found[V], asked uint64, id string, f []byte, now ti
 		got.refuse(f, err)
 		return
 	}
-	if protocol.TooFarAhead(h.Stamp, now) || c.unsent.Some() && c.changedUnsent(&h, asked, id) {
+	if protocol.TooFarAhead(h.Stamp, now) || c.unsent.Some() && c.changedUnsent(got, &h, asked, id) {
 		return
 	}
 	if !h.Null {
@@ -112,9 +112,11 @@ func (got *found[V]) refuse(f []byte, err error) {
 }
 
 // changedUnsent reports whether the value with this header was changed by a change that the store
-// doesn't have yet. If the value was only marked stale, changedUnsent notes the mark in the header.
-func (c *Cache[V]) changedUnsent(h *frame.Header, asked uint64, id string) bool {
+// doesn't have yet. If the value was only marked stale, changedUnsent notes the mark in got and in
+// the header.
+func (c *Cache[V]) changedUnsent(got *found[V], h *frame.Header, asked uint64, id string) bool {
 	gone, mark := c.unsent.Has(asked, id, h.Tags, h.Stamp)
+	got.marked = !mark.IsZero()
 	if !mark.IsZero() && (h.Marked.IsZero() || mark.Before(h.Marked)) {
 		h.Marked = mark
 	}

@@ -322,7 +322,9 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	case !got.servable() && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
 	case storeErr == nil:
-		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {
+		// Without messages this process doesn't hear of changes that end the back-off. But no change
+		// opens another cache of this process.
+		if failed := c.failures.Recent(id); failed != nil && (c.store.Listening() || errors.Is(failed, ErrClosed)) {
 			return EventCoalesced, failed, false
 		}
 	}

@@ -33,6 +33,9 @@ type Token struct {
 // Committed returns the error, together with a token that is 250 ms ahead of this process' estimate
 // of the clock. This token is reliable if the process has reached the store at least once.
 func Committed(ctx context.Context, store Store, caches ...string) (t Token, err error) {
+	if ctx == nil {
+		return t, errNoContext
+	}
 	if isNil(store) {
 		return t, errNilStore
 	}
