@@ -21,7 +21,8 @@ import (
 //
 //	go test -run '^$' -bench BenchmarkHit -count 6 ./cacheguard
 //
-// "one" is one goroutine, "distinct" is 256 of them on keys of their own, "same" is 256 on one key.
+// "one" is one goroutine, "few" is 16 of them on keys of their own, "distinct" is 256 on keys of
+// their own, "same" is 256 on one key.
 func BenchmarkHit(b *testing.B) {
 	const crowd = 256
 	ctx := context.Background()
@@ -85,14 +86,17 @@ func BenchmarkHit(b *testing.B) {
 		})
 	}
 	for _, c := range []struct {
-		name string
-		get  func(key string) error
-		same bool
+		name    string
+		get     func(key string) error
+		callers int
+		keys    int
 	}{
-		{"distinct/GET", bare, false}, {"distinct/AutoPipeline", pipelined, false},
-		{"distinct/cacheguard", guarded("cacheguard"), false},
-		{"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), false},
-		{"same/cacheguard", guarded("cacheguard"), true},
+		{"few/GET", bare, 16, 16}, {"few/AutoPipeline", pipelined, 16, 16},
+		{"few/cacheguard", guarded("cacheguard"), 16, 16},
+		{"distinct/GET", bare, crowd, crowd}, {"distinct/AutoPipeline", pipelined, crowd, crowd},
+		{"distinct/cacheguard", guarded("cacheguard"), crowd, crowd},
+		{"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), crowd, crowd},
+		{"same/cacheguard", guarded("cacheguard"), crowd, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -100,11 +104,8 @@ func BenchmarkHit(b *testing.B) {
 			left.Store(int64(b.N))
 			var done sync.WaitGroup
 			b.ResetTimer()
-			for i := range crowd {
-				key := keys[i]
-				if c.same {
-					key = keys[0]
-				}
+			for i := range c.callers {
+				key := keys[i%c.keys]
 				done.Go(func() {
 					for left.Add(-1) >= 0 {
 						if err := c.get(key); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,9 @@ const (
 	mostSenders = 4   // most batches of a lane that are under way at a time, if they are full
 	mostBatches = 512 // most full batches that wait: far more reads than come at once
 )
+
+// errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the client.
+var errGoexit = errors.New("redisstore: a hook of the client has ended the goroutine that reads")
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
@@ -47,7 +49,7 @@ type batch struct {
 
 // newBatch makes a batch with room for this many names and for the generation of a cache.
 func newBatch(names int) *batch {
-	b := &batch{args: make([]any, 1, 2+names)}
+	b := &batch{args: make([]any, 1, 2+names), err: errGoexit}
 	b.args[0] = "mget"
 	return b
 }
@@ -175,41 +177,48 @@ func (r *reader) join(w want) (*batch, int) {
 	if l.senders == 0 || full && l.senders < mostSenders {
 		l.senders++
 		r.running.Add(1)
-		go r.send(node, l)
+		r.startSend(node, l)
 	}
 	return b, reads - 1
 }
 
-// send sends the full batches of a lane. When no full batch is left, it ends if the lane has other
-// senders. The last sender also sends the batches that aren't full, until no batch is left. Before
-// each batch it lets the goroutines run that can: the readers of the last batch, which have just
-// been woken, or those that came together with the first reader. Otherwise the next batch would
-// often have only one or two of them.
+// send sends one batch of a lane, and then starts the goroutine for the next one. Full batches come
+// first. If there is none, send ends if the lane has other senders. The last sender also sends the
+// batches that aren't full, until no batch is left.
 func (r *reader) send(node *redis.Client, l *lane) {
-	defer r.running.Done()
-	for {
-		runtime.Gosched()
-		r.mu.Lock()
-		var b *batch
-		if len(l.waiting) > 0 {
-			b = l.waiting[0]
-			l.waiting = l.waiting[1:]
-		} else if l.senders == 1 {
-			b, l.next = l.next, nil
-		}
-		if b == nil {
-			if l.senders--; l.senders == 0 {
-				delete(r.lanes, node)
-			}
-			r.mu.Unlock()
-			return
+	r.mu.Lock()
+	var b *batch
+	if len(l.waiting) > 0 {
+		b = l.waiting[0]
+		l.waiting = l.waiting[1:]
+	} else if l.senders == 1 {
+		b, l.next = l.next, nil
+	}
+	if b == nil {
+		if l.senders--; l.senders == 0 {
+			delete(r.lanes, node)
 		}
 		r.mu.Unlock()
-		if b.readers.Load() > 0 { // otherwise all readers have left while the batch waited
-			r.read(b)
-		}
-		close(b.done)
+		r.running.Done()
+		return
 	}
+	r.mu.Unlock()
+	defer r.startSend(node, l)
+	defer close(b.done)
+	if b.readers.Load() > 0 { // otherwise all readers have left while the batch waited
+		r.read(b)
+	}
+}
+
+// startSend starts send behind the goroutines that are ready on this processor: the readers of the
+// last batch, which have just been woken, or those that came together with the first reader. They
+// join the batch before it is sent; otherwise many batches would have one or two reads. A new
+// goroutine runs next, unless there is a newer one, which is what the second one is for.
+// runtime.Gosched would not do: while a program keeps its processors busy, they seldom look at the
+// queue in which it puts the goroutine.
+func (r *reader) startSend(node *redis.Client, l *lane) {
+	go r.send(node, l)
+	go func() {}()
 }
 
 // frames are the values that a batch has read.
