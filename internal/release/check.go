@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,94 +18,168 @@ import (
 
 const apidiff = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4"
 
-// checks are the checks that a release must pass, the cheap ones first. Each returns a list of
-// problems, or an error if the check itself fails.
-var checks = []func(*release) (wrong []string, err error){clean, untagged, told, plain, prepared, compatible, tested}
+// checks are the checks that a release must pass. Each returns a list of problems, or an error if the
+// check itself fails. Those in the second group take minutes, so they run only if the first group
+// finds nothing.
+var checks = [][]func(*release) (wrong []string, err error){{clean, follows, newer, told, plain}, {prepared, compatible, tested}}
 
 // release is a version for which tags are planned.
 type release struct {
 	*repo   // the commit that gets the tags, as users get it
-	here    *repo
 	version string
-	last    string // the latest release, or ""
+	here    string            // the working copy
+	work    string            // a temporary folder
+	commit  string            // the hash of the commit
+	branch  string            // the branch that is checked out, as refs/heads/main, or ""
+	tags    map[string]string // refs of the working copy
+	origin  map[string]string // refs of the remote "origin"
+	unread  error             // why origin has none
+	last    string            // the latest release, or ""
 }
 
-// check prints all problems of a release. If there are none, it prints the commands that tag the
+// check prints the problems of a release. If there are none, it prints the commands that tag the
 // release and push it.
-func check(r *repo, version string, out io.Writer) error {
-	tags, err := command(r.dir, nil, "git", "tag", "--list", "v*")
+func check(r *repo, here, version, work string, out io.Writer) error {
+	rel := &release{repo: r, version: version, here: here, work: work}
+	commit, err := command(r.dir, nil, "git", "rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "commit")
-	if err != nil {
+	rel.commit = strings.TrimSpace(commit)
+	branch, _ := command(here, nil, "git", "symbolic-ref", "--quiet", "HEAD")
+	rel.branch = strings.TrimSpace(branch)
+	if rel.tags, err = refs(here, "."); err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	commit, end, err := r.at("HEAD", filepath.Join(work, "head"))
-	if err != nil {
-		return err
-	}
-	defer end()
-	rel := &release{repo: commit, here: r, version: version}
-	for _, tag := range strings.Fields(tags) {
-		if semver.Compare(tag, rel.last) > 0 && semver.Prerelease(tag) == "" {
-			rel.last = tag
+	rel.origin, rel.unread = refs(here, "origin")
+	for ref := range rel.tags {
+		if tag, v := tagged(ref); tag == v && semver.Prerelease(v) == "" && semver.Compare(v, rel.last) > 0 {
+			rel.last = v
 		}
 	}
 	var wrong []string
-	for _, c := range checks {
-		found, err := c(rel)
-		if err != nil {
-			return err
+	for _, group := range checks {
+		for _, c := range group {
+			found, err := c(rel)
+			wrong = append(wrong, found...)
+			if err != nil {
+				wrong = append(wrong, err.Error())
+			}
 		}
-		wrong = append(wrong, found...)
-	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%s is not ready:\n  %s", version, strings.Join(wrong, "\n  "))
+		if len(wrong) > 0 {
+			return fmt.Errorf("%s is not ready:\n  %s", version, strings.Join(wrong, "\n  "))
+		}
 	}
 	if rel.last == "" {
 		fmt.Fprintln(out, "# There is no release before this one, so no names were compared.")
 	}
+	fmt.Fprintln(out, strings.Join(rel.commands(), " &&\n")) // a command that fails ends all
+	return nil
+}
+
+// commands returns the commands that publish the release. They name the commit, which need not be the
+// last one any more.
+func (r *release) commands() (all []string) {
+	push := "git push --atomic origin "
 	var below []string
 	for _, m := range r.released() {
-		fmt.Fprintf(out, "git tag -a -m %[1]s %[1]s\n", m.tag(version))
+		all = append(all, fmt.Sprintf("git tag -a -m %[1]s %[1]s %s", m.tag(r.version), r.commit))
 		if m.dir != "." {
-			below = append(below, m.tag(version))
+			below = append(below, "refs/tags/"+m.tag(r.version))
 		}
 	}
-	fmt.Fprintf(out, "git push origin HEAD %s\n", version) // alone: GitHub starts no workflow if more than three tags come at once
+	all = append(all, push+r.commit+":"+r.branch+" refs/tags/"+r.version) // alone: GitHub starts no workflow if more than three tags come at once
 	if len(below) > 0 {
-		fmt.Fprintf(out, "git push origin %s\n", strings.Join(below, " "))
+		all = append(all, push+strings.Join(below, " "))
 	}
-	return nil
+	return all
+}
+
+// refs returns the branches and tags of a repository, with the objects that they name.
+func refs(dir, remote string) (map[string]string, error) {
+	text, err := command(dir, nil, "git", "ls-remote", remote)
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		object, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		all[name] = object
+	}
+	return all, err
+}
+
+// tagged returns the tag that a ref is, and the version in it. A ref that is no tag of a version has
+// "" for both.
+func tagged(ref string) (tag, version string) {
+	tag, is := strings.CutPrefix(ref, "refs/tags/")
+	if version = path.Base(tag); !is || semver.Canonical(version) != version {
+		return "", ""
+	}
+	return tag, version
 }
 
 // clean: a tag is on a commit, so changes that aren't committed are in no release. The commit is
 // pushed to its branch.
 func clean(r *release) (wrong []string, err error) {
-	status, err := command(r.here.dir, nil, "git", "status", "--porcelain", "--untracked-files=all")
-	if err == nil && status != "" {
-		wrong = append(wrong, "files differ from the last commit:\n"+strings.TrimRight(status, "\n"))
+	differ, err := changes(r.here)
+	if differ != "" {
+		wrong = append(wrong, "files differ from the last commit:\n"+strings.TrimRight(differ, "\n"))
 	}
-	if _, err := command(r.here.dir, nil, "git", "symbolic-ref", "--quiet", "HEAD"); err != nil {
+	if r.branch == "" {
 		wrong = append(wrong, "no branch is checked out")
 	}
 	return wrong, err
 }
 
-// untagged: a module proxy keeps the first content of a version for ever.
-func untagged(r *release) (wrong []string, err error) {
-	tags, err := command(r.dir, nil, "git", "tag", "--list")
-	for _, m := range r.released() {
-		if slices.Contains(strings.Fields(tags), m.tag(r.version)) {
-			wrong = append(wrong, "there is a tag "+m.tag(r.version)+" already")
+// follows: the commit comes after all that origin and the last release have. Otherwise the push of
+// the branch would fail, or a version would lack what an older one has.
+func follows(r *release) (wrong []string, err error) {
+	if r.unread != nil {
+		wrong = append(wrong, fmt.Sprintf("the remote origin, which gets the tags, can't be read: %v", r.unread))
+	}
+	shallow, err := command(r.here, nil, "git", "rev-parse", "--is-shallow-repository")
+	if strings.TrimSpace(shallow) == "true" {
+		wrong = append(wrong, "this clone lacks older commits: git fetch --unshallow")
+	}
+	var missing []string
+	for ref, object := range r.origin {
+		if tag, _ := tagged(ref); tag != "" && r.tags[ref] != object {
+			missing = append(missing, tag)
 		}
 	}
-	if semver.Compare(r.version, r.last) < 0 {
-		wrong = append(wrong, fmt.Sprintf("%s was released already, and is newer", r.last))
+	if slices.Sort(missing); len(missing) > 0 {
+		wrong = append(wrong, fmt.Sprintf("origin has tags that are missing or different here: git fetch --tags --force: %s", strings.Join(missing, " ")))
 	}
+	after := func(what, object string) {
+		if object == "" {
+			return
+		}
+		if _, no := command(r.here, nil, "git", "merge-base", "--is-ancestor", object, r.commit); no != nil {
+			wrong = append(wrong, fmt.Sprintf("the last commit does not come after %s (%s): git pull", what, object))
+		}
+	}
+	after(r.branch+" of origin", r.origin[r.branch])
+	after(r.last, r.tags["refs/tags/"+r.last])
 	return wrong, err
+}
+
+// newer: a module proxy keeps the first content of a version for ever, and users get the newest
+// version.
+func newer(r *release) (wrong []string, err error) {
+	all := maps.Clone(r.tags)
+	maps.Copy(all, r.origin)
+	var newest, last string
+	for _, ref := range slices.Sorted(maps.Keys(all)) {
+		tag, version := tagged(ref)
+		if version == r.version {
+			wrong = append(wrong, fmt.Sprintf("there is a tag %s already", tag))
+		}
+		if semver.Compare(version, last) > 0 {
+			newest, last = tag, version
+		}
+	}
+	if semver.Compare(r.version, last) < 0 {
+		wrong = append(wrong, fmt.Sprintf("%s was released already, and is newer", newest))
+	}
+	return wrong, nil
 }
 
 // told: CHANGELOG.md begins with what the version has, under its name and date, and has no section
@@ -114,59 +189,60 @@ func told(r *release) (wrong []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sections := regexp.MustCompile(`(?m)^## `).Split(string(text), 3)
-	heading, changes, _ := strings.Cut(strings.Join(sections[1:min(2, len(sections))], ""), "\n")
+	sections := regexp.MustCompile(`(?m)^## `).Split(string(text), -1)[1:]
+	heading, changes, _ := strings.Cut(strings.Join(sections[:min(1, len(sections))], ""), "\n")
 	date, named := strings.CutPrefix(heading, r.version+" (")
 	switch at, err := time.Parse("2006-01-02)", strings.TrimSpace(date)); {
 	case !named || err != nil || time.Until(at) > 24*time.Hour:
 		wrong = append(wrong, fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q", "## "+r.version, heading))
-	case !regexp.MustCompile(`(?m)^[-*+] +\S`).MatchString(changes):
+	case !regexp.MustCompile(`(?m)^\s*[^#\s]`).MatchString(changes):
 		wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
 	}
-	if regexp.MustCompile(`(?mi)^#* *\[?unreleased\b`).Match(text) {
+	for _, section := range sections[min(1, len(sections)):] {
+		if name, _, _ := strings.Cut(section, " "); strings.TrimSpace(name) == r.version {
+			wrong = append(wrong, "CHANGELOG.md has more than one section of "+r.version)
+		}
+	}
+	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b`).Match(text) {
 		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil
 }
 
-// plain: go run module@version refuses a module with replace directives.
+// plain: go run module@version refuses a module with replace or exclude directives. A version that
+// retracts itself is offered to nobody.
 func plain(r *release) (wrong []string, err error) {
 	for _, m := range r.released() {
-		for _, path := range m.replaced {
-			wrong = append(wrong, fmt.Sprintf("%s/go.mod replaces %s", m.dir, path))
+		for _, d := range m.file.Replace {
+			wrong = append(wrong, fmt.Sprintf("%s/go.mod replaces %s", m.dir, d.Old.Path))
+		}
+		for _, d := range m.file.Exclude {
+			wrong = append(wrong, fmt.Sprintf("%s/go.mod excludes %s", m.dir, d.Mod))
+		}
+		for _, d := range m.file.Retract {
+			if semver.Compare(d.Low, r.version) <= 0 && semver.Compare(r.version, d.High) <= 0 {
+				wrong = append(wrong, fmt.Sprintf("%s/go.mod retracts %s", m.dir, r.version))
+			}
 		}
 	}
 	return wrong, nil
 }
 
 // prepared: each module requires this version of the other modules, with the hashes that they will
-// have.
+// have, and needs nothing else that only the workspace has.
 func prepared(r *release) (wrong []string, err error) {
-	work, err := os.MkdirTemp("", "check")
+	c, err := clone(r.dir, "HEAD", filepath.Join(r.work, "prepared"))
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(work)
-	c, err := copied(r.repo, filepath.Join(work, "copy"))
+	env, err := prepare(c, r.version, proxy(r.work))
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(c, r.version, proxy(filepath.Join(work, "proxy"))); err != nil {
-		return nil, err
+	for _, name := range c.changed(r.dir) {
+		wrong = append(wrong, name+" is not as prepare writes it")
 	}
-	names := []string{"go.work"}
-	for _, m := range c.modules {
-		dir := filepath.FromSlash(m.dir)
-		names = append(names, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
-	}
-	for _, name := range names {
-		was, _ := os.ReadFile(filepath.Join(r.dir, name)) // a missing file is treated as empty
-		is, _ := os.ReadFile(filepath.Join(c.dir, name))
-		if !bytes.Equal(was, is) {
-			wrong = append(wrong, name+" is not as prepare writes it")
-		}
-	}
-	return wrong, nil
+	return wrong, apart(c, env)
 }
 
 // compatible: names that users compile against may be removed or changed only with a new minor
@@ -179,31 +255,28 @@ func compatible(r *release) (wrong []string, err error) {
 	if r.last == "" || same(r.last) != same(r.version) {
 		return nil, nil
 	}
-	work, err := os.MkdirTemp("", "names")
+	before, err := clone(r.dir, "refs/tags/"+r.last, filepath.Join(r.work, "before"))
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(work)
-	before, end, err := r.at(r.last, filepath.Join(work, "before"))
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	for _, m := range r.released() {
-		if _, err := os.Stat(filepath.Join(before.where(m), "go.mod")); err != nil {
-			continue // a new module
+	after := r.released()
+	for _, m := range before.released() {
+		i := slices.IndexFunc(after, func(now *mod) bool { return now.path == m.path })
+		if i < 0 {
+			wrong = append(wrong, fmt.Sprintf("%s is a module of %s, and is gone", m.path, r.last))
+			continue
 		}
-		was, err := namesOf(before, m, filepath.Join(work, "was"))
+		was, err := namesOf(before, m, filepath.Join(r.work, "was"))
 		if err != nil {
-			return nil, err
+			return wrong, err
 		}
-		is, err := namesOf(r.repo, m, filepath.Join(work, "is"))
+		is, err := namesOf(r.repo, after[i], filepath.Join(r.work, "is"))
 		if err != nil {
-			return nil, err
+			return wrong, err
 		}
-		lost, err := command(r.dir, append(os.Environ(), "GOWORK=off"), "go", "run", apidiff, "-m", "-incompatible", was, is)
+		lost, err := command(r.dir, []string{"GOWORK=off"}, "go", "run", apidiff, "-m", "-incompatible", was, is)
 		if err != nil {
-			return nil, err
+			return wrong, err
 		}
 		if lost = strings.TrimSpace(lost); lost != "" {
 			wrong = append(wrong, fmt.Sprintf("%s has other names than in %s:\n%s", m.path, r.last, lost))
@@ -228,7 +301,7 @@ func namesOf(r *repo, m *mod, file string) (string, error) {
 	if err := os.WriteFile(file+".work", []byte(work), 0o644); err != nil {
 		return "", err
 	}
-	_, err = command(r.where(m), append(os.Environ(), "GOWORK="+file+".work"), "go", "run", apidiff, "-m", "-w", file, m.path)
+	_, err = command(r.where(m), []string{"GOWORK=" + file + ".work"}, "go", "run", apidiff, "-m", "-w", file, m.path)
 	return file, err
 }
 

@@ -2,22 +2,26 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
 )
 
 // unreleased are modules whose packages are not imported or run by version.
 var unreleased = []string{"bench/peers", "internal/alltest", "internal/release"}
 
-// repo is a working copy of the repository.
+// repo is a clone of the repository that has one commit checked out.
 type repo struct {
 	dir     string
+	root    *mod
 	modules []*mod // sorted: the modules that a module requires come before it
 }
 
@@ -27,7 +31,7 @@ type mod struct {
 	dir      string // relative to the repository, with slashes, "." for the root
 	released bool
 	needs    []string // paths of the modules of this repository that the module requires
-	replaced []string // paths that have a replace directive
+	file     *modfile.File
 }
 
 // tag returns the name of the git tag for a version of the module.
@@ -38,7 +42,33 @@ func (m *mod) tag(version string) string {
 	return m.dir + "/" + version
 }
 
-// open reads the modules of a repository.
+// workingCopy returns the top folder of the repository that a folder is in.
+func workingCopy(dir string) (string, error) {
+	top, err := command(dir, nil, "git", "rev-parse", "--show-toplevel")
+	return strings.TrimRight(top, "\r\n"), err
+}
+
+// changes returns what git status says of files that differ from the last commit.
+func changes(here string) (string, error) {
+	return command(here, nil, "git", "status", "--porcelain", "--untracked-files=all")
+}
+
+// clone checks a commit out into a new folder, with the same bytes that the go command reads from
+// the repository. Files that aren't in the commit, and settings of this machine, have no effect.
+// Nothing is written into the repository.
+func clone(from, commit, to string) (*repo, error) {
+	if _, err := command(from, nil, "git", "clone", "--quiet", "--no-checkout", "--template=",
+		"-c", "core.autocrlf=input", "-c", "core.eol=lf", // these two as the go command has them
+		"-c", "core.attributesFile=/dev/null", "-c", "core.hooksPath=/dev/null", from, to); err != nil {
+		return nil, err
+	}
+	if _, err := command(to, nil, "git", "checkout", "--quiet", "--detach", commit); err != nil {
+		return nil, err
+	}
+	return open(to)
+}
+
+// open reads the modules of a clone.
 func open(dir string) (*repo, error) {
 	r := &repo{dir: dir}
 	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
@@ -51,25 +81,22 @@ func open(dir string) (*repo, error) {
 			return nil
 		}
 		m, err := readModule(dir, file)
+		if err != nil {
+			return err
+		}
+		if m.dir == "." {
+			r.root = m
+		}
 		r.modules = append(r.modules, m)
-		return err
+		return nil
 	})
+	if err == nil && r.root == nil {
+		err = errors.New("the repository has no module in its top folder")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return r, r.sort()
-}
-
-// at checks a commit out into another folder, as users get it. end removes it.
-func (r *repo) at(commit, dir string) (c *repo, end func(), err error) {
-	if _, err := command(r.dir, nil, "git", "-c", "core.autocrlf=false", "worktree", "add", "--detach", dir, commit); err != nil {
-		return nil, nil, err
-	}
-	end = func() { _, _ = command(r.dir, nil, "git", "worktree", "remove", "--force", dir) }
-	if c, err = open(dir); err != nil {
-		end()
-	}
-	return c, end, err
 }
 
 func readModule(dir, file string) (*mod, error) {
@@ -81,13 +108,10 @@ func readModule(dir, file string) (*mod, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mod{path: f.Module.Mod.Path, dir: filepath.ToSlash(rel)}
+	m := &mod{path: f.Module.Mod.Path, dir: filepath.ToSlash(rel), file: f}
 	m.released = !slices.Contains(unreleased, m.dir)
 	for _, require := range f.Require {
 		m.needs = append(m.needs, require.Mod.Path) // also modules outside of this repository; sort removes them
-	}
-	for _, replace := range f.Replace {
-		m.replaced = append(m.replaced, replace.Old.Path)
 	}
 	return m, nil
 }
@@ -142,6 +166,21 @@ func (r *repo) sort() error {
 		}
 	}
 	r.modules = sorted
+	return nil
+}
+
+// fits says what keeps the released modules from having a version: the major version is in the path
+// of a module, and a tag belongs to the module in the folder that the tag names.
+func (r *repo) fits(version string) error {
+	base, major, _ := module.SplitPathVersion(r.root.path)
+	for _, m := range r.released() {
+		if err := module.Check(m.path, version); err != nil {
+			return err
+		}
+		if want := path.Join(base, m.dir) + major; m.path != want {
+			return fmt.Errorf("the module in %s is %s, but users look for %s there", m.dir, m.path, want)
+		}
+	}
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,32 +12,69 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// prepare writes the version into every go.mod, and the hashes of the modules with this version
-// into every go.sum. Afterwards the proxy has the modules.
-func prepare(r *repo, version string, p proxy) error {
-	cache, err := os.MkdirTemp("", "modules")
-	if err != nil {
+// write writes what prepare changes in the last commit into the working copy.
+func write(r *repo, here, version string, p proxy) error {
+	if differ, err := changes(here); err != nil {
+		return err
+	} else if differ != "" {
+		return fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ)
+	}
+	if _, err := prepare(r, version, p); err != nil {
 		return err
 	}
-	defer os.RemoveAll(cache)
-	env := apart(p.env(r), cache)
-	if err := workspace(r, version); err != nil { // because go.work is packed with the root module
-		return err
-	}
-	for _, m := range r.modules {
-		if err := errors.Join(require(r, m, version), forget(r, m)); err != nil {
+	for _, name := range r.changed(here) {
+		text, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err != nil {
 			return err
 		}
-		if _, err := command(r.where(m), env, "go", "mod", "tidy"); err != nil {
+		if err := os.WriteFile(filepath.Join(here, name), text, 0o644); err != nil {
 			return err
-		}
-		if m.released {
-			if err := p.add(r, m, version); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// changed returns the files, of those that prepare writes, that are different in another folder.
+func (r *repo) changed(other string) (names []string) {
+	all := []string{"go.work"}
+	for _, m := range r.modules {
+		dir := filepath.FromSlash(m.dir)
+		all = append(all, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
+	}
+	for _, name := range all {
+		is, _ := os.ReadFile(filepath.Join(r.dir, name)) // a missing file is treated as empty
+		was, _ := os.ReadFile(filepath.Join(other, name))
+		if !bytes.Equal(was, is) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// prepare writes the version into every go.mod, and the hashes of the modules with this version
+// into every go.sum. Afterwards the proxy has the modules. It returns the environment in which the go
+// command finds them.
+func prepare(r *repo, version string, p proxy) (env []string, err error) {
+	if env, err = p.env(r); err != nil {
+		return nil, err
+	}
+	if err := workspace(r, version); err != nil { // because go.work is packed with the root module
+		return nil, err
+	}
+	for _, m := range r.modules {
+		if err := errors.Join(require(r, m, version), forget(r, m)); err != nil {
+			return nil, err
+		}
+		if _, err := command(r.where(m), env, "go", "mod", "tidy"); err != nil {
+			return nil, err
+		}
+		if m.released {
+			if err := p.add(r, m, version); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return env, nil
 }
 
 // require makes a module require the version of the repository's other modules.

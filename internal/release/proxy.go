@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,17 +14,18 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// proxy is a folder with modules in the layout of a module proxy
-// (https://go.dev/ref/mod#goproxy-protocol).
+// proxy is a folder. Its subfolder "proxy" has modules in the layout of a module proxy
+// (https://go.dev/ref/mod#goproxy-protocol), and "modules" has what the go command has downloaded. If
+// a version is packed again, use a new folder, because the old one still has the earlier content.
 type proxy string
 
-// add publishes a module of the repository.
+// add publishes a module of the repository, as the go command will pack it.
 func (p proxy) add(r *repo, m *mod, version string) (err error) {
 	escaped, err := module.EscapePath(m.path)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(p), filepath.FromSlash(escaped), "@v")
+	dir := filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -37,6 +39,13 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 	write("list", version+"\n")
 	write(version+".mod", string(gomod))
 	write(version+".info", fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339)))
+	// The go command gives a module without a LICENSE the one of the top folder (codeRepo.Zip).
+	license := filepath.Join(r.where(m), "LICENSE")
+	if _, missing := os.Lstat(license); missing != nil {
+		if text, none := command(r.dir, nil, "git", "cat-file", "blob", "HEAD:LICENSE"); none == nil {
+			err = errors.Join(err, os.WriteFile(license, []byte(text), 0o644))
+		}
+	}
 	archive, failed := os.Create(filepath.Join(dir, version+".zip"))
 	if err = errors.Join(err, failed); err != nil {
 		return err
@@ -45,44 +54,39 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 	return errors.Join(err, archive.Close())
 }
 
-// env returns an environment in which the go command finds the modules of the repository in the
-// folder, outside of any workspace. The go command doesn't look for their hashes in the public
-// database, which doesn't have them yet.
-func (p proxy) env(r *repo) []string {
-	root := r.modules[0].path // all other modules require the root
-	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod",
-		"GOPROXY=file://"+filepath.ToSlash(string(p))+","+goEnv("GOPROXY"), "GONOSUMDB="+root+","+root+"/*")
-}
-
-// apart returns an environment in which the go command stores downloaded modules in a separate
-// folder, but copies as many as it can from the modules on the machine. If a version is packed
-// again, use a new folder, because the old one still has the earlier content of the version.
-func apart(env []string, cache string) []string {
-	before := "file://" + filepath.ToSlash(filepath.Join(goEnv("GOMODCACHE"), "cache", "download"))
-	for i, e := range env {
-		if own, ok := strings.CutPrefix(e, "GOPROXY=file://"); ok {
-			first, others, _ := strings.Cut(own, ",")
-			env[i] = "GOPROXY=file://" + first + "," + before + "," + others
-		}
-		if flags, ok := strings.CutPrefix(e, "GOFLAGS=-mod=mod"); ok {
-			env[i] = "GOFLAGS=-mod=mod -modcacherw" + flags
-		}
-	}
-	return append(env, "GOMODCACHE="+cache)
-}
-
-func goEnv(name string) string {
-	out, err := exec.Command("go", "env", name).Output()
+// env has the go command find the modules of the repository in the folder, outside of any workspace,
+// and all others where this machine finds them. The go command doesn't look for hashes of the
+// repository's modules in the public database, which doesn't have them yet.
+func (p proxy) env(r *repo) ([]string, error) {
+	here, err := command(r.dir, nil, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	return strings.TrimSpace(string(out))
+	cache, proxies, _ := strings.Cut(strings.TrimSpace(here), "\n")
+	var own []string
+	for _, m := range r.modules {
+		own = append(own, m.path)
+	}
+	return []string{"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw", "GOMODCACHE=" + filepath.Join(string(p), "modules"),
+		fmt.Sprintf("GOPROXY=file://%s/proxy,file://%s/cache/download,%s", filepath.ToSlash(string(p)), filepath.ToSlash(cache), proxies),
+		"GONOSUMDB=" + strings.Join(own, ","), "GONOPROXY=none"}, nil
+}
+
+// unset are settings of the go command that would change what the steps find. The values are those
+// that the go command has by default. GOFLAGS is a space, because "go env -w" counts if it is empty.
+var unset = []string{"GOFLAGS= ", "GOWORK=auto", "GOOS=", "GOARCH="}
+
+// newCommand returns a command that runs in a folder, with variables besides those of this process.
+func newCommand(dir string, env []string, name string, args ...string) *exec.Cmd {
+	c := exec.Command(name, args...)
+	c.Dir = dir
+	c.Env = slices.Concat(c.Environ(), unset, env)
+	return c
 }
 
 // command runs a command in a folder, and returns its output.
 func command(dir string, env []string, name string, args ...string) (string, error) {
-	c := exec.Command(name, args...)
-	c.Dir, c.Env = dir, env
+	c := newCommand(dir, env, name, args...)
 	var out, said strings.Builder
 	c.Stdout, c.Stderr = &out, &said
 	if err := c.Run(); err != nil {

@@ -15,27 +15,21 @@ const cyclonedx = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.1
 
 // bills writes a bill of materials for each released module as it will be with the version. The
 // modules need not be published yet.
-func bills(r *repo, version, dir string, out io.Writer) error {
-	work, err := os.MkdirTemp("", "sbom")
+func bills(r *repo, version, dir, work string, out io.Writer) error {
+	env, err := prepare(r, version, proxy(work))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	c, err := copied(r, filepath.Join(work, "copy"))
-	if err != nil {
-		return err
-	}
-	p := proxy(filepath.Join(work, "proxy"))
-	if err := prepare(c, version, p); err != nil {
+	// cyclonedx-gomod would make a version of the clone's commit.
+	if err := os.RemoveAll(filepath.Join(r.dir, ".git")); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	env := apart(p.env(c), filepath.Join(work, "modules"))
-	for _, m := range c.released() {
+	for _, m := range r.released() {
 		raw := filepath.Join(work, "bill.json")
-		if _, err := command(c.where(m), env, "go", "run", cyclonedx, "mod", "-json", "-licenses", "-noserial", "-notimestamp",
+		if _, err := command(r.where(m), env, "go", "run", cyclonedx, "mod", "-json", "-licenses", "-noserial", "-notimestamp",
 			"-type", "library", "-output", raw); err != nil {
 			return err
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,43 +11,33 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
+
+	"golang.org/x/mod/module"
 )
 
 // mostModules is the largest number of modules that a user of the root module may get, including
 // the user's own module.
 const mostModules = 25
 
-// try packs copies of the modules as a unique version, and type-checks each module outside of the
-// workspace. Then it counts the modules that come with each of them.
-func try(r *repo, out io.Writer) error {
-	work, err := os.MkdirTemp("", "try")
+// try packs the modules as an unusual version, and type-checks each module outside of the workspace.
+// Then it counts the modules that come with each of them.
+func try(r *repo, work string, out io.Writer) error {
+	c, err := clone(r.dir, "HEAD", filepath.Join(work, "packed"))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	c, err := copied(r, filepath.Join(work, "copy"))
+	_, major, _ := module.SplitPathVersion(r.root.path)
+	version := cmp.Or(module.PathMajorPrefix(major), "v0") + ".0.0-try"
+	env, err := prepare(c, version, proxy(work))
 	if err != nil {
 		return err
 	}
-	p := proxy(filepath.Join(work, "proxy"))
-	// The version is a new one each time. So the go command finds no older copy of the repository's
-	// modules, but uses other modules that it has already built.
-	version := fmt.Sprintf("v0.0.0-try.%d", time.Now().UnixNano())
-	if err := prepare(c, version, p); err != nil {
+	if err := errors.Join(tidy(r, c), apart(c, env)); err != nil {
 		return err
-	}
-	if err := tidy(r, c); err != nil {
-		return err
-	}
-	for _, m := range c.modules {
-		if err := typeCheck(c.where(m), p.env(c), "./..."); err != nil {
-			return fmt.Errorf("%s: %w", m.path, err)
-		}
 	}
 	fmt.Fprintf(out, "modules that come with each, itself and its user counted:\n")
 	for i, m := range c.released() {
-		n, err := weight(c, m, version, p, filepath.Join(work, fmt.Sprint("user", i)))
+		n, err := weight(c, m, version, env, filepath.Join(work, fmt.Sprint("user", i)))
 		if err != nil {
 			return err
 		}
@@ -57,9 +49,20 @@ func try(r *repo, out io.Writer) error {
 	return nil
 }
 
+// apart type-checks each module without the workspace, in the environment that prepare returned.
+func apart(r *repo, env []string) error {
+	var errs []error
+	for _, m := range r.modules {
+		if err := typeCheck(r.where(m), env, "./..."); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // tidy checks that nothing except versions and hashes of the repository's own modules had to be
-// written into a copy's go.mod and go.sum.
-func tidy(r, copied *repo) error {
+// written into the go.mod and go.sum of another clone.
+func tidy(r, prepared *repo) error {
 	var versions []string // versions, and what may follow them
 	for _, m := range r.modules {
 		versions = append(versions, regexp.QuoteMeta(m.path)+` v\S+`)
@@ -68,7 +71,7 @@ func tidy(r, copied *repo) error {
 	for _, m := range r.modules {
 		for _, name := range []string{"go.mod", "go.sum"} {
 			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // a missing file is treated as empty
-			is, _ := os.ReadFile(filepath.Join(copied.where(m), name))
+			is, _ := os.ReadFile(filepath.Join(prepared.where(m), name))
 			if !bytes.Equal(own.ReplaceAll(was, nil), own.ReplaceAll(is, nil)) {
 				return fmt.Errorf("%s is not tidy; go mod tidy makes it\n%s", path.Join(m.dir, name), is)
 			}
@@ -78,8 +81,8 @@ func tidy(r, copied *repo) error {
 }
 
 // weight returns how many modules a user of all packages of a module gets.
-func weight(r *repo, m *mod, version string, p proxy, dir string) (int, error) {
-	packages, err := command(r.where(m), p.env(r), "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+func weight(r *repo, m *mod, version string, env []string, dir string) (int, error) {
+	packages, err := command(r.where(m), env, "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 	if err != nil {
 		return 0, err
 	}
@@ -99,35 +102,10 @@ func weight(r *repo, m *mod, version string, p proxy, dir string) (int, error) {
 		}
 	}
 	if strings.Contains(text, "import") { // otherwise tidy would drop the module
-		if _, err := command(dir, p.env(r), "go", "mod", "tidy"); err != nil {
+		if _, err := command(dir, env, "go", "mod", "tidy"); err != nil {
 			return 0, err
 		}
 	}
-	all, err := command(dir, p.env(r), "go", "list", "-m", "all")
+	all, err := command(dir, env, "go", "list", "-m", "all")
 	return strings.Count(all, "\n"), err
-}
-
-// copied copies the files of the repository that git tracks or would add.
-func copied(r *repo, dir string) (*repo, error) {
-	names, err := command(r.dir, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	if err != nil {
-		return nil, err
-	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(names, "\x00"), "\x00") {
-		content, err := os.ReadFile(filepath.Join(r.dir, name))
-		if os.IsNotExist(err) {
-			continue // deleted, and not committed yet
-		}
-		if err != nil {
-			return nil, err
-		}
-		to := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(to, content, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	return open(dir)
 }

@@ -10,8 +10,6 @@ import (
 	"go/token"
 	gotypes "go/types"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,7 +21,7 @@ func types(r *repo, systems []string) error {
 	var wg sync.WaitGroup
 	for i, system := range systems {
 		wg.Go(func() {
-			if err := typeCheck(r.dir, append(os.Environ(), "GOOS="+system, "GOARCH=amd64"), "work"); err != nil {
+			if err := typeCheck(r.dir, []string{"GOOS=" + system, "GOARCH=amd64"}, "work"); err != nil {
 				errs[i] = fmt.Errorf("for %s:\n%w", system, err)
 			}
 		})
@@ -48,8 +46,7 @@ type listed struct {
 // that they import. go vet would compile all of this, which takes far longer for another system, or
 // for a module with another version.
 func typeCheck(dir string, env []string, packages string) error {
-	list := exec.Command("go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
-	list.Dir, list.Env = dir, append(env, "CGO_ENABLED=0")
+	list := newCommand(dir, append(env, "CGO_ENABLED=0"), "go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
 	var said strings.Builder
 	list.Stderr = &said
 	out, err := list.StdoutPipe()
