@@ -153,51 +153,6 @@ func TestInnerCacheIsClosedFirst(t *testing.T) {
 	}
 }
 
-// TestStandsBackFromAClosedCache: a process whose inner cache is closed doesn't repeat the load for
-// each call. The store has no record of that, so it doesn't depend on the store's messages.
-func TestStandsBackFromAClosedCache(t *testing.T) {
-	for name, call := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error{
-		"Get": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
-			_, err := c.Get(ctx, "k", load)
-			return err
-		},
-		"GetMany": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
-			_, err := c.GetMany(ctx, []string{"k"}, func(ctx context.Context, _ []string) (map[string]string, error) {
-				_, err := load(ctx)
-				return nil, err
-			})
-			return err
-		},
-		"Refresh": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) error {
-			_, err := c.Refresh(ctx, "k", load)
-			return err
-		},
-	} {
-		for _, messages := range []bool{true, false} {
-			inBubble(t, fmt.Sprintf("%s, messages: %v", name, messages), func(t *testing.T) {
-				store := cacheguard.Store(newTampered())
-				if !messages {
-					store = silentStore{store}
-				}
-				c := openOn(t, store, cacheguard.Options[string]{})
-				loads := 0
-				for range 100 {
-					err := call(t.Context(), c, func(context.Context) (string, error) {
-						loads++
-						return "", cacheguard.ErrClosed
-					})
-					if err == nil {
-						t.Fatal("no error")
-					}
-				}
-				if loads != 1 {
-					t.Errorf("%d loads for 100 calls at one moment", loads)
-				}
-			})
-		}
-	}
-}
-
 func TestClosedCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()

@@ -22,7 +22,8 @@ var (
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
 	// ErrClosed means that the cache is closed. A load that returns it has not failed, because it
-	// says nothing about the origin: other processes load for themselves.
+	// says nothing about the origin: other processes load for themselves. Its own process repeats
+	// it after the back-off, or at once while messages don't arrive, and for each Refresh.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
 	// ErrUnavailable means that the store is unavailable and OnStoreDown is FailClosed.

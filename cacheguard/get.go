@@ -322,9 +322,7 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 	case !got.servable() && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
 	case storeErr == nil:
-		// Without messages this process doesn't hear of changes that end the back-off. But no change
-		// opens another cache of this process.
-		if failed := c.failures.Recent(id); failed != nil && (c.store.Listening() || errors.Is(failed, ErrClosed)) {
+		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {
 			return EventCoalesced, failed, false
 		}
 	}

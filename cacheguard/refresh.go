@@ -1,9 +1,6 @@
 package cacheguard
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Refresh loads a key even if its value is fresh, and stores the result. Calls of Refresh at the
 // same time share one load. If a load of the key is under way when Refresh is called, Refresh waits
@@ -31,12 +28,6 @@ func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[
 //
 //go:noinline
 func (c *Cache[V]) reload(ctx context.Context, of *target[V], res *Result[V]) error {
-	if failed := c.failures.Recent(of.key.Key); errors.Is(failed, ErrClosed) { // the store has no record of this failure
-		res.Status = StatusCoalesced
-		of.flight.Land(outcome[V]{res: *res, err: failed})
-		c.observe(ctx, Event{Kind: EventCoalesced, Key: of.name, Err: failed})
-		return failed
-	}
 	// The request for the lease names the stored value, so that the store grants the lease although
 	// there is a value.
 	got, _, err := c.lookUp(ctx, of, false)

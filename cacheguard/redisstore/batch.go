@@ -114,9 +114,9 @@ func (b *batch) generations(cache string, tags []string) cacheguard.Generations 
 
 // batched adds the read to the next batch and waits for it, until ctx is done or limit has passed.
 func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]byte, cacheguard.Generations, error) {
-	b, i := r.join(w)
-	if b == nil {
-		return nil, nil, errManyReads
+	b, i, err := r.join(w)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer b.readers.Add(-1)
 	a := r.alarms.Get().(*alarm)
@@ -144,11 +144,15 @@ func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]by
 	return frame, b.generations(w.cache, w.tags), nil
 }
 
-// join adds a read to the lane's next batch. If too many reads wait already, it returns no batch.
-func (r *reader) join(w want) (*batch, int) {
+// join adds a read to the lane's next batch. If too many reads wait already, or if the store is
+// closed, it returns no batch and an error.
+func (r *reader) join(w want) (*batch, int, error) {
 	node, name := r.s.link.Node(w.name), any(w.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return nil, 0, errClosed
+	}
 	l := r.lanes[node]
 	if l == nil {
 		l = &lane{}
@@ -157,7 +161,7 @@ func (r *reader) join(w want) (*batch, int) {
 	b := l.next
 	if b == nil {
 		if len(l.waiting) >= mostBatches {
-			return nil, 0
+			return nil, 0, errManyReads
 		}
 		b = newBatch(14)
 		b.done = make(chan struct{})
@@ -179,7 +183,7 @@ func (r *reader) join(w want) (*batch, int) {
 		r.running.Add(1)
 		r.startSend(node, l)
 	}
-	return b, reads - 1
+	return b, reads - 1, nil
 }
 
 // send sends one batch of a lane, and then starts the goroutine for the next one. Full batches come
@@ -250,6 +254,7 @@ func (r *reader) read(b *batch) {
 		return readEach(ctx, r.s, rdb, names)
 	})
 	took := time.Since(began)
+	r.slow.Store(took > r.slowTrip)
 	var last *breaker
 	for i, name := range names { // consecutive names of one breaker are reported once
 		name := name.(string)

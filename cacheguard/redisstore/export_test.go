@@ -1,6 +1,10 @@
 package redisstore
 
-import "github.com/cacheguard/cacheguard/cacheguard"
+import (
+	"time"
+
+	"github.com/cacheguard/cacheguard/cacheguard"
+)
 
 // These are the texts of the scripts, for faults that concern one of them.
 var (
@@ -62,3 +66,9 @@ func GenerationsName(prefix, cache string) string { return names{prefix: prefix}
 
 // Older reports whether a server's version is too old.
 var Older = older
+
+// SetSlowTrip sets how long a batch of reads takes at least if it is slow.
+func (s *Store) SetSlowTrip(d time.Duration) { s.reads.slowTrip = d }
+
+// ReadsUnderWay returns the number of single reads under way.
+func (s *Store) ReadsUnderWay() int { return int(s.reads.under.Load()) }

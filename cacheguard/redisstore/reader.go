@@ -17,32 +17,47 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// directReads is how many reads may be under way if one of them is to use a connection of its own.
-const directReads = 4
+const (
+	directReads = 4                // most reads at a time on connections of their own
+	slowTrip    = time.Millisecond // a batch that takes longer is slow
+)
 
 // reader reads values. While there are few reads at a time, each runs on its caller's goroutine and
-// its own connection, which is fastest. Further reads are collected into batches, which cost far
-// less per read. Reads in batches count as well: in a crowd a direct read would end at once, the
-// next caller would take its place, and the crowd would pay the price of direct reads.
+// its own connection, which is fastest. In a crowd, reads are collected into batches, which cost
+// far less per read. If four of a crowd could still read directly, the next ones would take their
+// places at once, since direct reads end before batches. Then half of the processor time would go
+// into a few of the reads. Only while batches are slow, four read directly, too: because the network
+// is slow, so that there are few direct reads, or because the program keeps its processors busy, so
+// that the one goroutine that sends the batches seldom runs.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // reads under way
-	alarms  sync.Pool    // of *alarm
-	running sync.WaitGroup
-	wholes  atomic.Pointer[wholes] // the names of the generations of whole caches, by cache
+	directs atomic.Int32 // those on connections of their own
+	slow    atomic.Bool  // the last batch was slow
 
-	mu    sync.Mutex              // guards lanes and their contents
-	lanes map[*redis.Client]*lane // by the node of a cluster that has the keys
+	slowTrip time.Duration // slowTrip but in tests
+	alarms   sync.Pool     // of *alarm
+	running  sync.WaitGroup
+	wholes   atomic.Pointer[wholes] // the names of the generations of whole caches, by cache
+
+	mu     sync.Mutex              // guards the fields below, and what lanes contains
+	lanes  map[*redis.Client]*lane // by the node of a cluster that has the keys
+	closed bool
 }
 
 func (r *reader) init(s *Store) {
-	r.s, r.lanes = s, make(map[*redis.Client]*lane)
+	r.s, r.lanes, r.slowTrip = s, make(map[*redis.Client]*lane), slowTrip
 	r.wholes.Store(new(wholes))
 	r.alarms.New = func() any { return newAlarm() }
 }
 
-// wait returns when no batch is under way any longer.
-func (r *reader) wait() { r.running.Wait() }
+// close lets no batch begin any longer, and returns when none is under way.
+func (r *reader) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.running.Wait()
+}
 
 // Get returns the frame of a key, and the generations of its cache and of these tags. On a single
 // server they are read in the same trip; in a cluster they are the known ones. Commands use the
@@ -71,8 +86,9 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 		}
 		return frame, s.known(k.Cache, tags), err
 	}
+	r.under.Add(1)
 	defer r.under.Add(-1)
-	if r.under.Add(1) > directReads {
+	if !r.mayReadDirectly() {
 		return r.batched(ctx, w, s.opts.OpTimeout)
 	}
 	began := time.Now()
@@ -87,6 +103,18 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 		return nil, nil, err
 	}
 	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: try again with the other half of the time
+}
+
+// mayReadDirectly reports whether a read may use a connection of its own. If so, call direct.
+func (r *reader) mayReadDirectly() bool {
+	if r.under.Load() > directReads && !r.slow.Load() {
+		return false
+	}
+	if r.directs.Add(1) <= directReads {
+		return true
+	}
+	r.directs.Add(-1)
+	return false
 }
 
 // want says what a reader wants: a value and, unless tags is nil, generations.
@@ -107,6 +135,7 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	}
 	a.timer.Reset(d)
 	defer func() {
+		r.directs.Add(-1)
 		if a.timer.Stop() {
 			r.alarms.Put(a)
 		}

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // TestCrowdReadsInBatches: the readers of a crowd read in batches. Direct reads would cost a trip
@@ -23,6 +25,7 @@ func TestCrowdReadsInBatches(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := newClient(t, server.Addr())
 	store := newStore(t, rdb, redisstore.Options{})
+	store.SetSlowTrip(time.Hour)
 	_, _, err := store.Get(t.Context(), testKey, nil) // measures the server's clock
 	must(t, err)
 	must(t, redistest.ResetStats(t.Context(), rdb))
@@ -44,11 +47,28 @@ func TestCrowdReadsInBatches(t *testing.T) {
 	}
 }
 
-// gateHook lets each GET wait, and ends the goroutine of the first MGET.
+// gateHook lets each GET and each MGET wait, and ends the goroutine of the first MGET if told to.
 type gateHook struct {
-	gate  chan struct{}
-	waits chan struct{}
-	ended atomic.Bool
+	get, mget gate
+	exits     atomic.Bool
+}
+
+// gate is passed when it is open. arrived gets a value from each command that comes to it.
+type gate struct {
+	arrived, opened chan struct{}
+	open            func()
+}
+
+func newGate(t *testing.T) gate {
+	opened := make(chan struct{})
+	g := gate{make(chan struct{}, 100), opened, sync.OnceFunc(func() { close(opened) })}
+	t.Cleanup(g.open) // before the store is closed, which waits for all reads
+	return g
+}
+
+func (g gate) pass() {
+	g.arrived <- struct{}{}
+	<-g.opened
 }
 
 func (h *gateHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -59,42 +79,103 @@ func (h *gateHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 
 func (h *gateHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		switch {
-		case cmd.Name() == "get":
-			h.waits <- struct{}{}
-			<-h.gate
-		case cmd.Name() == "mget" && h.ended.CompareAndSwap(false, true):
-			runtime.Goexit()
+		switch cmd.Name() {
+		case "get": // a direct read
+			h.get.pass()
+		case "mget": // a batch
+			if h.exits.Swap(false) {
+				runtime.Goexit()
+			}
+			h.mget.pass()
 		}
 		return next(ctx, cmd)
+	}
+}
+
+// crowd begins four direct reads, and then this many reads in batches.
+func (h *gateHook) crowd(t *testing.T, store *redisstore.Store, more int) (reading *sync.WaitGroup) {
+	t.Helper()
+	reading = new(sync.WaitGroup)
+	for i := range 4 + more {
+		reading.Go(func() {
+			if _, _, err := store.Get(context.Background(), testKey, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		if i < 4 {
+			<-h.get.arrived
+		}
+	}
+	waittest.Until(t, "reads under way", func() bool { return store.ReadsUnderWay() == 4+more })
+	return reading
+}
+
+func newGated(t *testing.T) (*gateHook, *redisstore.Store) {
+	rdb := newClient(t, redistest.Start(t).Addr())
+	store := newStore(t, rdb, redisstore.Options{OpTimeout: time.Minute})
+	must(t, store.Warm(t.Context()))
+	hook := &gateHook{get: newGate(t), mget: newGate(t)}
+	rdb.AddHook(hook)
+	return hook, store
+}
+
+// TestDirectReadsOfACrowd: in a crowd no read is direct, even if no other is, unless batches are
+// slow.
+func TestDirectReadsOfACrowd(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		t.Run(fmt.Sprintf("slow: %v", slow), func(t *testing.T) {
+			hook, store := newGated(t)
+			store.SetSlowTrip(time.Hour)
+			if slow {
+				store.SetSlowTrip(0)
+			}
+			first := hook.crowd(t, store, 1) // its batch is slow, or not
+			hook.mget.open()
+			hook.get.open()
+			first.Wait()
+
+			hook.get, hook.mget = newGate(t), newGate(t)
+			reading := hook.crowd(t, store, 5)
+			hook.get.open()
+			waittest.Until(t, "reads under way", func() bool { return store.ReadsUnderWay() == 5 })
+			var last sync.WaitGroup
+			last.Go(func() {
+				if _, _, err := store.Get(context.Background(), testKey, nil); err != nil {
+					t.Error(err)
+				}
+			})
+			if slow { // the batches still wait
+				waittest.Next(t, "a direct read", hook.get.arrived)
+				last.Wait()
+			} else {
+				waittest.Until(t, "the last read has begun", func() bool {
+					return store.ReadsUnderWay() == 6 || len(hook.get.arrived) > 0
+				})
+			}
+			hook.mget.open()
+			reading.Wait()
+			last.Wait()
+			if len(hook.get.arrived) > 0 {
+				t.Error("a direct read in a crowd, whose batches are not slow")
+			}
+		})
 	}
 }
 
 // TestGoexitInABatch: if a hook of the client ends the goroutine that sends a batch, its readers get
 // an error, and the next batch is sent.
 func TestGoexitInABatch(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := newClient(t, server.Addr())
-	store := newStore(t, rdb, redisstore.Options{OpTimeout: time.Minute})
-	must(t, store.Warm(t.Context()))
-	hook := &gateHook{gate: make(chan struct{}), waits: make(chan struct{})}
-	rdb.AddHook(hook)
-	var direct sync.WaitGroup
-	for range 4 { // as many as read directly
-		direct.Go(func() {
-			if _, _, err := store.Get(t.Context(), testKey, nil); err != nil {
-				t.Error(err)
-			}
-		})
-		<-hook.waits
-	}
+	hook, store := newGated(t)
+	hook.exits.Store(true)
+	direct := hook.crowd(t, store, 0)
 	if _, _, err := store.Get(t.Context(), testKey, nil); err == nil || !strings.Contains(err.Error(), "hook") {
 		t.Errorf("the read whose goroutine has ended: %v", err)
 	}
+	hook.mget.open()
 	if _, _, err := store.Get(t.Context(), testKey, nil); err != nil {
 		t.Errorf("the next read: %v", err)
 	}
-	close(hook.gate)
+	hook.get.open()
 	direct.Wait()
 	must(t, store.Close())
 }

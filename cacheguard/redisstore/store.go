@@ -125,7 +125,7 @@ func (s *Store) Close() error {
 	}
 	s.health.stop()
 	s.writes.stop()
-	s.reads.wait()
+	s.reads.close()
 	return nil
 }
 
