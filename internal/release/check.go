@@ -51,7 +51,10 @@ func check(r *repo, here, version, work string, out io.Writer) error {
 	if rel.tags, err = refs(here, "."); err != nil {
 		return err
 	}
-	rel.origin, rel.unread = refs(here, "origin")
+	gets, err := command(here, nil, "git", "remote", "get-url", "--push", "origin")
+	if rel.unread = err; err == nil {
+		rel.origin, rel.unread = refs(here, strings.TrimSpace(gets))
+	}
 	for ref := range rel.tags {
 		if tag, v := tagged(ref); tag == v && semver.Prerelease(v) == "" && semver.Compare(v, rel.last) > 0 {
 			rel.last = v
@@ -80,7 +83,7 @@ func check(r *repo, here, version, work string, out io.Writer) error {
 // commands returns the commands that publish the release. They name the commit, which need not be the
 // last one any more.
 func (r *release) commands() (all []string) {
-	push := "git push --atomic origin "
+	push := "git push --atomic --no-follow-tags origin "
 	var below []string
 	for _, m := range r.released() {
 		all = append(all, fmt.Sprintf("git tag -a -m %[1]s %[1]s %s", m.tag(r.version), r.commit))
@@ -123,8 +126,11 @@ func clean(r *release) (wrong []string, err error) {
 	if differ != "" {
 		wrong = append(wrong, "files differ from the last commit:\n"+strings.TrimRight(differ, "\n"))
 	}
-	if r.branch == "" {
+	switch {
+	case r.branch == "":
 		wrong = append(wrong, "no branch is checked out")
+	case !regexp.MustCompile(`^[\w./-]+$`).MatchString(r.branch): // it is a part of the commands
+		wrong = append(wrong, fmt.Sprintf("the branch %q has characters that a shell may take for its own", r.branch))
 	}
 	return wrong, err
 }
@@ -157,6 +163,7 @@ func follows(r *release) (wrong []string, err error) {
 		}
 	}
 	after(r.branch+" of origin", r.origin[r.branch])
+	after("the main branch of origin", r.origin["HEAD"])
 	after(r.last, r.tags["refs/tags/"+r.last])
 	return wrong, err
 }
@@ -199,11 +206,11 @@ func told(r *release) (wrong []string, err error) {
 		wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
 	}
 	for _, section := range sections[min(1, len(sections)):] {
-		if name, _, _ := strings.Cut(section, " "); strings.TrimSpace(name) == r.version {
+		if name := strings.Fields(section); len(name) > 0 && name[0] == r.version {
 			wrong = append(wrong, "CHANGELOG.md has more than one section of "+r.version)
 		}
 	}
-	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b`).Match(text) {
+	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\]?[ \t]*(\(.*)?$`).Match(text) {
 		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil
@@ -242,7 +249,7 @@ func prepared(r *release) (wrong []string, err error) {
 	for _, name := range c.changed(r.dir) {
 		wrong = append(wrong, name+" is not as prepare writes it")
 	}
-	return wrong, apart(c, env)
+	return wrong, apart(c, r.version, proxy(r.work), env)
 }
 
 // compatible: names that users compile against may be removed or changed only with a new minor

@@ -8,7 +8,8 @@
 //
 // Every step works on a clone of the last commit, in a temporary folder. Files that aren't committed,
 // hooks and other settings of the working copy have no effect. Only prepare changes the working copy,
-// at its end. If a step is interrupted, only temporary folders are left, and nothing has to be done.
+// at its end. If a step is interrupted, only temporary folders are left, and nothing has to be done;
+// if prepare fails while it writes, git checkout makes the files as before.
 //
 // # Steps of a release
 //
@@ -29,15 +30,16 @@
 // # What check refuses
 //
 //   - Files that aren't committed, and a commit without a branch.
-//   - A remote "origin" that can't be read. A clone that lacks commits or version tags of origin. A
-//     commit that doesn't come after the branch at origin and after the last release.
+//   - A remote "origin" that can't be read (the repository that a push goes to). A clone that lacks
+//     commits or version tags of origin. A commit that doesn't come after the branch and the main
+//     branch at origin, and after the last release.
 //   - A version that isn't newer than all tags, here and at origin, of any module. Versions before a
 //     release (v0.2.0-rc.1) count, too.
 //   - A CHANGELOG.md that doesn't begin with the version, its date and a change, that has the version
 //     twice, or that still has a section "Unreleased".
 //   - Directives replace and exclude, and retract for the version itself.
-//   - A go.mod, go.sum or go.work that differs from what prepare writes. A module that doesn't
-//     type-check without the workspace, as its users get it.
+//   - A go.mod, go.sum or go.work that differs from what prepare writes. A module whose packed files
+//     don't type-check without the workspace, as its users get it.
 //   - Modules that are gone, and exported names that are lost or changed, in a version with the same
 //     minor number; from 1.0 on with the same major number. They are compared with the latest
 //     release. If there is none, check says so.

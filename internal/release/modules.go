@@ -62,7 +62,8 @@ func clone(from, commit, to string) (*repo, error) {
 		"-c", "core.attributesFile=/dev/null", "-c", "core.hooksPath=/dev/null", from, to); err != nil {
 		return nil, err
 	}
-	if _, err := command(to, nil, "git", "checkout", "--quiet", "--detach", commit); err != nil {
+	alone := []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"} // no filters, for example
+	if _, err := command(to, alone, "git", "checkout", "--quiet", "--detach", commit); err != nil {
 		return nil, err
 	}
 	return open(to)

@@ -14,12 +14,27 @@ import (
 
 // write writes what prepare changes in the last commit into the working copy.
 func write(r *repo, here, version string, p proxy) error {
-	if differ, err := changes(here); err != nil {
+	before, err := clone(r.dir, "HEAD", filepath.Join(string(p), "before"))
+	if err != nil {
 		return err
-	} else if differ != "" {
-		return fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ)
+	}
+	asCommitted := func() error {
+		differ, err := changes(here)
+		if err != nil || differ != "" {
+			return errors.Join(err, fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ))
+		}
+		if hidden := before.changed(here); len(hidden) > 0 { // by git update-index
+			return fmt.Errorf("these files are not as in the last commit: %s", strings.Join(hidden, " "))
+		}
+		return nil
+	}
+	if err := asCommitted(); err != nil {
+		return err
 	}
 	if _, err := prepare(r, version, p); err != nil {
+		return err
+	}
+	if err := asCommitted(); err != nil { // somebody may work on
 		return err
 	}
 	for _, name := range r.changed(here) {

@@ -54,6 +54,16 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 	return errors.Join(err, archive.Close())
 }
 
+// unpack unpacks a module that was added, into a new folder.
+func (p proxy) unpack(m *mod, version, dir string) error {
+	escaped, err := module.EscapePath(m.path)
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v", version+".zip")
+	return zip.Unzip(dir, module.Version{Path: m.path, Version: version}, archive)
+}
+
 // env has the go command find the modules of the repository in the folder, outside of any workspace,
 // and all others where this machine finds them. The go command doesn't look for hashes of the
 // repository's modules in the public database, which doesn't have them yet.
@@ -74,13 +84,22 @@ func (p proxy) env(r *repo) ([]string, error) {
 
 // unset are settings of the go command that would change what the steps find. The values are those
 // that the go command has by default. GOFLAGS is a space, because "go env -w" counts if it is empty.
-var unset = []string{"GOFLAGS= ", "GOWORK=auto", "GOOS=", "GOARCH="}
+var unset = []string{"GOFLAGS= ", "GOWORK=auto", "GOOS=", "GOARCH=", "GO111MODULE=", "GOEXPERIMENT="}
+
+// ofHooks are variables that git sets for hooks. They would make git in another folder work on the
+// repository of the hook.
+var ofHooks = []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_NAMESPACE"}
 
 // newCommand returns a command that runs in a folder, with variables besides those of this process.
 func newCommand(dir string, env []string, name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = dir
-	c.Env = slices.Concat(c.Environ(), unset, env)
+	own := slices.DeleteFunc(c.Environ(), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.Contains(ofHooks, name)
+	})
+	c.Env = slices.Concat(own, unset, env)
 	return c
 }
 

@@ -145,7 +145,7 @@ func TestCheckTellsTags(t *testing.T) {
 	said := r.release("-C", filepath.Join(r.dir, "internal"), "check", "v0.1.0")
 	want := "# There is no release before this one, so no names were compared.\n" +
 		"git tag -a -m v0.1.0 v0.1.0 " + commit + " &&\ngit tag -a -m wheel/v0.1.0 wheel/v0.1.0 " + commit + " &&\n" +
-		"git push --atomic origin " + commit + ":refs/heads/main refs/tags/v0.1.0 &&\ngit push --atomic origin refs/tags/wheel/v0.1.0\n"
+		"git push --atomic --no-follow-tags origin " + commit + ":refs/heads/main refs/tags/v0.1.0 &&\ngit push --atomic --no-follow-tags origin refs/tags/wheel/v0.1.0\n"
 	if said != want {
 		t.Errorf("check says %q, not %q", said, want)
 	}
@@ -290,6 +290,21 @@ func TestCheckRefuses(t *testing.T) {
 				"import (\n\t\"testing\"\n\n\t_ \"example.com/toy/wheel\"\n)\n\nfunc TestAll(t *testing.T) { t.Error(\"broken\") }")
 			r.commit()
 		}, "all_test.go:9: broken"},
+		"a branch without what the main one has": {func(r *toy) {
+			r.git("checkout", "-q", "-b", "topic")
+			r.elsewhere("commit", "-q", "--allow-empty", "-m", "a fix")
+		}, "the last commit does not come after the main branch of origin"},
+		"a branch that a shell would run": {func(r *toy) { r.git("checkout", "-q", "-b", "a;b") }, "characters that a shell"},
+		"another repository that gets pushes": {func(r *toy) {
+			r.git("init", "-q", "--bare", "../up.git")
+			r.git("push", "-q", "../up.git", "HEAD:refs/heads/main", "HEAD:refs/tags/v0.2.0")
+			r.git("remote", "set-url", "--push", "origin", "../up.git")
+		}, "git fetch --tags --force: v0.2.0"},
+		"a file that is not packed": {func(r *toy) {
+			r.write("wheel/web/vendor/js/app.js", "wheel()")
+			r.write("wheel/web/web.go", "package web\n\nimport _ \"embed\"\n\n//go:embed vendor/js/app.js\nvar App string\n")
+			r.prepare("v0.1.0")
+		}, "pattern vendor/js/app.js: no matching files found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +338,7 @@ func TestCheckTakesAPatch(t *testing.T) {
 	r.git("tag", "wheel/v0.1.0")
 	r.replace("toy.go", "func Size() int { return 3 }", "func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
 	r.write("internal/axle/axle.go", "package axle\n")
-	r.write("CHANGELOG.md", "# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\nToys have a weight.\n")
+	r.write("CHANGELOG.md", "# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\n### Unreleased toys\n\nToys have a weight.\n")
 	r.write("internal/alltest/names.go", "package alltest\n") // of a module that is in no release
 	r.prepare("v0.1.1")
 	if said := r.release("check", "v0.1.1"); !strings.Contains(said, "git tag -a -m v0.1.1 v0.1.1 ") {
@@ -395,10 +410,12 @@ func TestHashesAreThoseOfTheGoCommand(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	r := newToy(t)
 	for name, value := range map[string]string{"GOFLAGS": "-run=XXX", "GOWORK": "off", "GOOS": "plan9", "GOARCH": "386",
-		"GOPRIVATE": "example.com", "GONOPROXY": "example.com"} {
+		"GOPRIVATE": "example.com", "GONOPROXY": "example.com", "GO111MODULE": "off",
+		"GIT_DIR": filepath.Join(r.dir, ".git"), "GIT_INDEX_FILE": filepath.Join(r.dir, ".git", "index")} { // as in a hook
 		t.Setenv(name, value)
 	}
 	r.release("check", "v0.1.0")
+	r.git("symbolic-ref", "--quiet", "HEAD") // as before
 	r.write("wheel/wheel_test.go", "package wheel\n\nimport \"testing\"\n\nfunc TestWheel(t *testing.T) { t.Error(\"broken\") }\n")
 	r.prepare("v0.1.0")
 	refuses(r, "v0.1.0", "wheel_test.go:5: broken")
@@ -414,7 +431,11 @@ func TestPrepareRefuses(t *testing.T) {
 		"a file that is not committed":       {func(r *toy) { r.write("new.txt", "new") }, "v0.1.0", "new.txt"},
 		"a major version that no path has":   {func(r *toy) {}, "v2.0.0", "example.com/toy@v2.0.0: invalid version"},
 		"a path that isn't that of a folder": {func(r *toy) { r.replace("wheel/go.mod", "toy/wheel", "toy/tyre"); r.commit() }, "v0.1.0", "the module in wheel is example.com/toy/tyre"},
-		"no module in the top folder":        {func(r *toy) { r.git("rm", "-q", "go.mod"); r.commit() }, "v0.1.0", "no module in its top folder"},
+		"a change that git does not show": {func(r *toy) {
+			r.git("update-index", "--skip-worktree", "go.work")
+			r.replace("go.work", "use (", "use ( // mine")
+		}, "v0.1.0", "not as in the last commit: go.work"},
+		"no module in the top folder": {func(r *toy) { r.git("rm", "-q", "go.mod"); r.commit() }, "v0.1.0", "no module in its top folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ func try(r *repo, work string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(tidy(r, c), apart(c, env)); err != nil {
+	if err := errors.Join(tidy(r, c), apart(c, version, proxy(work), env)); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "modules that come with each, itself and its user counted:\n")
@@ -49,11 +49,20 @@ func try(r *repo, work string, out io.Writer) error {
 	return nil
 }
 
-// apart type-checks each module without the workspace, in the environment that prepare returned.
-func apart(r *repo, env []string) error {
+// apart type-checks each module without the workspace, in the environment that prepare returned. Of
+// a released module it checks the packed files, which are not all: there are no symbolic links, for
+// example.
+func apart(r *repo, version string, p proxy, env []string) error {
 	var errs []error
 	for _, m := range r.modules {
-		if err := typeCheck(r.where(m), env, "./..."); err != nil {
+		dir := r.where(m)
+		if m.released {
+			dir = filepath.Join(string(p), "unpacked", filepath.FromSlash(m.dir), "module")
+			if err := p.unpack(m, version, dir); err != nil {
+				return err
+			}
+		}
+		if err := typeCheck(dir, env, "./..."); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.path, err))
 		}
 	}
