@@ -3,6 +3,7 @@ package cacheguard_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +23,8 @@ import (
 //	go test -run '^$' -bench BenchmarkHit -count 6 ./cacheguard
 //
 // "one" is one goroutine, "few" is 16 of them on keys of their own, "distinct" is 256 on keys of
-// their own, "same" is 256 on one key.
+// their own, "same" is 256 on one key. "busy" is 16 beside twice as many goroutines that only compute
+// as there are processors.
 func BenchmarkHit(b *testing.B) {
 	const crowd = 256
 	ctx := context.Background()
@@ -90,19 +92,32 @@ func BenchmarkHit(b *testing.B) {
 		get     func(key string) error
 		callers int
 		keys    int
+		busy    bool
 	}{
-		{"few/GET", bare, 16, 16}, {"few/AutoPipeline", pipelined, 16, 16},
-		{"few/cacheguard", guarded("cacheguard"), 16, 16},
-		{"distinct/GET", bare, crowd, crowd}, {"distinct/AutoPipeline", pipelined, crowd, crowd},
-		{"distinct/cacheguard", guarded("cacheguard"), crowd, crowd},
-		{"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), crowd, crowd},
-		{"same/cacheguard", guarded("cacheguard"), crowd, 1},
+		{"few/GET", bare, 16, 16, false}, {"few/AutoPipeline", pipelined, 16, 16, false},
+		{"few/cacheguard", guarded("cacheguard"), 16, 16, false},
+		{"distinct/GET", bare, crowd, crowd, false}, {"distinct/AutoPipeline", pipelined, crowd, crowd, false},
+		{"distinct/cacheguard", guarded("cacheguard"), crowd, crowd, false},
+		{"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), crowd, crowd, false},
+		{"same/cacheguard", guarded("cacheguard"), crowd, 1, false},
+		{"busy/GET", bare, 16, 16, true}, {"busy/AutoPipeline", pipelined, 16, 16, true},
+		{"busy/cacheguard", guarded("cacheguard"), 16, 16, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var done sync.WaitGroup
+			if c.busy {
+				for range 2 * runtime.GOMAXPROCS(0) {
+					done.Go(func() {
+						for left.Load() > 0 {
+							for range 100_000 {
+							}
+						}
+					})
+				}
+			}
 			b.ResetTimer()
 			for i := range c.callers {
 				key := keys[i%c.keys]

@@ -19,7 +19,8 @@ const (
 	mostBatches = 512 // most full batches that wait: far more reads than come at once
 )
 
-// errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the client.
+// errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the
+// client of a single server.
 var errGoexit = errors.New("redisstore: a hook of the client has ended the goroutine that reads")
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.
@@ -255,6 +256,9 @@ func (r *reader) read(b *batch) {
 	})
 	took := time.Since(began)
 	r.slow.Store(took > r.slowTrip)
+	if errors.Is(b.err, errClosed) { // says nothing about Redis
+		return
+	}
 	var last *breaker
 	for i, name := range names { // consecutive names of one breaker are reported once
 		name := name.(string)

@@ -51,7 +51,7 @@ func (r *reader) init(s *Store) {
 	r.alarms.New = func() any { return newAlarm() }
 }
 
-// close lets no batch begin any longer, and returns when none is under way.
+// close lets no read join a batch any longer, and returns when no batch is left.
 func (r *reader) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -127,6 +127,7 @@ type want struct {
 // direct reads on the caller's goroutine. The alarm serves as a deadline without the allocations of
 // a context with a deadline.
 func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generations, error) {
+	defer r.directs.Add(-1)
 	a := r.alarms.Get().(*alarm)
 	d := r.s.opts.OpTimeout / 2
 	deadline := time.Now().Add(d)
@@ -135,7 +136,6 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	}
 	a.timer.Reset(d)
 	defer func() {
-		r.directs.Add(-1)
 		if a.timer.Stop() {
 			r.alarms.Put(a)
 		}

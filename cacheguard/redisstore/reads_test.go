@@ -24,7 +24,7 @@ func TestCrowdReadsInBatches(t *testing.T) {
 	const readers, each = 64, 200
 	server := redistest.Start(t)
 	rdb := newClient(t, server.Addr())
-	store := newStore(t, rdb, redisstore.Options{})
+	store := newStore(t, rdb, redisstore.Options{OpTimeout: time.Minute})
 	store.SetSlowTrip(time.Hour)
 	_, _, err := store.Get(t.Context(), testKey, nil) // measures the server's clock
 	must(t, err)
