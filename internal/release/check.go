@@ -210,7 +210,7 @@ func told(r *release) (wrong []string, err error) {
 			wrong = append(wrong, "CHANGELOG.md has more than one section of "+r.version)
 		}
 	}
-	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\]?[ \t]*(\(.*)?$`).Match(text) {
+	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b`).Match(text) {
 		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil

@@ -20,8 +20,11 @@ func write(r *repo, here, version string, p proxy) error {
 	}
 	asCommitted := func() error {
 		differ, err := changes(here)
-		if err != nil || differ != "" {
-			return errors.Join(err, fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ))
+		if err != nil {
+			return err
+		}
+		if differ != "" {
+			return fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ)
 		}
 		if hidden := before.changed(here); len(hidden) > 0 { // by git update-index
 			return fmt.Errorf("these files are not as in the last commit: %s", strings.Join(hidden, " "))

@@ -21,11 +21,10 @@ type proxy string
 
 // add publishes a module of the repository, as the go command will pack it.
 func (p proxy) add(r *repo, m *mod, version string) (err error) {
-	escaped, err := module.EscapePath(m.path)
+	dir, err := p.folder(m)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -56,12 +55,17 @@ func (p proxy) add(r *repo, m *mod, version string) (err error) {
 
 // unpack unpacks a module that was added, into a new folder.
 func (p proxy) unpack(m *mod, version, dir string) error {
-	escaped, err := module.EscapePath(m.path)
+	from, err := p.folder(m)
 	if err != nil {
 		return err
 	}
-	archive := filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v", version+".zip")
-	return zip.Unzip(dir, module.Version{Path: m.path, Version: version}, archive)
+	return zip.Unzip(dir, module.Version{Path: m.path, Version: version}, filepath.Join(from, version+".zip"))
+}
+
+// folder returns where the proxy has the versions of a module.
+func (p proxy) folder(m *mod) (string, error) {
+	escaped, err := module.EscapePath(m.path)
+	return filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v"), err
 }
 
 // env has the go command find the modules of the repository in the folder, outside of any workspace,

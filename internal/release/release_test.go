@@ -338,7 +338,7 @@ func TestCheckTakesAPatch(t *testing.T) {
 	r.git("tag", "wheel/v0.1.0")
 	r.replace("toy.go", "func Size() int { return 3 }", "func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
 	r.write("internal/axle/axle.go", "package axle\n")
-	r.write("CHANGELOG.md", "# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\n### Unreleased toys\n\nToys have a weight.\n")
+	r.write("CHANGELOG.md", "# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\nToys have a weight.\n")
 	r.write("internal/alltest/names.go", "package alltest\n") // of a module that is in no release
 	r.prepare("v0.1.1")
 	if said := r.release("check", "v0.1.1"); !strings.Contains(said, "git tag -a -m v0.1.1 v0.1.1 ") {
@@ -409,7 +409,7 @@ func TestHashesAreThoseOfTheGoCommand(t *testing.T) {
 // Settings of the go command in the environment change nothing.
 func TestEnvironment(t *testing.T) {
 	r := newToy(t)
-	for name, value := range map[string]string{"GOFLAGS": "-run=XXX", "GOWORK": "off", "GOOS": "plan9", "GOARCH": "386",
+	for name, value := range map[string]string{"GOFLAGS": "-run=Nothing", "GOWORK": "off", "GOOS": "plan9", "GOARCH": "386",
 		"GOPRIVATE": "example.com", "GONOPROXY": "example.com", "GO111MODULE": "off",
 		"GIT_DIR": filepath.Join(r.dir, ".git"), "GIT_INDEX_FILE": filepath.Join(r.dir, ".git", "index")} { // as in a hook
 		t.Setenv(name, value)
