@@ -20,10 +20,10 @@ import (
 func TestTroubleIsTold(t *testing.T) {
 	t.Parallel()
 	nobody := func(t *testing.T) string {
-		l, err := childproc.ListenAnywhere()
+		port, err := childproc.ReservePort()
 		must(t, err)
-		defer l.Close()
-		return l.Addr().String()
+		t.Cleanup(port.Release)
+		return port.Addr()
 	}
 	for name, c := range map[string]struct {
 		options func(t *testing.T) redis.Options

@@ -13,31 +13,52 @@ import (
 // Loopback is the address on which all servers listen.
 const Loopback = "127.0.0.1"
 
-// ListenAnywhere listens on a free port from 12000 to 21999. While a port is closed for a time, the
+// Port is a TCP port of Loopback that no other process gets from ReservePort before Release, even
+// while nothing listens on it. Otherwise a server of another test could start on the port of a
+// server that was killed, and answer in its place.
+type Port struct {
+	Number int
+	claim  net.PacketConn // the UDP socket of this number; if this process dies, the system closes it
+}
+
+// ReservePort reserves a free port from 12000 to 21999. While a port is closed for a time, the
 // kernel must not give it to an outgoing connection, least of all to a connection that tries to
 // reach this port: so it lies below the ephemeral ranges of Linux (from 32768) and of other
 // systems. So does the second port of a Redis that belongs to a cluster, which is 10000 higher and
 // which no other server has.
-func ListenAnywhere() (net.Listener, error) {
+func ReservePort() (*Port, error) {
 	var err error
 	for range 100 {
-		var l net.Listener
-		l, err = net.Listen("tcp", net.JoinHostPort(Loopback, strconv.Itoa(12000+rand.IntN(10000))))
-		if err == nil {
-			return l, nil
+		var p *Port
+		if p, err = reserve(12000 + rand.IntN(10000)); err == nil {
+			return p, nil
 		}
 	}
 	return nil, err
 }
 
-// FreePort returns a port of the same range on which no process listens at present.
-func FreePort() (int, error) {
-	l, err := ListenAnywhere()
-	if err != nil {
-		return 0, err
+func reserve(number int) (*Port, error) {
+	p := &Port{Number: number}
+	var err error
+	if p.claim, err = net.ListenPacket("udp", p.Addr()); err != nil {
+		return nil, err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	l, err := p.Listen() // a program that doesn't reserve ports may have it
+	if err != nil {
+		p.Release()
+		return nil, err
+	}
+	return p, l.Close()
 }
+
+// Addr returns host:port.
+func (p *Port) Addr() string { return net.JoinHostPort(Loopback, strconv.Itoa(p.Number)) }
+
+// Listen listens on the port.
+func (p *Port) Listen() (net.Listener, error) { return net.Listen("tcp", p.Addr()) }
+
+// Release ends the reservation. A second Release does nothing.
+func (p *Port) Release() { _ = p.claim.Close() }
 
 // UntilFree calls bind again as long as the port that bind needs is taken.
 func UntilFree(bind func() error) (err error) {

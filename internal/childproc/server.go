@@ -3,8 +3,6 @@ package childproc
 import (
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +27,7 @@ var ErrStopped = errors.New("childproc: stopped")
 // Server is one server process on its own loopback port. Its methods are safe for concurrent use.
 type Server struct {
 	program Program
-	port    int
+	port    *Port
 	dir     *workdir
 
 	running atomic.Pointer[process] // the latest process, also after it has ended
@@ -48,26 +46,28 @@ func New(program Program) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{program: program, dir: dir}
-	// Another process may take the port after it was chosen and before it is bound.
+	// A program that doesn't reserve ports may take the port before it is bound.
 	for range 10 {
-		if s.port, err = FreePort(); err != nil {
+		if s.port, err = ReservePort(); err != nil {
 			break
 		}
-		if err = s.launch(); !errors.Is(err, syscall.EADDRINUSE) {
+		if err = s.launch(); err == nil {
+			return s, nil
+		}
+		s.port.Release()
+		if !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, dir.remove())
-	}
-	return s, nil
+	return nil, errors.Join(err, dir.remove())
 }
 
-// Addr returns host:port of the server. It stays the same for the server's whole life.
-func (s *Server) Addr() string { return net.JoinHostPort(Loopback, strconv.Itoa(s.port)) }
+// Addr returns host:port of the server. It stays the same for the server's whole life. No other
+// server or proxy of this package gets the port before Stop.
+func (s *Server) Addr() string { return s.port.Addr() }
 
 // Port returns the port of Addr.
-func (s *Server) Port() int { return s.port }
+func (s *Server) Port() int { return s.port.Number }
 
 // Dir returns the folder of the server. Stop removes the folder.
 func (s *Server) Dir() string { return s.dir.path }
@@ -91,6 +91,7 @@ func (s *Server) Stop() error {
 	}
 	s.stopped = true
 	s.running.Load().terminate(s.program.quit())
+	s.port.Release()
 	return s.dir.remove()
 }
 
@@ -148,7 +149,7 @@ func (s *Server) Logged(words string) bool { return s.dir.logged(0, words) }
 // launch starts a process on s.port and returns when it is ready. The error
 // is syscall.EADDRINUSE if the port was taken.
 func (s *Server) launch() error {
-	cmd, err := s.program.Command(s.dir.path, s.port)
+	cmd, err := s.program.Command(s.dir.path, s.port.Number)
 	if err != nil {
 		return err
 	}

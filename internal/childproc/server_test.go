@@ -87,6 +87,24 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
+// While a server is dead, no other server gets its port.
+func TestKilledServerKeepsItsPort(t *testing.T) {
+	s := start(t)
+	s.Kill()
+	if p, err := reserve(s.Port()); err == nil {
+		p.Release()
+		t.Error("another server can have the port of a killed server")
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := reserve(s.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release()
+}
+
 func TestRestartWaitsForItsPort(t *testing.T) {
 	s := start(t)
 	kittest.WaitsForItsPort(t, s, "somebody else")

@@ -16,7 +16,7 @@ import (
 // Proxy is a TCP proxy. Its methods are safe for concurrent use.
 type Proxy struct {
 	target string
-	addr   string
+	port   *childproc.Port
 	carry  func(*Link)
 	work   sync.WaitGroup // the links
 	door   sync.Mutex     // lets only one Refuse or Close run at a time
@@ -38,12 +38,15 @@ type listener struct {
 // connection, and the connection ends when carry returns: see [Link.Carry]. The server need not
 // run. While it doesn't run, connections to the proxy are accepted and closed.
 func New(target string, carry func(*Link)) (*Proxy, error) {
-	l, err := childproc.ListenAnywhere()
+	port, err := childproc.ReservePort()
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, addr: l.Addr().String(), carry: carry, links: make(map[*Link]struct{})}
-	p.open(l)
+	p := &Proxy{target: target, port: port, carry: carry, links: make(map[*Link]struct{})}
+	if err := p.Refuse(false); err != nil {
+		port.Release()
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -59,8 +62,9 @@ func Start(tb childproc.TB, target string, carry func(*Link)) *Proxy {
 	return p
 }
 
-// Addr returns host:port for clients. It stays the same for the proxy's whole life.
-func (p *Proxy) Addr() string { return p.addr }
+// Addr returns host:port for clients. It stays the same for the proxy's whole life. No other server
+// or proxy of the tests gets the port before Close.
+func (p *Proxy) Addr() string { return p.port.Addr() }
 
 // Target returns host:port of the server.
 func (p *Proxy) Target() string { return p.target }
@@ -73,6 +77,7 @@ func (p *Proxy) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.shut()
+	p.port.Release()
 	p.Cut()
 	p.work.Wait()
 }
@@ -142,7 +147,7 @@ func (p *Proxy) Refuse(on bool) error {
 		return nil
 	}
 	return childproc.UntilFree(func() error {
-		l, err := net.Listen("tcp", p.addr)
+		l, err := p.port.Listen()
 		if err == nil {
 			p.open(l)
 		}
