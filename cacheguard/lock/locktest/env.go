@@ -72,6 +72,7 @@ func (e *env) luckily(part func()) {
 			panic(*again)
 		default:
 			e.Logf("once more, for %s", again.reason)
+			e.pass(recovery(n, e.fleet))
 		}
 	}
 }

@@ -114,9 +114,14 @@ func (s spec) run(t TB, f Fleet) {
 			t.Fatalf("in each of %d attempts, the last time: %s\n\tprotects: %s", n, again.reason, s.rule)
 		default:
 			t.Logf("once more, for %s", again.reason)
+			<-time.After(recovery(n, f))
 		}
 	}
 }
+
+// recovery is the pause after an attempt that had bad luck. Usually the machine was too busy to
+// answer, and is so for some more seconds.
+func recovery(attempt int, f Fleet) time.Duration { return time.Duration(attempt) * f.Lease }
 
 // once runs the case once and returns why it must begin again, or nil.
 func (s spec) once(t TB, f Fleet) (again *badLuck) {

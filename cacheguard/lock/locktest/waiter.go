@@ -81,18 +81,28 @@ func (w *waiter) got() lock.Lock {
 func (w *waiter) lock() lock.Lock {
 	e := w.e
 	e.Helper()
-	switch err := w.err; {
-	case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrNotHeld), errors.Is(err, lock.ErrLost), errors.Is(err, lock.ErrClosed),
-		err != nil && w.neverGot():
-		e.Fatalf("an acquisition of %q, which can be had, returned: %v", w.name, err)
-	case err != nil:
-		e.unlucky("an acquisition of %q, which can be had, returned: %v", w.name, err)
+	switch {
+	case w.wrong():
+		e.Fatalf("an acquisition of %q, which can be had, returned: %v", w.name, w.err)
+	case w.err != nil:
+		e.unlucky("an acquisition of %q, which can be had, returned: %v", w.name, w.err)
 	case w.held == nil:
 		e.Fatalf("an acquisition of %q returned neither a lock nor an error", w.name)
 	}
 	e.keep(w.held)
 	e.isHeld(w.held)
 	return w.held
+}
+
+// wrong reports whether an acquisition failed with an error that a slow server can't be the reason
+// for.
+func (w *waiter) wrong() bool {
+	for _, wrong := range []error{lock.ErrHeld, lock.ErrNotHeld, lock.ErrLost, lock.ErrClosed} {
+		if errors.Is(w.err, wrong) {
+			return true
+		}
+	}
+	return w.err != nil && w.neverGot()
 }
 
 // neverGot reports whether an acquisition failed because of its context.
@@ -128,10 +138,14 @@ func (w *waiter) waits(held lock.Lock) {
 	select {
 	case <-w.over:
 		w.e.isHeld(held)
-		if w.err == nil {
+		switch {
+		case w.err == nil:
 			w.e.Fatalf("two have the lock of %q", w.name)
+		case w.wrong():
+			w.e.Fatalf("Lock of %q has ended: %v", w.name, w.err)
+		default:
+			w.e.unlucky("Lock of %q has ended: %v", w.name, w.err)
 		}
-		w.e.Fatalf("Lock of %q has ended: %v", w.name, w.err)
 	default:
 	}
 }

@@ -279,7 +279,7 @@ func TestMastersInTheLog(t *testing.T) {
 	o.Logger = log.Logger()
 	l := s.wired(t, o)
 	l.SetNodeTimeout(3 * patience) // so that no master is too slow; a refused connection fails at once
-	must(t, l.Warm(t.Context()))
+	waittest.Until(t, "it is warm", func() bool { return l.Warm(t.Context()) == nil })
 	s.refuse(t, 3)
 	for range 5 {
 		must(t, get(t, l, "k").Unlock(t.Context()))

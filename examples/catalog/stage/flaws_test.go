@@ -35,6 +35,7 @@ func TestLoads(t *testing.T) {
 		begun := make(chan struct{})
 		for range replicas {
 			p := l.replica(func(r *stage.Replica) {
+				r.LockTTL = time.Minute // otherwise a lock can end before all requests are there
 				r.Load = func(ctx context.Context, key string) (string, error) {
 					<-begun
 					return l.load(ctx, key)
