@@ -183,8 +183,9 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 func (id ID) IsZero() bool { return id == ID{} }
 
 // Grant is a lease that was granted: the load's token, and a number that the store gives to each
-// grant. The store keeps both with the lease. A command acts on a lease only if both match, so that
-// a late copy of a command can't act for another grant.
+// grant. The store keeps both with the lease. A fill, a conclusion or a renewal acts on a lease
+// only if both match, so that a late copy of it can't act for another grant. Release compares only
+// the token.
 type Grant struct {
 	Token  ID
 	Number int64

@@ -80,9 +80,9 @@ func (p *Proxy) Refuse(on bool) {
 // loses only one reply.
 //
 // match gets the words of the command, the first of them in upper case ("GET", "EVALSHA"), and must
-// not change or keep them. It is called once for each command of all clients. There is only one
-// call at a time, so match may count without a lock. It must not use the Proxy. A nil match fails
-// the test with tb.Fatalf.
+// not change or keep them. It is asked about each command of any client, until it returns true or
+// an earlier DropReply takes the command. There is only one call at a time, so match may count
+// without a lock. It must not use the Proxy. A nil match fails the test with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()
 	if match == nil {

@@ -58,10 +58,11 @@ func (a Answers[V]) Count(status cacheguard.Status) int {
 // context had none.
 var errImpatient = errors.New("guardtest: stampede took too long")
 
-// Stampede makes callersPerReplica callers on each replica ask for a key at the same moment, and
-// returns their results. Whether all callers share one load depends on how long the load takes. To
-// make the load take time, use [Fault.Takes]. If the load takes time in a synctest bubble, the
-// callers certainly share it, because no time passes while a caller still runs.
+// Stampede starts callersPerReplica callers on each replica. All of them ask for the key at the
+// same moment. Stampede returns their results. Whether all callers share one load depends on how
+// long the load takes. To make the load take time, use [Fault.Takes]. If the load takes time in a
+// synctest bubble, the callers certainly share it, because no time passes while a caller still
+// runs.
 //
 // ctx is the context of every caller. If ctx has no deadline, the callers have a minute. If they
 // don't return within the minute, the test fails with tb.Fatalf. Call Stampede only on the test's

@@ -16,7 +16,8 @@ type budget struct {
 	wanted bool
 }
 
-// TakePermit takes one of a budget's permits, or renews it. See cacheguard.Permits.
+// TakePermit gives the token a permit of the budget, if one is free. If the token already has a
+// permit, TakePermit renews it. See cacheguard.Permits.
 func (s *Store) TakePermit(ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error) {
 	err = s.step(ctx, func(t *turn) {
 		b := s.budgets[name]

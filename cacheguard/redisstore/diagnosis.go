@@ -55,7 +55,8 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	}{p.Name, p.Err == nil, text, p.Means})
 }
 
-// Err returns everything that doesn't work as one error, or nil.
+// Err returns an error that joins the errors of all parts that don't work. If all parts work, it
+// returns nil.
 func (d Diagnosis) Err() error {
 	var errs []error
 	for _, p := range d.Parts {

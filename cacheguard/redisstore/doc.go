@@ -237,8 +237,8 @@
 // # Servers
 //
 // Warm returns an error for a server that the store can't work with, and the error says which
-// client to make. Store.Diagnose tries each step of a store. The result says which steps work,
-// which fail and why. It can be printed as text:
+// client or server is needed. Store.Diagnose tries each step of a store in Redis. The result says
+// which steps work, which fail and why. It can be printed as text:
 //
 //	fmt.Print(store.Diagnose(ctx))
 //

@@ -12,8 +12,9 @@ import (
 
 var _ cacheguard.Permits = (*Store)(nil)
 
-// TakePermit takes one of a budget's permits, or renews it. A permit lasts for ttl, so no process
-// waits longer than ttl for a permit.
+// TakePermit gives the token a permit of the budget, if one is free. If the token already has a
+// permit, TakePermit renews it. A permit lasts for ttl, so no process waits longer than ttl for a
+// permit.
 func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
 	keys := s.permits(budget)
 	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]int64, error) {

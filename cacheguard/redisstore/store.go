@@ -134,9 +134,9 @@ var errClosed = errors.New("redisstore: store is closed")
 // Warm prepares the store, so that the first stampede doesn't pay for it. It dials a few
 // connections, subscribes, loads the scripts and measures the server's clock. Only ctx limits how
 // long Warm takes. In a cluster it returns an error while any master is away, but the store still
-// works. If the store can't work with the server, the error says which client to make. It can't
-// work, for example, with a replica, or with a node of a cluster behind the client of a single
-// server. [Store.Diagnose] says more.
+// works. If the store can't work with the server, the error says why, and which client or server is
+// needed. It can't work, for example, with a replica, or with a node of a cluster behind the client
+// of a single server. [Store.Diagnose] says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {

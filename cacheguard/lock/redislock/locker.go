@@ -59,8 +59,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 }
 
 // Lock waits until it has acquired the lock. If Redis can't be used, Lock returns the error of
-// Redis after OpTimeout at the latest. A call that waits already tolerates such errors for up to
-// one Lease.
+// Redis after OpTimeout at the latest. A call that is already waiting for the lock tolerates such
+// errors for up to one Lease.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -158,9 +158,9 @@ func (l *Locker) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
-// one Lease to stop their work, and their Unlock still works. Close waits until nothing runs in the
-// background any more. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
+// The holders have one Lease to stop their work, and their Unlock still works. Close waits until
+// nothing runs in the background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.calls.close()

@@ -125,15 +125,15 @@
 // calls don't wait for it: the error wraps lock.ErrHeld and names the key. To free the lock, delete
 // the key, or take the lock with SeizeUnsafely.
 //
-// If two masters turn out to be one server with two names, Warm and the first calls return an
-// error. This server has only one vote, even before the error and while one of its names doesn't
-// respond. The reason is that the locker uses a separate token for each master, and the server
-// refuses the second token while it has the first one. The locker doesn't detect one server with
-// two databases, or servers that fail together. If one of the masters is a replica of another, it
-// may receive a lock by replication before the locker's own request arrives. Then the locker takes
-// both for the same server. The error of Warm names a replica that can't be written to. Such a
-// replica has no vote. A writable replica votes, and loses its votes when its master overwrites
-// them.
+// If two masters are one server with two names, Warm returns an error, and so does each Lock or
+// TryLock that both names answer. This server has only one vote, even before the error and while
+// one of its names doesn't respond. The reason is that the locker uses a separate token for each
+// master, and the server refuses the second token while it has the first one. The locker doesn't
+// detect one server with two databases, or servers that fail together. If one of the masters is a
+// replica of another, it may receive a lock by replication before the locker's own request arrives.
+// Then the locker takes both for the same server. The error of Warm names a replica that can't be
+// written to. Such a replica has no vote. A writable replica votes, and loses its votes when its
+// master overwrites them.
 //
 // # What it costs
 //

@@ -38,10 +38,11 @@ var (
 // New makes a locker on at least three masters: servers that share no data and don't fail together.
 // Give New one client for each master. Each must be a client of a single server. New refuses
 // clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
-// masters turn out to be one server with two names, [Locker.Warm] and the first calls fail. An even
-// number of masters tolerates no more failures than the odd number below it. It is only needed
-// temporarily, while you add a master (see the package documentation). New reports all problems in
-// one error and never dials. The clients belong to the caller: Close doesn't close them.
+// masters are one server with two names, [Locker.Warm] returns an error, and so does each Lock or
+// TryLock that both names answer. An even number of masters tolerates no more failures than the odd
+// number below it. It is only needed temporarily, while you add a master (see the package
+// documentation). New reports all problems in one error and never dials. The clients belong to the
+// caller: Close doesn't close them.
 //
 // Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
 // makes a copy with these settings, which uses the same connections but not the hooks, because
@@ -69,9 +70,9 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 }
 
 // Lock waits until a majority of the masters have granted the lock. If no majority replies, Lock
-// returns an error at once. A call that waits already tolerates such errors for up to one Lease.
-// The waiting calls of one process take turns. The processes take turns too, in the order in which
-// they came, as closely as that is possible without a central queue.
+// returns an error at once. A call that is already waiting for the lock tolerates such errors for
+// up to one Lease. The waiting calls of one process take turns. The processes take turns too, in
+// the order in which they came, as closely as that is possible without a central queue.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.wait)
 }
@@ -236,9 +237,9 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
-// one Lease to stop their work, and their Unlock still works. Close waits until nothing runs in the
-// background any more. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
+// The holders have one Lease to stop their work, and their Unlock still works. Close waits until
+// nothing runs in the background any more. A second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.messages.close()

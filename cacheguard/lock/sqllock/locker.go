@@ -78,8 +78,8 @@ func (l *Locker) Create(ctx context.Context) error {
 }
 
 // Lock waits until it has acquired the lock of the name. If the database can't be used, Lock
-// returns its error after OpTimeout at the latest. A call that waits already tolerates such errors
-// for up to one Lease. See [lock.Locker].
+// returns its error after OpTimeout at the latest. A call that is already waiting for the lock
+// tolerates such errors for up to one Lease. See [lock.Locker].
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).lock)
 }

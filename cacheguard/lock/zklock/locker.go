@@ -45,8 +45,8 @@ func New(conn *zk.Conn, opts Options) (*Locker, error) {
 }
 
 // Lock waits until it has acquired the lock. If ZooKeeper can't be reached, Lock returns an error
-// after OpTimeout at the latest. A call that waits already tolerates such errors for up to one
-// Lease, unless the connection was closed.
+// after OpTimeout at the latest. A call that is already waiting for the lock tolerates such errors
+// for up to one Lease, unless the connection was closed.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -125,12 +125,13 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	return held, nil
 }
 
-// Close ends the waiting calls with lock.ErrClosed, and makes the held locks Lost. The holders have
-// one Lease to stop their work. After that their nodes are removed, if Unlock hasn't removed them
-// yet. When you no longer need the connection, close it, because its session ends then and the
-// nodes are removed. Close waits until nothing else runs in the background. If nodes can't be
-// removed because ZooKeeper can't be reached, Close waits no longer than OpTimeout: the removal
-// goes on until ZooKeeper can be reached or the connection is closed. A second Close does nothing.
+// Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
+// The holders have one Lease to stop their work. After that their nodes are removed, if Unlock
+// hasn't removed them yet. When you no longer need the connection, close it, because its session
+// ends then and the nodes are removed. Close waits until nothing else runs in the background. If
+// nodes can't be removed because ZooKeeper can't be reached, Close waits no longer than OpTimeout:
+// the removal goes on until ZooKeeper can be reached or the connection is closed. A second Close
+// does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	timeout := time.NewTimer(l.opts.OpTimeout)

@@ -18,10 +18,11 @@
 // the member bytes.
 //
 // Without -diagnose the command only reads. Package redisstore's documentation, under "Inspecting",
-// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries each step
-// of a store. It reports which steps work, which fail and why, and what this means for callers. To
-// test the service's own access, run the command on the service's host and as the service's Redis
-// user. The documentation of Store.Diagnose says what the diagnosis writes.
+// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries everything
+// that a store does in Redis, including writes. It reports which steps work, which fail and why,
+// and what this means for callers. To test the service's own access, run the command on the
+// service's host and as the service's Redis user. The documentation of Store.Diagnose says what the
+// diagnosis writes.
 //
 // # Connecting
 //
