@@ -62,14 +62,19 @@ func (r *run[V]) land(m *miss[V]) {
 		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
 			c.longest(), quoteKey(m.name), context.DeadlineExceeded))
 	case protocol.LandEnded:
-		switch err := cmp.Or(context.Cause(r.ctx), errAbandoned); {
-		case c.life.Closing.Err() != nil:
-			m.land(Result[V]{}, ErrClosed)
-		case errors.Is(m.own.out.err, ErrClosed):
-			m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.own.out.err)
-		default:
-			m.land(Result[V]{}, err)
-		}
+		r.landEnded(m, degraded)
+	}
+}
+
+// landEnded lands a miss that ended without a result.
+func (r *run[V]) landEnded(m *miss[V], degraded bool) {
+	switch {
+	case r.cache.life.Closing.Err() != nil:
+		m.land(Result[V]{}, ErrClosed)
+	case errors.Is(m.own.out.err, ErrClosed): // a load found another cache closed
+		m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.own.out.err)
+	default:
+		m.land(Result[V]{}, cmp.Or(context.Cause(r.ctx), errAbandoned))
 	}
 }
 

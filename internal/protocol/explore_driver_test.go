@@ -98,7 +98,7 @@ func (r *run) loadApart(p int, was flight, callers uint8) {
 		if j := pr.room(); j >= 0 {
 			pr.flights[j] = flight{
 				used: true, key: was.key, members: 1, floor: was.floor, seen: was.seen, seenOf: was.seenOf,
-				m: Miss{Config: r.config(), Solo: true, Apart: true, Seen: was.m.Seen},
+				m: Miss{Config: r.config(), Role: Role{Solo: true, Apart: true}, Seen: was.m.Seen},
 			}
 			r.tell(p, j, Event{Kind: Begin})
 		}
@@ -380,12 +380,12 @@ func (r *run) looked(p, i int, a reply) {
 	f := &r.procs[p].flights[i]
 	f.seen, f.seenOf = a.version, a.load
 	if r.inShadow(p) {
-		f.seen, f.m = 0, Miss{Config: r.config(), Own: r.use(a.version, a.stale) != Fresh}
+		f.seen, f.m = 0, Miss{Config: r.config(), Role: Role{Own: r.use(a.version, a.stale) != Fresh}}
 		f.m.Apart = !f.m.Own
 		r.tell(p, i, Event{Kind: Begin})
 		return
 	}
-	f.m = Miss{Config: r.config(), Reads: true, Seen: r.use(a.version, a.stale)}
+	f.m = Miss{Config: r.config(), Role: Role{Reads: true}, Seen: r.use(a.version, a.stale)}
 	switch f.m.Seen {
 	case Fresh:
 		r.land(p, i, LandFound)
@@ -422,7 +422,7 @@ func (r *run) refreshBehind(p int, f flight) {
 	if j := pr.room(); j >= 0 {
 		pr.flights[j] = flight{
 			used: true, behind: true, key: f.key, floor: pr.told[f.key], seen: f.seen, seenOf: f.seenOf,
-			m: Miss{Config: r.config(), Behind: true, Seen: f.m.Seen},
+			m: Miss{Config: r.config(), Role: Role{Behind: true}, Seen: f.m.Seen},
 		}
 		r.begins(&pr.flights[j])
 		r.tell(p, j, Event{Kind: Begin})

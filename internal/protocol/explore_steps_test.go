@@ -477,7 +477,7 @@ func (r *run) callUnseen(p, key int) {
 	pr.open[key] = uint8(i) + 1
 	pr.flights[i] = flight{
 		used: true, key: uint8(key), members: 1, floor: pr.told[key], group: uint8(i) + 1,
-		m: Miss{Config: r.config(), Reads: true, Unseen: true},
+		m: Miss{Config: r.config(), Role: Role{Reads: true}, Unseen: true},
 	}
 	r.begins(&pr.flights[i])
 	r.tell(p, i, Event{Kind: Begin})
@@ -489,9 +489,9 @@ func (r *run) lose(p, i int) {
 	f.op = op{}
 	switch o.kind.kind {
 	case look:
-		f.m = Miss{Config: r.config(), Reads: true, Down: true}
+		f.m = Miss{Config: r.config(), Role: Role{Reads: true}, Down: true}
 		if r.inShadow(p) {
-			f.m = Miss{Config: r.config(), Apart: true}
+			f.m = Miss{Config: r.config(), Role: Role{Apart: true}}
 		}
 		r.tell(p, i, Event{Kind: Begin})
 	case lease:

@@ -79,7 +79,7 @@ func (r *run) update(p int) {
 	token, _ := r.unused(r.scene)
 	pr.open[0] = 0
 	pr.flights[pr.room()] = flight{
-		used: true, members: 1, floor: pr.told[0], token: token, m: Miss{Config: r.config(), Claims: true},
+		used: true, members: 1, floor: pr.told[0], token: token, m: Miss{Config: r.config(), Role: Role{Claims: true}},
 		op: op{kind: command{kind: claim, load: token}, sent: r.now},
 	}
 }

@@ -14,12 +14,7 @@ type ID [16]byte
 type Miss struct {
 	// The driver sets these fields before the first step.
 	Config
-	Reads  bool // the callers accept a stale value that may be served
-	Behind bool // a refresh in the background: no caller waits for it, and it waits for no other load
-	Solo   bool // the result is for one caller, and this caller waits for no other load
-	Apart  bool // the stored value said that each caller loads for itself, so the miss doesn't ask for the lease
-	Own    bool // the callers accept only the result of their own load; it has the lease if no other load has it
-	Claims bool // the load is a write, under a lease that the miss has claimed; Begin says when the claim was sent
+	Role
 	Down   bool // the store can't be used: the look-up has failed, or later the request for the lease
 	Unseen bool // there was no look-up: the miss has a slot already, and asks for the lease at once
 	Seen   Use  // what the value that the look-up found is good for
@@ -30,6 +25,17 @@ type Miss struct {
 	Restarts uint8         // how often the miss had to ask again because what it waited for was changed, lost or of no use
 	Awaited  ID            // the load that the miss was last told to wait for
 	Until    time.Duration // when the lease ends unless it is renewed; 0: the miss knows of no lease
+}
+
+// Role says for whom a miss works, and what that allows. The zero Role is a miss whose callers wait
+// for the next value, from whichever load it comes.
+type Role struct {
+	Reads  bool // the callers accept a stale value that may be served
+	Behind bool // a refresh in the background: no caller waits for it, and it waits for no other load
+	Solo   bool // the result is for one caller, and this caller waits for no other load
+	Apart  bool // the stored value said that each caller loads for itself, so the miss doesn't ask for the lease
+	Own    bool // the callers accept only the result of their own load; it has the lease if no other load has it
+	Claims bool // the load is a write, under a lease that the miss has claimed; Begin says when the claim was sent
 }
 
 // Config has the settings that all misses of a cache share.

@@ -26,10 +26,10 @@ func TestMissByMissRule(t *testing.T) {
 		state   State
 	}{
 		{"an event before the beginning starts nothing", Miss{}, Event{Kind: Woken}, 0, NoLanding, Begun},
-		{"a write renews the lease that it has claimed", Miss{Claims: true}, Event{Kind: Begin}, Load | Renew, NoLanding, Leading},
-		{"a write whose claim failed loads all the same", Miss{Claims: true, Down: true}, Event{Kind: Begin}, Load, NoLanding, Alone},
+		{"a write renews the lease that it has claimed", Miss{Role: Role{Claims: true}}, Event{Kind: Begin}, Load | Renew, NoLanding, Leading},
+		{"a write whose claim failed loads all the same", Miss{Role: Role{Claims: true}, Down: true}, Event{Kind: Begin}, Load, NoLanding, Alone},
 		{"who could not read the store doesn't ask it for a lease", Miss{Down: true}, Event{Kind: Begin}, TakeTurn, NoLanding, Spared},
-		{"who was told to load alone doesn't ask for the lease", Miss{Apart: true}, Event{Kind: Begin}, TakeTurn, NoLanding, Spared},
+		{"who was told to load alone doesn't ask for the lease", Miss{Role: Role{Apart: true}}, Event{Kind: Begin}, TakeTurn, NoLanding, Spared},
 		{"a question in place of a look-up has a slot already", Miss{Unseen: true}, Event{Kind: Begin}, Ask, NoLanding, Asking},
 
 		{
@@ -99,7 +99,7 @@ func TestMissByMissRule(t *testing.T) {
 		{"a wanted refresh asks again", Miss{State: Leaving}, Event{Kind: Wanted}, TakeTurn, NoLanding, Queued},
 		{"a wanted refresh doesn't ask a store that is down", Miss{State: Leaving, Down: true}, Event{Kind: Wanted}, TakeTurn, NoLanding, Spared},
 		{
-			"a write that lost its lease is not cancelled, for it may be half done", Miss{State: Leading, Until: ttl, Claims: true},
+			"a write that lost its lease is not cancelled, for it may be half done", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
 			Event{Kind: Taken}, Seal, NoLanding, Leading,
 		},
 		{
@@ -107,11 +107,11 @@ func TestMissByMissRule(t *testing.T) {
 			Event{Kind: Taken}, Seal | CancelLoad | TakeTurn, NoLanding, Queued,
 		},
 		{
-			"a write that failed tells only its caller", Miss{State: Leading, Until: ttl, Claims: true},
+			"a write that failed tells only its caller", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
 			Event{Kind: Failed}, Land, LandOwnError, Landed,
 		},
 		{
-			"a write that was perhaps stored leaves nothing to conclude", Miss{State: Settling, Claims: true},
+			"a write that was perhaps stored leaves nothing to conclude", Miss{State: Settling, Role: Role{Claims: true}},
 			Event{Kind: Unsure}, Land, LandOwn, Landed,
 		},
 		{
@@ -188,7 +188,7 @@ func TestMissByMissRule(t *testing.T) {
 		{"an end of a wait for a slot ends at once", Miss{State: Spared}, Event{Kind: End}, Land, LandEnded, Landed},
 		{"an end waits for the answer about the lease, so that none stays behind", asking, Event{Kind: End}, 0, NoLanding, Asking},
 		{"an end cancels the load and gives the lease back", Miss{State: Leading, Until: ttl}, Event{Kind: End}, CancelLoad | Release | Land, LandEnded, Landed},
-		{"an end of a write leaves the lease to the writer", Miss{State: Leading, Until: ttl, Claims: true}, Event{Kind: End}, CancelLoad | Land, LandEnded, Landed},
+		{"an end of a write leaves the lease to the writer", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}}, Event{Kind: End}, CancelLoad | Land, LandEnded, Landed},
 		{"an end cancels a load without the lease", Miss{State: Alone}, Event{Kind: End}, CancelLoad | Land, LandEnded, Landed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,18 +270,18 @@ func TestStepsThatFollow(t *testing.T) {
 			Miss{State: Asking, Turn: true}, []Event{{Kind: End}, {Kind: Granted, Now: 1}}, EndTurn | Release | Land, LandEnded, Landed,
 		},
 		"a refresh that a caller waits for waits for another load": {
-			Miss{State: Asking, Turn: true, Behind: true},
+			Miss{State: Asking, Turn: true, Role: Role{Behind: true}},
 			[]Event{{Kind: Held, Load: id(7)}, {Kind: Wanted}, {Kind: Turned}, {Kind: Held, Load: id(7)}}, EndTurn | Follow, NoLanding, Following,
 		},
 		"a refresh that a caller waits for loads without the store that is down": {
-			Miss{State: Asking, Turn: true, Behind: true}, []Event{{Kind: Unanswered}, {Kind: Wanted}}, TakeTurn, NoLanding, Spared,
+			Miss{State: Asking, Turn: true, Role: Role{Behind: true}}, []Event{{Kind: Unanswered}, {Kind: Wanted}}, TakeTurn, NoLanding, Spared,
 		},
 		"a stale value that a message brought is served when the store is down": {
-			Miss{State: Following, Awaited: id(7), Reads: true},
+			Miss{State: Following, Awaited: id(7), Role: Role{Reads: true}},
 			[]Event{{Kind: Filled, Use: OnError}, {Kind: Turned}, {Kind: Unanswered}}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 		"a stale value that another refresh brought is served when the store is down": {
-			Miss{State: Asking, Turn: true, Behind: true, Reads: true},
+			Miss{State: Asking, Turn: true, Role: Role{Behind: true, Reads: true}},
 			[]Event{{Kind: Value, Use: OnError}, {Kind: Wanted}, {Kind: Turned}, {Kind: Unanswered}}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 	} {
