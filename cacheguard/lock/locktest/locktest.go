@@ -20,6 +20,10 @@ type Fleet struct {
 	// between 300 ms and 2 s.
 	Lease time.Duration
 
+	// Longer opens the same lockers with a longer lease, for a case that had bad luck because the
+	// machine was too busy for Lease. If Longer is nil, such a case begins again with this fleet.
+	Longer func(lease time.Duration) Fleet
+
 	// Fenced means that the locks have fencing tokens. Without Fenced, tokens must be 0.
 	Fenced bool
 
@@ -115,6 +119,9 @@ func (s spec) run(t TB, f Fleet) {
 		default:
 			t.Logf("once more, for %s", again.reason)
 			<-time.After(recovery(n, f))
+			if f.Longer != nil {
+				f = f.Longer(2 * f.Lease)
+			}
 		}
 	}
 }

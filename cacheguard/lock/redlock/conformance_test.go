@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,22 +13,22 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/locktest"
-	"github.com/cacheguard/cacheguard/cacheguard/lock/redlock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
-// The suite's lease is short, so that tests can wait for its end. The timeout is much larger than
-// New allows for this lease, because a busy machine needs this much time. With a lease that New
-// allows, the cases would take eight times as long.
-const (
-	suiteLease   = 1500 * time.Millisecond
-	suiteTimeout = 1200 * time.Millisecond
-)
+// suiteLease is the suite's lease. It is short, so that tests can wait for its end. A case that it
+// was too short for begins again with a longer one.
+const suiteLease = 1500 * time.Millisecond
+
+// timeoutOf returns the suite's NodeTimeout. It is much larger than New allows for a lease, because
+// a busy machine needs this much time. With a lease that New allows, the cases would take eight
+// times as long.
+func timeoutOf(lease time.Duration) time.Duration { return lease * 4 / 5 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	locktest.Run(t, func(t *testing.T) locktest.Fleet { return fleet(t, s, false) })
+	locktest.Run(t, func(t *testing.T) locktest.Fleet { return fleet(t, s, suiteLease, false) })
 }
 
 // mastersMatter are the cases whose result can depend on the state of the masters.
@@ -55,7 +56,7 @@ func TestConformanceTwoAway(t *testing.T) {
 				defer outages[how](t, s, 1+2*i)()
 			}
 			wired := how[0] == "cut off"
-			runSome(t, mastersMatter, func(t *testing.T) locktest.Fleet { return fleet(t, s, wired) })
+			runSome(t, mastersMatter, func(t *testing.T) locktest.Fleet { return fleet(t, s, suiteLease, wired) })
 		})
 	}
 }
@@ -68,6 +69,8 @@ func TestConformanceTwoComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	over := make(chan struct{})
+	var lease atomic.Int64 // the longest of the suite's leases so far
+	lease.Store(int64(suiteLease))
 	var all sync.WaitGroup
 	all.Go(func() {
 		var back []func()
@@ -88,14 +91,22 @@ func TestConformanceTwoComeAndGo(t *testing.T) {
 			select {
 			case <-over:
 				return
-			case <-time.After(suiteLease):
+			case <-time.After(time.Duration(lease.Load())):
 			}
 		}
 	})
 	defer all.Wait()
 	defer close(over)
 	runSome(t, []string{"exclusion", "wait: until", "wait: one", "state: held", "linearizable"},
-		func(t *testing.T) locktest.Fleet { return fleet(t, s, true) })
+		func(t *testing.T) locktest.Fleet {
+			f := fleet(t, s, suiteLease, true)
+			longer := f.Longer
+			f.Longer = func(d time.Duration) locktest.Fleet {
+				lease.Store(max(lease.Load(), int64(d)))
+				return longer(d)
+			}
+			return f
+		})
 }
 
 // TestConformanceMiniredis uses four masters. Three of them must agree.
@@ -110,7 +121,7 @@ func TestConformanceMiniredis(t *testing.T) {
 			servers, addrs = append(servers, server), append(addrs, server.Addr())
 		}
 		f := locktest.Fleet{
-			Lease: suiteLease, Reentrant: true, Process: process{addrs}.config(),
+			Lease: suiteLease, Reentrant: true, Process: process{addrs, suiteLease}.config(),
 			Steal: func(name string) {
 				for _, server := range servers {
 					server.Del(suitePrefix + ":" + name)
@@ -118,7 +129,7 @@ func TestConformanceMiniredis(t *testing.T) {
 			},
 		}
 		for range 3 {
-			f.Lockers = append(f.Lockers, suiteLocker(t, addrs))
+			f.Lockers = append(f.Lockers, suiteLocker(t, addrs, suiteLease))
 		}
 		return f
 	})
@@ -126,7 +137,7 @@ func TestConformanceMiniredis(t *testing.T) {
 
 // fleet opens the lockers of three processes. The first has its own proxies, which can be cut. If
 // wired is set, all of them also go through the site's proxies.
-func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
+func fleet(t *testing.T, s *site, lease time.Duration, wired bool) locktest.Fleet {
 	t.Helper()
 	var wires []*redistest.Proxy
 	var first, others []string
@@ -141,8 +152,9 @@ func fleet(t *testing.T, s *site, wired bool) locktest.Fleet {
 		wires, first, others = append(wires, wire), append(first, wire.Addr()), append(others, addr)
 	}
 	return locktest.Fleet{
-		Lockers: []lock.Locker{suiteLocker(t, first), suiteLocker(t, others), suiteLocker(t, others)},
-		Lease:   suiteLease, Reentrant: true, Process: process{others}.config(),
+		Lockers: []lock.Locker{suiteLocker(t, first, lease), suiteLocker(t, others, lease), suiteLocker(t, others, lease)},
+		Lease:   lease, Reentrant: true, Process: process{others, lease}.config(),
+		Longer: func(lease time.Duration) locktest.Fleet { return fleet(t, s, lease, wired) },
 		Cut: func() func() {
 			for _, w := range wires {
 				w.Blackhole(true)
@@ -170,7 +182,7 @@ func (s *site) steal(key string) {
 	for i, rdb := range s.direct {
 		if s.servers[i].Pid() != 0 {
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
+				ctx, cancel := context.WithTimeout(context.Background(), timeoutOf(suiteLease))
 				defer cancel()
 				_ = rdb.Del(ctx, key).Err() // a stopped master deletes the key later
 			})
@@ -182,16 +194,12 @@ func (s *site) steal(key string) {
 func quorumOf(masters int) int { return masters/2 + 1 }
 
 // suiteLocker returns a locker whose clients have default options.
-func suiteLocker(t *testing.T, addrs []string) lock.Locker {
+func suiteLocker(t *testing.T, addrs []string, lease time.Duration) lock.Locker {
 	t.Helper()
-	l, end, err := openProcess(process{addrs}.config())
+	l, end, err := openProcess(process{addrs, lease}.config())
 	must(t, err)
 	t.Cleanup(end)
 	return l
 }
 
 const suitePrefix = "suite"
-
-func suiteOptions() redlock.Options {
-	return redlock.Options{Prefix: suitePrefix, Lease: suiteLease, Logger: quiet}
-}

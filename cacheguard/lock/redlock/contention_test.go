@@ -119,7 +119,7 @@ func TestLineInOneProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	holder, l := s.open(t, opts()), s.wired(t, opts())
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 	held := get(t, holder, "k")
 	const waiters = 40
 	var mu sync.Mutex
@@ -199,7 +199,7 @@ func TestLockersTakeTurns(t *testing.T) {
 	lockers := make([]*redlock.Locker, 3)
 	for i := range lockers {
 		lockers[i] = s.open(t, opts())
-		must(t, lockers[i].Warm(t.Context()))
+		warm(t, lockers[i])
 	}
 	var all sync.WaitGroup
 	for i, callers := range []int{8, 1, 1} {

@@ -22,7 +22,7 @@ func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 			o := opts()
 			o.NodeTimeout = 200 * time.Millisecond
 			l := s.wired(t, o)
-			must(t, l.Warm(t.Context()))
+			warm(t, l)
 			held := get(t, l, "k")
 			s.everywhere(t, "k")
 			back := []func(){away(t, s, 0), away(t, s, 1)}
@@ -57,7 +57,7 @@ func TestAwayMastersCostLittle(t *testing.T) {
 	o := opts()
 	o.NodeTimeout = 50 * time.Millisecond
 	l := s.wired(t, o)
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 	s.proxies[0].Blackhole(true)
 	s.proxies[1].Blackhole(true)
 	for range 300 {

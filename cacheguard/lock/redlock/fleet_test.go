@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) 
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	if o.NodeTimeout == briskTimeout { // a busy machine needs more
-		l.SetNodeTimeout(suiteTimeout)
+		l.SetNodeTimeout(timeoutOf(suiteLease))
 	}
 	return l
 }
@@ -191,6 +192,18 @@ func works(t *testing.T, l lock.Locker) {
 		return err == nil && held.Unlock(t.Context()) == nil
 	})
 
+}
+
+// warm prepares a locker. If the machine is too busy for Warm, which ends after a second, it is
+// called again.
+func warm(t *testing.T, l interface{ Warm(context.Context) error }) {
+	t.Helper()
+	var err error
+	waittest.Until(t, "it is warm", func() bool {
+		err = l.Warm(t.Context())
+		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded)
+	})
+	must(t, err)
 }
 
 func is(t *testing.T, what string, err, want error) {

@@ -76,7 +76,7 @@ func TestOneServerByTwoNames(t *testing.T) {
 	}
 	// Three servers are never taken for fewer, even if several callers ask at the same moment.
 	l := s.open(t, opts())
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
@@ -208,7 +208,7 @@ func TestOneMasterIsAReplica(t *testing.T) {
 		t.Error("the replica has the lock")
 	}
 	must(t, s.direct[1].ReplicaOf(t.Context(), "NO", "ONE").Err())
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 }
 
 // gated counts the running requests that have this script's hash, and delays them until the gate is

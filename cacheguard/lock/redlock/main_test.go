@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -29,7 +30,10 @@ func (r runner) Run() int { return locktest.Main(r.tests, openProcess) }
 
 // process is the configuration with which another process opens a locker. Its clients have default
 // options.
-type process struct{ Addrs []string }
+type process struct {
+	Addrs []string
+	Lease time.Duration
+}
 
 func (p process) config() string {
 	text, err := json.Marshal(p)
@@ -48,11 +52,11 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	for _, addr := range p.Addrs {
 		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr}))
 	}
-	l, err := redlock.New(masters, suiteOptions())
+	l, err := redlock.New(masters, redlock.Options{Prefix: suitePrefix, Lease: p.Lease, Logger: quiet})
 	if err != nil {
 		return nil, nil, err
 	}
-	l.SetNodeTimeout(suiteTimeout)
+	l.SetNodeTimeout(timeoutOf(p.Lease))
 	return l, func() {
 		_ = l.Close()
 		for _, m := range masters {

@@ -53,7 +53,7 @@ func TestWokenByMessages(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		from, to := s.open(t, opts()), s.open(t, opts())
-		must(t, to.Warm(t.Context()))
+		warm(t, to)
 		if took := handover(t, from, to); took > time.Second/4 {
 			t.Errorf("a hand-over took %v", took)
 		}
@@ -65,7 +65,7 @@ func TestWokenByMessages(t *testing.T) {
 		from, to := s.wired(t, o), s.wired(t, o)
 		s.proxies[0].Blackhole(true)
 		s.servers[4].Kill()
-		must(t, to.Warm(t.Context()))
+		warm(t, to)
 		if took := handover(t, from, to); took > time.Second/4 {
 			t.Errorf("a hand-over took %v", took)
 		}
@@ -82,7 +82,7 @@ func TestMessagesCut(t *testing.T) {
 	o := opts()
 	o.Logger = log.Logger()
 	from, to := s.open(t, o), s.wired(t, o)
-	must(t, to.Warm(t.Context()))
+	warm(t, to)
 	var cut []*redistest.Fault
 	for _, p := range s.proxies[:3] {
 		for range 20 { // waits for tries to subscribe again
@@ -163,7 +163,7 @@ func TestStrangeMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	from, to := s.open(t, opts()), s.open(t, opts())
-	must(t, to.Warm(t.Context()))
+	warm(t, to)
 	held := get(t, from, "k")
 	got := make(chan lock.Lock, 1)
 	go func() {
@@ -206,7 +206,7 @@ func TestWarm(t *testing.T) {
 	l := s.wired(t, o)
 	s.proxies[0].Blackhole(true)
 	s.servers[1].Kill()
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 	for _, p := range s.proxies[2:] {
 		p.ResetCounts()
 	}
@@ -279,7 +279,7 @@ func TestMastersInTheLog(t *testing.T) {
 	o.Logger = log.Logger()
 	l := s.wired(t, o)
 	l.SetNodeTimeout(3 * patience) // so that no master is too slow; a refused connection fails at once
-	waittest.Until(t, "it is warm", func() bool { return l.Warm(t.Context()) == nil })
+	warm(t, l)
 	s.refuse(t, 3)
 	for range 5 {
 		must(t, get(t, l, "k").Unlock(t.Context()))

@@ -187,7 +187,7 @@ func TestSecondNameDoesNotRenew(t *testing.T) {
 	t.Parallel()
 	o := brisk()
 	p := newPair(t, o)
-	p.SetNodeTimeout(suiteTimeout)
+	p.SetNodeTimeout(timeoutOf(suiteLease))
 	mute(p.second, true)
 	var held lock.Lock
 	tries := 0
@@ -262,7 +262,7 @@ func TestUncontendedCommands(t *testing.T) {
 	const n = 10
 	s := newSite(t)
 	l := s.open(t, opts())
-	must(t, l.Warm(t.Context()))
+	warm(t, l)
 	works(t, l)
 	s.nothingLeft(t, "warm")
 	for _, rdb := range s.direct {
