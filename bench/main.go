@@ -35,7 +35,7 @@
 // (miniredis), and say so. The standard run then leaves the avalanche out, because miniredis is too
 // slow for it. simulate needs no Redis, unless -validate is given. The other commands need a Redis.
 // In each repetition all contestants run one after another, so other work of the machine affects
-// all of them alike. Compare ratios within a run, not times of different runs.
+// all of them in the same way. Compare ratios within a run, not times of different runs.
 //
 // # JSON
 //
@@ -95,7 +95,7 @@
 //
 //	go run -C bench/peers . handover
 //
-// is the same program with other libraries in addition. It is a separate module.
+// This command is the same program with other libraries in addition. It is a separate module.
 //
 // # A proxy
 //
@@ -103,11 +103,11 @@
 //
 //	go run ./bench proxy -origin http://127.0.0.1:8000
 //
-// puts package middleware in front of a server, prints the address and serves until SIGINT, SIGTERM
-// or the end of -time. Use it to run a public test-suite for HTTP caches against the middleware:
-// the suite's server is the origin, and the suite's client sends its requests to the printed
-// address. For suites that expect heuristic freshness, set -heuristic 0.1. -help lists the other
-// options.
+// This command puts package middleware in front of a server, prints the address and serves until
+// SIGINT, SIGTERM or the end of -time. Use it to run a public test-suite for HTTP caches against
+// the middleware: the suite's server is the origin, and the suite's client sends its requests to
+// the printed address. For suites that expect heuristic freshness, set -heuristic 0.1. -help lists
+// the other options.
 package main
 
 import "github.com/cacheguard/cacheguard/bench/internal/program"

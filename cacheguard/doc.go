@@ -12,7 +12,7 @@
 //	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, 42) })
 //
 // [Cache.Get] returns a value and loads it if it is missing; [Cache.GetMany] does that for many
-// keys at once. [Cache.Invalidate] and [Cache.InvalidateTags] remove values after a change;
+// keys in one call. [Cache.Invalidate] and [Cache.InvalidateTags] remove values after a change;
 // [Cache.Update] changes origin and cache in one call. [Options] has all settings with their
 // defaults.
 //
@@ -24,10 +24,11 @@
 //   - One load. Among the processes that reach the store, one load of a key runs at a time while
 //     its lease lives. The leader renews the lease. If the leader dies, the next load begins within
 //     LeaseTTL.
-//   - One result for all. Every process that waits for a load gets its result by message. A failed
-//     load is not repeated by each waiting caller.
-//   - A late load overwrites nothing. A result is stored only while the lease that its load began
-//     with is alive, and Invalidate, Set and Update end leases.
+//   - One result for all. Every process that waits for a load gets a message with its result. If a
+//     value has more than 4 KiB, the process then reads it from the store, once. A failed load is
+//     not repeated by each waiting caller.
+//   - A late load overwrites nothing. A result is stored only if the lease with which its load
+//     began is still alive. Invalidate, Set and Update end leases.
 //   - A value that was loaded before InvalidateTags or InvalidateAll is not served afterwards, even
 //     if a process stores it later.
 //   - With StrongReads, a call gets nothing older than the changes that had returned, in any
@@ -39,8 +40,9 @@
 //   - When a load ends, it releases its lease and tells waiting callers, whatever the end is:
 //     return, error, panic, runtime.Goexit, LoadTimeout, cancellation, or a result that can't be
 //     stored.
-//   - Callers need not notice expiry. With StaleWhileRevalidate no caller waits for a refresh. With
-//     EarlyRefresh a hot key does not become stale while loads succeed.
+//   - Callers need not notice expiry. Within StaleWhileRevalidate no caller waits for a refresh,
+//     unless SoftTimeout is set. With EarlyRefresh a hot key does not become stale while loads
+//     succeed.
 //   - Trouble with the store is never worse than no store. Callers still share flights, and at most
 //     MaxLoads loads run. After a few failures no read or load waits for the store. When the store
 //     works again, the cache uses it again.
@@ -64,7 +66,7 @@
 //     flight of its own process. Inside a load, cache reads made with the load's context always go
 //     to the store: they join no older flight and don't use the local tier. So if a value is made
 //     of other cached values, invalidate the other values first and this value last.
-//   - Invalidation by tag at once, in a Redis cluster or with a local tier. There a process learns
+//   - Immediate invalidation by tag in a Redis cluster or with a local tier. There a process learns
 //     of the invalidation only when the message about it arrives.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
 //     changes that a failover has lost. While the store is unavailable, StrongReads is not in
@@ -78,10 +80,10 @@
 //
 // A load runs on its own goroutine, with a context of its own. The context has the values of the
 // caller that started the load. It ends after LoadTimeout, when no caller waits any more, when the
-// cache is closed, or, with the cause [ErrLeaseLost], when another process has taken the lease. A
-// process loses its lease in this way only if it stood still for longer than LeaseTTL. Its callers
-// then wait for the new leader. If a load ignores its context, its callers leave, but it keeps its
-// slot of MaxLoads.
+// cache is closed, or, with the cause [ErrLeaseLost], when another load has the lease. Another load
+// can get the lease if the key is changed during the load, or if the process could not renew the
+// lease for LeaseTTL, for instance because it stood still. The callers then wait for the other
+// load. If a load ignores its context, its callers leave, but it keeps its slot of MaxLoads.
 //
 // If a key is invalidated more than twice while a call waits for it, the process loads it without a
 // lease and doesn't store the result. So even a key that is invalidated faster than it loads gets

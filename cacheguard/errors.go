@@ -12,8 +12,8 @@ import (
 
 var (
 	// ErrNotFound means that the value does not exist at the origin, or did not exist there at the
-	// last load, less than NegativeTTL ago. If the value does not exist, a load returns ErrNotFound
-	// or an error that wraps it. Callers get ErrNotFound with a zero value.
+	// last load, less than NegativeTTL ago. If the value does not exist, a load must return
+	// ErrNotFound or an error that wraps it. Callers get ErrNotFound with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
 	// ErrPending means that a change could not reach the store. This process repeats the change
@@ -21,9 +21,10 @@ var (
 	// may serve older values until then. [Cache.Flush] waits until the store has all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
-	// ErrClosed means that the cache is closed. A load that returns it has not failed, because it
-	// says nothing about the origin: other processes load for themselves. Its own process repeats
-	// it after the back-off, or at once while messages don't arrive, and for each Refresh.
+	// ErrClosed means that the cache is closed. If a load returns ErrClosed, for instance from
+	// another cache, this says nothing about the origin, so other processes load without a pause.
+	// The process of that load repeats it after the back-off; for a Refresh, or while messages
+	// don't arrive, it doesn't wait.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
 	// ErrUnavailable means that the store is unavailable and OnStoreDown is FailClosed.

@@ -30,9 +30,10 @@ func (r *run[V]) follow(m *miss[V]) {
 
 // patience returns how long to wait for a message. If messages arrive, the miss waits until the end
 // of the lease and a few random milliseconds longer, so that not all processes ask at the same
-// moment. If messages don't arrive, or the end of the lease is not known, the miss polls, with
-// pauses that grow from 25 ms to a second, and up to a quarter more at random, but never end later
-// than the lease. remaining comes from the store and may be any number.
+// moment. If messages don't arrive, or the end of the lease is not known, the miss polls. The
+// pauses grow from 25 ms to a second, plus up to a quarter at random. If the end of the lease is
+// known, a pause ends a few milliseconds after it at the latest. remaining comes from the store and
+// may be any number.
 func (c *Cache[V]) patience(remaining time.Duration, w *waiting) time.Duration {
 	wait := min(remaining, c.longest()) + time.Millisecond + rand.N(8*time.Millisecond)
 	if remaining > 0 && c.store.Listening() {

@@ -29,9 +29,10 @@ func NewLimiter(max, queue int) *Limiter {
 }
 
 // acquire takes a slot and returns the function that gives the slot back. Call that function once.
-// If no slot is free, acquire waits until ctx ends, for patience at most. It waits only if less
-// than the given share of the queue is taken. When urged is closed, acquire stops waiting, and the
-// load goes on without a slot: another load that has a slot may be waiting for this load.
+// If no slot is free, acquire waits for one, but no longer than ctx and patience allow. It waits
+// only if less than the given share of the queue is taken. When urged is closed, acquire stops
+// waiting, and the load goes on without a slot: another load that has a slot may be waiting for
+// this load.
 func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil

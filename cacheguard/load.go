@@ -34,8 +34,8 @@ type LoadFunc[V any] func(ctx context.Context) (V, error)
 // ErrNotFound with NoStore means "does not exist, and don't remember this".
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
-// Entry is the result of an [EntryFunc]. If the result is not stored, the old value is still
-// removed, because it is out of date. NoShare takes precedence over NoStore.
+// Entry is the result of an [EntryFunc]. If the result is not stored, the old value is removed,
+// because it is out of date; LeaveStored prevents this. NoShare takes precedence over NoStore.
 //
 // With NoShare and a TTL, the cache remembers for this TTL that results are not shared
 // (hit-for-miss): each call then loads for itself, in parallel, without waiting. The first load
@@ -53,10 +53,10 @@ type Entry[V any] struct {
 	// to 255 bytes each.
 	//
 	// If Tags and SoftTags are both nil, the result keeps the tags of the value that it replaces,
-	// even if that value is stale or was invalidated by a tag. This is so for every load and write
-	// without an Entry. An empty list that is not nil means that the result has no tags.
-	// Invalidate, expiry and eviction remove the tags together with the value, so name the tags in
-	// every load and write of the key.
+	// even if that value is stale or was invalidated by a tag. Every load and write without an
+	// Entry keeps the tags in this way. An empty list that is not nil means that the result has no
+	// tags. Invalidate, expiry and eviction remove the tags together with the value, so name the
+	// tags in every load and write of the key.
 	Tags []string
 
 	// SoftTags are like Tags, for MarkStaleTags; 1 to 254 bytes each. A value has at most 64 tags

@@ -22,12 +22,12 @@ import (
 // have returned for it. If GetMany still waits for a key when ctx ends, this key is one of the
 // failed keys.
 //
-// If load returns a KeyErrors, only the keys in it have failed. But if it has a key that load was
-// not asked for, such as the KeyErrors of a GetMany inside load, or is one of several errors, the
-// error is also that of all keys without a value. Any other error is the error of all keys, and the
-// map is ignored. If that error wraps ErrNotFound, none of the keys exists. Values of keys that
-// load was not asked for are ignored. Observers see one load, with the first key and the number of
-// further keys.
+// If load returns a KeyErrors, or an error that wraps one, only the keys in it have failed. There
+// are two exceptions: the KeyErrors is one of several joined errors, or it has a key that load was
+// not asked for (it may be from a GetMany inside load). Then load's error is also the error of all
+// keys without a value. Any other error is the error of all keys, and the map is ignored. If the
+// other error wraps ErrNotFound, none of the keys exists. Values of keys that load was not asked
+// for are ignored. Observers see one load, with the first key and the number of further keys.
 func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
@@ -203,10 +203,11 @@ type answers[V any] struct {
 	rest    error // the error of keys without an entry that are not in failed
 }
 
-// answersOf sorts what a load returned that was asked for these keys. A KeyErrors speaks of all
-// keys if it is the load's error, or what that error wraps, and has no other keys. Otherwise it
-// isn't known which keys have failed: it may be that of a GetMany inside the load, or one of
-// several errors. Then the error is also that of the keys without an entry.
+// answersOf sorts the result of a load that was asked for these keys. If the load's error is a
+// KeyErrors without other keys, or wraps only this KeyErrors, it names every key that failed. If
+// the KeyErrors has other keys, or is one of several joined errors, it isn't known which keys
+// failed. It may be from a GetMany inside the load, for instance. Then the load's error is also the
+// error of the keys without an entry.
 func answersOf[V any](entries map[string]Entry[V], err error, asked []string) (a answers[V]) {
 	if err == nil {
 		return answers[V]{entries: entries, rest: ErrNotFound}

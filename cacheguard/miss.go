@@ -165,7 +165,7 @@ func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V],
 	return c.detach(ctx, c.unsharedMiss(key, load, marker), res)
 }
 
-// unsharedMiss makes the miss of such a load.
+// unsharedMiss makes the miss of a load for one caller only.
 func (c *Cache[V]) unsharedMiss(key string, load loader[V], marker *found[V]) *miss[V] {
 	var got found[V]
 	if marker != nil {

@@ -33,9 +33,10 @@ type Options[V any] struct {
 	// Default 0.1; must be below 1. Negative: TTLs are not shortened.
 	Jitter float64
 
-	// StaleWhileRevalidate is how long after its TTL a value is served at once while one process
-	// of the fleet refreshes it in the background (RFC 5861, section 3). It does not apply to "does
-	// not exist". Default 0. Zero or negative turns it off.
+	// StaleWhileRevalidate is how long after its TTL a value is served while one process of the
+	// fleet refreshes it in the background (RFC 5861, section 3). No caller waits for the refresh,
+	// unless SoftTimeout is set. It does not apply to "does not exist". Default 0. Zero or negative
+	// turns it off.
 	StaleWhileRevalidate time.Duration
 
 	// StaleIfError is how long after its TTL a value is served if its load fails, if the load can't
@@ -115,8 +116,8 @@ type Options[V any] struct {
 	// be served. Default FailOpen.
 	OnStoreDown StorePolicy
 
-	// MaxValueSize is the largest size of an encoded value, in bytes. Callers get a larger value,
-	// but it is not stored. Default 8 MiB.
+	// MaxValueSize is the largest size of an encoded value, in bytes. A larger value goes to the
+	// callers, but is not stored. Default 8 MiB.
 	MaxValueSize int
 
 	// Local is the process-local tier, in front of the store. Default: none.

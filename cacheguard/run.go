@@ -32,7 +32,7 @@ type run[V any] struct {
 	urged   chan struct{} // closed when the run must go on without a slot; see Cache.urge
 
 	left leftover
-	late func() // called when a load returns after it was given up; nil for most
+	late func() // called when a load returns after it was given up; nil unless the run is for Update
 	mail mailbox.Box
 	agenda[V]
 }

@@ -109,8 +109,8 @@ func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duratio
 }
 
 // standBack makes this process wait before it repeats a load that has just failed, and returns the
-// back-off. If others is true, the other processes wait for the back-off, too. Then calls ask the
-// store during it, because a change ends it.
+// back-off. If others is true, the other processes wait for the back-off, too. Calls then still ask
+// the store during the back-off, because a change ends the back-off.
 func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
 	err := m.own.out.err
 	backoff = c.opts.backoff(m.ans.Failures+1, time.Until(m.until()))
@@ -163,9 +163,9 @@ func (out loaded[V]) storable(h frame.Header) bool {
 	return (!out.entry.NoShare || h.Unshared) && out.keepErr == nil && h.Soft > 0
 }
 
-// header makes the header of a result's frame, but for Created, which the store's clock tells when
-// the frame is stored: to ask for that clock may take a trip. If the result must not be stored, the
-// header's soft TTL is zero.
+// header makes the header of a result's frame, without Created. Created is set when the frame is
+// stored, because it may take a trip to ask for the store's clock. If the result must not be
+// stored, the header's soft TTL is zero.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
 	ttl := c.opts.TTL

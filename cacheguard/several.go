@@ -11,11 +11,12 @@ import (
 // The value of a key may be for some callers only, and may tell the other callers where their
 // values are. Package middleware stores responses that vary in this way.
 //
-// When such a value is stale, callers that need another value don't wait for its refresh. They must
-// not load the key either, because their load would return a value for themselves. So the flight of
-// the look-up lands at once, for all callers, and the callers that the value is for share a second
-// flight for the load. If no such caller comes, the value stays until it expires in the store. Then
-// the next caller, of any kind, stores its own value in its place.
+// When a value for some callers only is stale, callers that need another value don't wait for its
+// refresh. They must not load the key either, because their load would return a value for
+// themselves. So the flight of the look-up lands at once, for all callers, and the callers that the
+// value is for share a second flight for the load. If none of these callers comes, the value stays
+// until it expires in the store. Then the next caller, of any kind, stores its own value in its
+// place.
 
 // isOneOfSeveral reports whether a value is stale, needs a load before it can be served, and is for
 // some callers only.

@@ -18,16 +18,16 @@ type Stats struct {
 
 	LoadsRunning int // load functions that have not returned, including loads that the cache has given up
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
-	Flights      int // keys that are being looked up, loaded, or waited for, so that new calls can join: not keys that were changed meanwhile, and not loads for one caller
+	Flights      int // keys whose look-up or load new calls can join; without keys that were changed meanwhile, and without loads for one caller
 	Callers      int // callers that wait for these keys
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that
 	// the store does not have, or has perhaps lost. SentLate counts the changes that the store got
 	// only by a repetition, each change once. After an interruption of messages, recent changes are
-	// repeated, too. Then the change of a key counts only if the store still had a value from
-	// before the change. If messages are interrupted again soon, SentLate may miss such a change.
-	// See [ErrPending].
+	// repeated, too. The change of a key that is repeated for this reason counts only if the store
+	// still had a value from before the change. If messages are interrupted again soon, SentLate
+	// may miss the change. See [ErrPending].
 	Changes  uint64
 	Unsent   int
 	SentLate uint64

@@ -146,9 +146,9 @@ func Remnant(f []byte) []byte { return frame.Remnant(f) }
 type Permits interface {
 	// TakePermit gives the token a permit of a budget for ttl, or renews the permit that it has. A
 	// budget has at most max permits. taken reports whether the token has a permit now. If not,
-	// wait is the time until the first permit of another token ends, unless it is renewed. When a
-	// permit is returned, listeners to PermitsCache get a message with the budget's name as the
-	// key.
+	// wait is the time after which the first permit of another token ends if it is not renewed.
+	// When a permit is returned, listeners to PermitsCache get a message with the budget's name as
+	// the key.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.

@@ -76,7 +76,7 @@ func (c *Cache[V]) troubles() []StoreTrouble {
 	return all
 }
 
-// troubles returns the troubles with what the cache itself asks of the store.
+// troubles returns the troubles of the cache's own uses of the store.
 func (h *health) troubles() (all []StoreTrouble) {
 	for _, t := range []*trouble{&h.reading, &h.leasing, &h.storing, &h.changing} {
 		if now := t.now.Load(); now != nil {

@@ -97,7 +97,7 @@ func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came ui
 // resultWithin waits until a flight lands. If there is a stale value to serve, it waits for
 // patience at most, and then returns the stale value.
 func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
-	out, early, err := f.WaitAtMost(ctx, patience, func() { c.urge(ctx, f) }) // there is no offer any more for which urge did nothing
+	out, early, err := f.WaitAtMost(ctx, patience, func() { c.urge(ctx, f) }) // urge did nothing while there was an offer, and the offer has expired
 	if early {
 		out.res = out.res.later(time.Since(out.also.at))
 	}

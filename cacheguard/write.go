@@ -202,9 +202,9 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	}
 	c.seal(id)
 	switch {
-	case unanswered(err): // an invalidation would wait as long for its answer
+	case unanswered(err): // an invalidation would probably get no answer either
 		return c.invalidateLater(ctx, key, err)
-	case err != nil: // an invalidation needs no memory, for example
+	case err != nil: // an invalidation may still work: for example, it needs no memory
 		return c.invalidate(ctx, []string{key})
 	}
 	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{}, false)
@@ -217,8 +217,8 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 // number of writers of a key, and with concurrent loads that read the origin before the write.
 // Readers wait for Update in the same way as for a load. write runs with the caller's context, for
 // LoadTimeout at most, and is called at most once. No cache can prevent the following case: if a
-// process dies right after its write to the origin, while another writer has the key, the other
-// writer's value may be stored until its TTL ends.
+// process dies right after its write to the origin, while another writer has the key's lease, the
+// other writer's value may be stored until its TTL ends.
 //
 // If write fails, Update returns write's error, and no value stays stored. If the error wraps
 // ErrNotFound, "does not exist" is stored. If write succeeds but the change can't reach the store,

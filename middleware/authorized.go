@@ -45,10 +45,11 @@ func (res *response) suits(r *http.Request) bool {
 }
 
 // identifiedKey is the key under which requests with Authorization or Cookie wait for one another.
-// The responses to these requests often can't be shared, and anyone can send these fields. With the
-// resource's own key, one such request could make all other requests run the handler themselves.
-// Requests with Authorization or Cookie are answered with the response that is stored for all, if
-// it is fresh. If the response to such a request may be shared with all, it is stored for all.
+// The responses to these requests often can't be shared, and anyone can send these fields. If these
+// requests waited under the resource's own key, one of them could make all other requests run the
+// handler themselves. Requests with Authorization or Cookie are answered with the response that is
+// stored for all, if it is fresh. If the response to such a request may be shared with all, it is
+// stored for all.
 func identifiedKey(key string) string { return "a" + keySeparator + key }
 
 // publishTimeout is how long a request with Authorization or Cookie waits for the lease that it

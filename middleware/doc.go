@@ -8,8 +8,8 @@
 //
 // By default nothing is cached. A response is shared only if it has a lifetime of its own
 // (Cache-Control with max-age or s-maxage, CDN-Cache-Control, Expires), or if [Options.DefaultTTL]
-// gives it one. With DefaultTTL you promise that these routes answer every client alike, unless a
-// response says otherwise. A response with max-age=0 and stale-while-revalidate also has a
+// gives it one. With DefaultTTL you promise that these routes send every client the same answer,
+// unless a response says otherwise. A response with max-age=0 and stale-while-revalidate also has a
 // lifetime, unless it is a 5xx.
 //
 // # Who asks
@@ -20,8 +20,8 @@
 // the response says Vary: Cookie. To share a page among users, let its handler say so: with a
 // lifetime (max-age, s-maxage, Expires) or public. For requests with Authorization the response
 // needs public, s-maxage or must-revalidate (RFC 9111, section 3.5). Vary: Cookie gives each user a
-// copy of their own. Name cookies that mean nothing to the pages, such as those of consent and
-// analytics, in [Options.IgnoreCookies]. A request that has no other cookies is treated as one
+// copy of their own. In [Options.IgnoreCookies], name the cookies that mean nothing to the pages,
+// such as those of consent and analytics. A request that has no other cookies is treated as one
 // without Cookie.
 //
 // A TLS client certificate, verified or not, and Proxy-Authorization are treated like
@@ -39,15 +39,15 @@
 // only by ETag, because a date doesn't tell two users' pages apart. So different pages of two users
 // must have different ETags. A 304 with an ETag other than the one in the request is ignored.
 //
-// An error response is given only to the client whose request ran the handler. If a handler answers
-// 5xx without a lifetime, the waiting requests get only this status, through [Options.Error], and
-// nothing of the header or body. A handler may fail because of the fields or the body that its
-// client has sent. So the waiting requests get one more try together: one of them runs the handler,
-// and the others wait for this second run. If the second run fails, too, all of them get its
-// status. So a failing origin gets one request at a time for each resource, and a burst of requests
-// costs the origin two runs, not one for each request. In a fleet a process adds one run if it
-// learns of the first failure only after the second run is over. A panic and a response that is not
-// whole are treated in the same way.
+// A 5xx that isn't shared, usually because it has no lifetime, is given only to the client whose
+// request ran the handler. Waiting requests never get its header or body. A handler may fail
+// because of the fields or the body that its client has sent. So the waiting requests get one more
+// try together: one of them runs the handler, and the others wait for this second run. If the
+// second run fails, too, all of them get its status, through [Options.Error]. So a failing origin
+// gets one request at a time for each resource, and a burst of requests costs the origin two runs,
+// not one for each request. In a fleet a process adds one run if it learns of the first failure
+// only after the second run is over. A panic and a response that is not whole are treated in the
+// same way.
 //
 // An error response that has its own lifetime is shared. If a handler sets max-age first and calls
 // http.Error later, the error is shared for max-age. Set Cache-Control only when the page is ready,
@@ -90,10 +90,10 @@
 //
 // A response is broken off if the handler panics, writes less than its Content-Length, calls
 // WriteHeader with an error after it has begun to write, or flushes a body that grows above
-// MaxBody. The same happens without a Content-Length if the handler returns after its context has
-// ended. Then the cache aborts the connections of the clients that read it, and stores nothing.
-// Other processes get a response only when it is whole. With [Options.StrongReads] all waiting
-// clients get it only when it is whole.
+// MaxBody. A response without a Content-Length is also broken off if the handler returns after its
+// context has ended. The cache then aborts the connections of the clients that read the response,
+// and stores nothing. Other processes get a response only when it is whole. With
+// [Options.StrongReads] all waiting clients get it only when it is whole.
 //
 // As soon as the handler has written a header with Vary, requests in the same process for other
 // variants start runs of their own. Other processes learn the Vary when the response is whole. The
@@ -125,14 +125,14 @@
 // handler sees it, and evaluates them itself. If a stored response has a validator, the cache puts
 // this validator into the request, so that the handler can answer 304.
 //
-// The cache passes a request to the handler unchanged if it has a body, If-Match,
+// The cache passes a request on to the handler, with its conditions, if it has a body, If-Match,
 // If-Unmodified-Since or Upgrade, or a method other than GET and HEAD. It also passes on a HEAD
 // request, and a request with Range, if no stored response can answer it.
 //
 // The cache also passes on a request whose Connection names fields. A proxy behind the cache
-// removes these fields (RFC 9110, section 7.6.1). So its response may not be the right one for this
-// request's key and Vary. The same applies to a request whose Host field differs from Request.Host,
-// which HTTP/2 allows.
+// removes these fields (RFC 9110, section 7.6.1). So the handler's response may not be the right
+// one for this request's key and Vary. The cache also passes on a request whose Host field differs
+// from Request.Host, which HTTP/2 allows.
 //
 // A range is served from a complete response, or from a stored part. If a handler answers a request
 // for one range with a 206, this part is stored if (a) a 200 with the same fields could be stored,
@@ -154,7 +154,7 @@
 // http.ServeContent does, and that use each strong ETag for one body only. If the body of a 206 is
 // not as long as its Content-Range says, it is sent to its own client only, because nobody knows
 // which bytes it has. If a client asks for the complete response, the cache never asks the handler
-// for the missing parts alone: then every miss would cost a look-up of parts.
+// for the missing parts alone, because then every miss would also cost a look-up of parts.
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background. It
 // gets a copy of the request with the values of its context, including chi's route. This run has no
@@ -187,14 +187,14 @@
 // one command for every response with Vary. So if a page varies, it is best to send it with an
 // ETag.
 //
-// If different requests mean the same to you, let them share responses with [Options.Hosts],
-// IgnoreQuery, KeepQuery, Normalize and Shape. These options change the request that the handler
-// gets, so a client can't put anything into a response that isn't in its key. With Shape the key
-// also has the values that http.ServeMux or chi in front of the cache has taken from the path
-// (Request.PathValue, chi.URLParam), because Shape can't change them. Put the cache in front of the
-// router if requests should share by the changed path. If another layer in front of the cache has
-// derived something else from the original request, VaryBy must return it. [Cache.Purge] finds all
-// spellings of a URL.
+// If different requests mean the same to you, use [Options.Hosts], IgnoreQuery, KeepQuery,
+// Normalize and Shape to let them share responses. These options change the request that the
+// handler gets, so a client can't put anything into a response that isn't in its key. With Shape
+// the key also has the values that http.ServeMux or chi in front of the cache has taken from the
+// path (Request.PathValue, chi.URLParam), because Shape can't change them. Put the cache in front
+// of the router if requests should share by the changed path. If another layer in front of the
+// cache has derived something else from the original request, VaryBy must return it. [Cache.Purge]
+// finds all spellings of a URL.
 //
 // # Changes
 //
@@ -204,8 +204,8 @@
 //	r.With(pages.Handler).Get("/products/{id}", show)
 //	r.With(pages.Invalidates).Post("/products/{id}", save)
 //
-// Anybody can send a request with these methods, so the invalidations have a limit: 1,000 different
-// URLs at once for each process, and one more each second. Above the limit the cache removes only
+// Anybody can send a request with these methods, so each process limits the invalidations: to 1,000
+// different URLs in a burst, and one more URL each second. Above the limit the cache removes only
 // the responses that a GET with the same fields would get. Other spellings of the URL and other
 // variants stay until they are stale. The limit doesn't apply to [Cache.Purge] and the other purge
 // methods. If a handler answers POST in the same way as GET, anybody can remove its pages. So
@@ -221,10 +221,10 @@
 //	r.With(pages.Handler, compress).Get("/products", list)        // the cache stores the output of the layers behind it: here, compressed pages
 //	r.With(pages.Invalidates).Post("/products", add)              // a route that only changes something
 //
-// Header fields that are set before the cache is called are not stored. A field of the same name in
-// the handler's response replaces them. Vary is an exception, because a layer in front of the cache
-// may choose between pages. If CORS adds Origin to Vary, each Origin gets a copy of its own unless
-// [Options.IgnoreVary] names it.
+// Header fields that are set before the cache is called are not stored. If the handler's response
+// has a field of the same name, it replaces the earlier one. Vary is an exception, because a layer
+// in front of the cache may choose between pages. If CORS adds Origin to Vary, each Origin gets a
+// copy of its own unless [Options.IgnoreVary] names it.
 //
 // A layer that chooses a response by a request field must name the field in Vary every time. chi's
 // Compress doesn't do this when it doesn't compress. So if Compress is behind the cache, a client

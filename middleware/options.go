@@ -25,9 +25,9 @@ type Options struct {
 	Name string
 
 	// DefaultTTL is how long a response is fresh if it has no lifetime of its own (max-age,
-	// s-maxage, Expires). By setting DefaultTTL you say that these routes answer every client
-	// alike, unless a response says otherwise. DefaultTTL applies to the statuses that RFC 9110,
-	// section 15.1, calls heuristically cacheable.
+	// s-maxage, Expires). By setting DefaultTTL you say that these routes send every client the
+	// same answer, unless a response says otherwise. DefaultTTL applies to the statuses that RFC
+	// 9110, section 15.1, calls heuristically cacheable.
 	//
 	// DefaultTTL doesn't apply to requests with Cookie or Authorization, except as said below. The
 	// response to a request with Cookie is shared only if it has a lifetime of its own, public, or
@@ -48,9 +48,9 @@ type Options struct {
 	// Heuristic gives a lifetime to a response with Last-Modified that has no lifetime of its own
 	// (RFC 9111, section 4.2.2). The lifetime is this fraction of the time since Last-Modified. It
 	// is at most a day, and at most 30 seconds for 404, 405, 410, 414 and 501. Heuristic is used
-	// before DefaultTTL. Like DefaultTTL it never applies to requests with Cookie or Authorization,
-	// and it applies to the same statuses. The RFC suggests 0.1. Default 0, which turns it off; at
-	// most 1.
+	// before DefaultTTL. Heuristic applies to the same statuses as DefaultTTL. It doesn't apply to
+	// requests with Cookie or Authorization, with the same exceptions. The RFC suggests 0.1.
+	// Default 0, which turns it off; at most 1.
 	Heuristic float64
 
 	// StaleWhileRevalidate and StaleIfError are the stale windows of responses that don't have the
@@ -75,11 +75,11 @@ type Options struct {
 	// request waits as long as its client does.
 	WaitTimeout time.Duration
 
-	// With StrongReads a request never gets a response from before a purge or an unsafe request
-	// that had already returned, in any process, when the request arrived. This sometimes costs an
-	// additional look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes.
-	// Default: off. Without StrongReads another process may take a fraction of a millisecond to
-	// learn of a purge.
+	// With StrongReads, a request that arrives after a purge or an unsafe request has returned in
+	// any process never gets a response from before that change. This sometimes costs an additional
+	// look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes. Default:
+	// off. Without StrongReads another process may take a fraction of a millisecond to learn of a
+	// purge.
 	StrongReads bool
 
 	// LoadTimeout is the longest time that other requests wait for one run of the handler. It is
@@ -162,8 +162,8 @@ type Options struct {
 
 	// TokenField and TokenCookie name a request field and a cookie in which a client can send a
 	// token (see [cacheguard.Committed]). A request with a token never gets a response whose
-	// handler had started before the token was made, in any process, even if the invalidation
-	// hasn't arrived yet. So a client sees its own changes.
+	// handler had started before the token was made. This holds in any process, even if the
+	// invalidation hasn't arrived there yet. So a client sees its own changes.
 	//
 	// If the stored response may be older than the token, all requests that need a newer response
 	// at that time wait for one more run of the handler. Requests without a token are answered as
@@ -216,15 +216,15 @@ type Options struct {
 	// response says so: its status is 200, its Content-Location is that URL, and it has a lifetime
 	// of its own (RFC 9110, section 9.3.3). Anybody can send a POST, and every client then gets the
 	// response to that POST's body. So if a handler repeats the request body in its response, it
-	// must not respond in this way. The cache stores the response with [cacheguard.Cache.Set]: if
-	// another request changes the resource at the same time, the older of the two responses may
-	// stay stored for its lifetime. The response to a request that identifies its user (Cookie,
-	// Authorization) isn't stored. Default: off.
+	// must not set this Content-Location. The cache stores the response with
+	// [cacheguard.Cache.Set]: if another request changes the resource at the same time, the older
+	// of the two responses may stay stored for its lifetime. The response to a request that
+	// identifies its user (Cookie, Authorization) isn't stored. Default: off.
 	StorePosts bool
 
 	// Hosts maps a host to the main host of the same site. The cache and the handler treat a
-	// request for the first host as a request for the main host. The handler finds the main host in
-	// Request.Host, and in X-Forwarded-Host if that field is trusted. Names are compared without
+	// request for a host in the map as a request for its main host. The handler finds the main host
+	// in Request.Host, and in X-Forwarded-Host if that field is trusted. Names are compared without
 	// regard to case and to the default ports of http and https. By default requests for two
 	// spellings of one host share nothing, because a handler may write a redirect to either of
 	// them.

@@ -39,7 +39,7 @@ type Codec[V any] struct {
 	scratch sync.Pool // of *[]byte
 }
 
-// New makes a codec. It reports every invalid option at once (joined).
+// New makes a codec. Its error joins the errors of all invalid options.
 func New[V any](opts Options[V]) (*Codec[V], error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

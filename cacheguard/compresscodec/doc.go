@@ -24,10 +24,10 @@
 //
 // cacheguard's MaxValueSize limits the stored bytes, which are the first byte and the compressed
 // bytes. [Options.MaxDecoded] limits the bytes that the inner codec writes and reads. If a value is
-// larger when it is written, its callers get it, but it is not stored, and the error wraps
-// cacheguard.ErrTooLarge. If bytes that are read are larger, Decode returns an error. All programs
-// that share a cache should have the same MaxDecoded: for a program with a smaller MaxDecoded the
-// largest values are misses.
+// larger when it is written, Append returns an error that wraps cacheguard.ErrTooLarge: callers of
+// a load get the value, but it is not stored. If bytes that are read are larger, Decode returns an
+// error. All programs that share a cache should have the same MaxDecoded: for a program with a
+// smaller MaxDecoded the largest values are misses.
 //
 // # What is guaranteed
 //
@@ -43,7 +43,7 @@
 //
 //   - An S2 block can declare up to MaxDecoded without holding it. Decode allocates the memory
 //     before it can notice this.
-//   - MaxDecoded limits one Decode. As many calls of Decode run at once as callers read.
+//   - MaxDecoded limits one Decode, but many calls of Decode may run at the same time.
 //   - No checksum is written, because the frame around each value has one.
 //   - The compressed size can reveal secrets: if others can choose a part of a value, they may learn
 //     something about the rest of it.

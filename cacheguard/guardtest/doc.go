@@ -92,12 +92,12 @@
 //
 // # Waiting
 //
-// If a call of this package waits for an event, it waits about a minute, unless its context has
-// another deadline. In a synctest bubble the minute is on the fake clock. After the minute the call
-// fails the test with a message that names what was awaited and what was seen. Misuse fails the
-// test at once, with tb.Fatalf. A load that waits at a gate ends when its own context ends, which
-// is at LoadTimeout at the latest. If a load still waits at a gate when the test ends, the test
-// fails.
+// Calls of this package wait at most about a minute for an event, unless their context has another
+// deadline. In a synctest bubble the minute is on the fake clock. After the minute the call fails
+// the test with a message that names what was awaited and what was seen. Misuse fails the test at
+// once, with tb.Fatalf. Unless [Fault.IgnoreContext] is set, a load that waits at a gate ends when
+// its own context ends, which is at LoadTimeout at the latest. If a load still waits at a gate when
+// the test ends, the test fails.
 //
 // # What is not promised
 //

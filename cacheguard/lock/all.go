@@ -135,15 +135,15 @@ func (a *All) Err() error {
 }
 
 // mostUnlocks is the number of locks that are given back at the same time. If thousands of locks
-// were given back at once, they would wait for each other's connections until the timeout of a
+// were given back together, they would wait for each other's connections until the timeout of a
 // single step is over.
 const mostUnlocks = 16
 
-// Unlock gives all locks back, a limited number of them at the same time. If the system doesn't
-// respond for one lock, all remaining locks are given back at once. Unlock returns the errors of
-// all locks, joined. [ErrLost] is among them if one of the locks had been lost. ctx is passed to
-// the [Lock.Unlock] of each lock. If the Unlock of one lock panics, All.Unlock panics too, after
-// all other locks are done.
+// Unlock gives all locks back, a limited number of them at the same time. If one lock can't be
+// given back, this limit no longer applies to the remaining locks. Unlock returns the errors of all
+// locks, joined. [ErrLost] is among them if one of the locks had been lost. ctx is passed to the
+// [Lock.Unlock] of each lock. If the Unlock of one lock panics, All.Unlock panics too, after all
+// other locks are done.
 func (a *All) Unlock(ctx context.Context) error {
 	a.end.Do(func() { close(a.over) })
 	errs := make([]error, len(a.held))

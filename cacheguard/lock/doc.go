@@ -32,9 +32,9 @@
 //	(2) with every locker: a holder is stopped for longer than its lease and goes on
 //	(3) with Options.Fair, waiting calls also get the lock in order
 //
-// All of them renew a lock while it is held, tell a holder that has lost its lock, and end the lock
-// when its holder dies. Only the owner of a lock can give it back. Calls made with the context of a
-// lock are recognised as calls of its holder (see [Context]).
+// All of them renew a lock while it is held, tell the holder when its lock is lost, and end the
+// lock when its holder dies. Only the owner of a lock can give it back. Calls made with the context
+// of a lock are recognised as calls of its holder (see [Context]).
 //
 // # A process that stands still
 //
@@ -121,5 +121,5 @@
 //
 // # Writing a Locker
 //
-// Implement the two methods of [Locker] and the five of [Lock], and run the tests of locktest.
+// Implement the two methods of [Locker] and the six of [Lock], and run the tests of locktest.
 package lock

@@ -47,12 +47,12 @@
 //
 // # When there is trouble
 //
-// If a locker can't be used, the Store logs this once. It then doesn't use the locker for a second
-// at a time, and loads need only the store's leases. If a load has lost its lease, or its process
-// was stopped, the lock of a key may be held although the lease of the key is free. Then the Store
-// treats the key as held, and requests the lock again about every Patience. Set the Lease of the
-// locker to about the cache's LeaseTTL, so that callers don't wait longer for a dead leader because
-// of its lock.
+// If a locker can't be used, the Store logs this once. After each failure it doesn't use the locker
+// for a second, and loads need only the store's leases. If a load has lost its lease, or its
+// process was stopped, the lock of a key may be held although the lease of the key is free. Then
+// the Store treats the key as held, and requests the lock again about every Patience. Set the Lease
+// of the locker to about the cache's LeaseTTL, so that callers don't wait longer for a dead leader
+// because of its lock.
 //
 // Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
 // load's lock. If the load is in another process, a message tells that process to release the lock.

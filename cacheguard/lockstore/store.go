@@ -15,13 +15,13 @@ import (
 
 // Options configures a [Store]. The zero value of a field means its default.
 type Options struct {
-	// Patience is how long a step waits for a lock that is held although its key is free in the
-	// store. In this case the lock has just been given back, or its holder has lost the lease and
-	// doesn't know it yet. After Patience the key counts as held, and the step is tried again
-	// later. Patience also limits the wait for a locker that doesn't reply. No step and no batch
-	// waits longer than a third of the cache's LeaseTTL, whatever Patience is. If the locks of some
-	// keys of a batch have not been requested by then, these keys are loaded with their lease
-	// alone. Default 200 ms; at least 1 ms.
+	// Patience is how long a request for a lease waits for a lock that is held although its key is
+	// free in the store. In this case the lock has just been given back, or its holder has lost the
+	// lease and doesn't know it yet. After Patience the key counts as held, and the request is sent
+	// again later. Patience also limits the wait for a locker that doesn't reply. No request and no
+	// batch waits longer than a third of the cache's LeaseTTL, whatever Patience is. If the locks
+	// of some keys of a batch have not been requested by then, these keys are loaded with their
+	// lease alone. Default 200 ms; at least 1 ms.
 	Patience time.Duration
 
 	// Logger gets a line when the locker can't be used, so that loads need only the store's leases,

@@ -1,8 +1,8 @@
 // Package model holds formal models of parts of the protocol, and the test that checks the models.
-// It has no other code. Package internal/protocol has an explorer, which checks, on the code
-// itself, what one process does for one key, and what the store does. The models in this package
-// check the rest: several writers of one key, the tier in each process, stale values and what a
-// process remembers of them, tags, and reads that are strong across processes.
+// It has no other code. Package internal/protocol has an explorer. It checks the code itself: what
+// one process does for one key, and what the store does. The models in this package check the rest:
+// several writers of one key, the tier in each process, stale values and what a process remembers
+// of them, tags, and StrongReads across processes.
 //
 // A model is a Promela file: the scripts that run inside Redis as atomic steps, the replicas around
 // them, and a world that expires leases, loses messages and kills processes at the worst moment.
@@ -27,12 +27,12 @@
 //     and record in one step. MarkStale leaves the value as a stale value. A process remembers a
 //     record together with a stamp, like an entry of the local tier.
 //   - tags.pml: values are invalidated by tag without being found. A grant has the time before the
-//     load, and an invalidation sets a generation to the present time. A value is valid if it is
-//     later than its generations. All generations may be evicted together. A process accepts the
-//     value in a message without asking the store if it was told of every invalidation that could
-//     matter. A client of a cluster keeps generations only while messages arrive.
-//   - strong.pml: a read gets no value from before a change if the change had returned, in any
-//     process, when the read began. The result of a flight has the age of its last request to the
+//     load, and an invalidation sets a generation to the present time. A value is valid if the time
+//     of its grant is later than its generations. All generations may be evicted together. If a
+//     process was told of every invalidation that could matter, it accepts the value in a message
+//     without asking the store. A client of a cluster keeps generations only while messages arrive.
+//   - strong.pml: if a change had returned, in any process, before a read began, the read gets no
+//     value from before the change. The result of a flight has the age of its last request to the
 //     store. A caller that came after this request goes on with another flight.
 //
 // # Running

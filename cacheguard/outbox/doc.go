@@ -67,13 +67,13 @@
 // process that has the lock named after the table (package sqllock, in Options.LockTable of the
 // same database). It reads the table in the order of ids, delivers the rows, and removes delivered
 // rows. If this process dies, another one takes over when the lease of the lock is over. If its Run
-// ends normally, another process takes over within a second. If two relays work at once, because
-// one of them was stopped and goes on, some rows are delivered twice.
+// ends normally, another process takes over within a second. If two relays work at the same time,
+// because one of them was stopped and goes on, some rows are delivered twice.
 //
-// The relay reads the table every Options.Poll. It also reads at once when Wake is called in its
-// process, and, with Options.Listen, when a transaction with invalidations is committed in any
-// process. PostgreSQL commits transactions with notifications one after another. If that is too
-// slow, don't set Options.Listen: the relay then polls.
+// The relay reads the table every Options.Poll. It also reads the table when Wake is called in its
+// process. With Options.Listen it also reads the table when a transaction with invalidations is
+// committed in any process. PostgreSQL commits transactions with notifications one after another.
+// If that is too slow, don't set Options.Listen: the relay then polls.
 //
 // A row that can never be delivered doesn't block other rows: the relay writes the reason to the
 // row's column refused, and logs a line. To try the row once more, set the column to NULL. To give

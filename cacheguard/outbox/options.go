@@ -34,7 +34,7 @@ type Options struct {
 	// other purposes. Default "cacheguard_locks".
 	LockTable string
 
-	// Lease is the time after the death of the relaying process until another process takes over.
+	// Lease is the time after which another process takes over if the relaying process has died.
 	// Default 5 s, at least 10 ms.
 	Lease time.Duration
 

@@ -46,33 +46,30 @@ const (
 	ofAll      kind = "all"
 )
 
-// Invalidate has the effect of Cache.Invalidate for the cache with that name once the transaction
-// is committed. It is one statement, whatever the number of keys. If the error comes from the
-// database, the transaction has failed too: roll it back.
+// Invalidate writes an invalidation into the transaction. After the commit a relay delivers it,
+// with the effect of Cache.Invalidate for the cache with that name. Invalidate is one statement,
+// whatever the number of keys. If the error comes from the database, the transaction has failed
+// too: roll it back.
 func (b *Box) Invalidate(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofKey, cache, keys)
 }
 
-// MarkStale has the effect of Cache.MarkStale for the cache with that name once the transaction is
-// committed. Otherwise it is like [Box.Invalidate].
+// MarkStale is like [Box.Invalidate], with the effect of Cache.MarkStale.
 func (b *Box) MarkStale(ctx context.Context, tx Tx, cache string, keys ...string) error {
 	return b.write(ctx, tx, ofStaleKey, cache, keys)
 }
 
-// InvalidateTags has the effect of Cache.InvalidateTags for the cache with that name once the
-// transaction is committed. Otherwise it is like [Box.Invalidate].
+// InvalidateTags is like [Box.Invalidate], with the effect of Cache.InvalidateTags.
 func (b *Box) InvalidateTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofTag, cache, tags)
 }
 
-// MarkStaleTags has the effect of Cache.MarkStaleTags for the cache with that name once the
-// transaction is committed. Otherwise it is like [Box.Invalidate].
+// MarkStaleTags is like [Box.Invalidate], with the effect of Cache.MarkStaleTags.
 func (b *Box) MarkStaleTags(ctx context.Context, tx Tx, cache string, tags ...string) error {
 	return b.write(ctx, tx, ofStaleTag, cache, tags)
 }
 
-// InvalidateAll has the effect of Cache.InvalidateAll for the cache with that name once the
-// transaction is committed. Otherwise it is like [Box.Invalidate].
+// InvalidateAll is like [Box.Invalidate], with the effect of Cache.InvalidateAll.
 func (b *Box) InvalidateAll(ctx context.Context, tx Tx, cache string) error {
 	return b.write(ctx, tx, ofAll, cache, []string{""})
 }

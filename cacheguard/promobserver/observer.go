@@ -25,7 +25,7 @@ var (
 )
 
 // New returns an Observer. Set it in the options of the caches and register it with a registry. One
-// Observer is enough for all caches of a process. New reports all invalid options at once.
+// Observer is enough for all caches of a process. New reports all invalid options in one error.
 func New(opts Options) (*Observer, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

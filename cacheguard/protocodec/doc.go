@@ -16,9 +16,9 @@
 // The full name of the message is part of the codec's name. So a value that was stored for another
 // message type is a miss, even if its bytes could be parsed. Unknown fields are kept, so a schema
 // can grow while old and new programs share a cache. Decode returns a new message each time and
-// keeps no reference to its source. It decodes fields that are marked as lazy at once, so Decode
-// returns their errors, instead of a later read of the field. Messages nested deeper than 10,000
-// levels are an error, and so are bytes that were cut short within a field.
+// keeps no reference to its source. It also decodes fields that are marked as lazy, so Decode
+// itself returns their errors, and not a later read of the field. Messages nested deeper than
+// 10,000 levels are an error, and so are bytes that were cut short within a field.
 //
 // # What is not
 //

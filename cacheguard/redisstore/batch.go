@@ -217,10 +217,10 @@ func (r *reader) send(node *redis.Client, l *lane) {
 
 // startSend starts send behind the goroutines that are ready on this processor: the readers of the
 // last batch, which have just been woken, or those that came together with the first reader. They
-// join the batch before it is sent; otherwise many batches would have one or two reads. A new
-// goroutine runs next, unless there is a newer one, which is what the second one is for.
-// runtime.Gosched would not do: while a program keeps its processors busy, they seldom look at the
-// queue in which it puts the goroutine.
+// join the batch before it is sent; otherwise many batches would have one or two reads. A processor
+// runs its newest goroutine next. So startSend starts a second goroutine, which does nothing but
+// take this place from send. runtime.Gosched would put the goroutine into a queue at which the
+// processors of a busy program seldom look.
 func (r *reader) startSend(node *redis.Client, l *lane) {
 	go r.send(node, l)
 	go func() {}()

@@ -48,9 +48,10 @@
 // inboxes: if the cache is open in at most four processes, if at least half of the cache's
 // processes wait for the load, or if more than 256 processes wait.
 //
-// Every process also listens to the common channel, through a pattern. Programs that know no other
-// channel subscribe to the common channel by its name. A script uses PUBSUB NUMSUB to find out
-// whether there are such programs, and publishes a change on the common channel only if there are.
+// Every process also listens to the common channel, through a pattern. Earlier programs (see
+// "Upgrading") know no other channel and subscribe to the common channel by its name. A script uses
+// PUBSUB NUMSUB to find out whether any program does, and publishes a change on the common channel
+// only then.
 //
 // In a cluster, and with a client of your own type, all messages go to the common channel and each
 // process gets all of them. In a cluster a PUBLISH is sent to every node, so one PUBLISH for each
@@ -117,22 +118,24 @@
 // other's values in turn. Both versions share leases and messages, and a change made by either
 // removes the values of both. If a value was written by a codec with another name, it is a miss.
 //
-// To change the type of the stored values, see cacheguard.Options.Version. Programs that are older
-// than Options.Version don't know the names that end in :odd, and their changes don't reach the
-// values stored there. So use a version above 0 only when none of these programs runs any longer.
+// To change the type of the stored values, see cacheguard.Options.Version. Programs that were built
+// before Options.Version existed don't know the names that end in :odd, and their changes don't
+// reach the values stored there. So use a version above 0 only when none of these programs runs any
+// longer.
 //
-// Two things have changed in version 1. First, earlier programs know only the common channel.
-// Earlier programs can run beside new programs. Both kinds learn of each other's changes and wake
-// each other's waiters. A token in capital letters means that the lease's holder reads the list of
-// waiters, and the mark "+" means that a process waits on the common channel. If an earlier program
-// is subscribed at a replica, PUBSUB NUMSUB doesn't count it. So after a failover this program may
-// miss changes until it notices the failover. Give the Redis user the channels and commands below
-// before the first new program starts.
+// Two things changed shortly before v0.1.0, the first release, without a new frame version.
+// Programs that were built before these changes are called earlier programs here. First, earlier
+// programs know only the common channel. They can run beside new programs. Both kinds learn of each
+// other's changes and wake each other's waiters. A token in capital letters means that the lease's
+// holder reads the list of waiters, and the mark "+" means that a process waits on the common
+// channel. If an earlier program is subscribed at a replica, PUBSUB NUMSUB doesn't count it. So
+// after a failover this program may miss changes until it notices the failover. Give the Redis user
+// the channels and commands below before the first new program starts.
 //
-// Second, if a cache's name has a colon, its values and leases had other names before version 1.
-// For such a cache old and new programs don't share values, and Invalidate in an old program
-// doesn't reach a new program's values. Stop the old programs first, or call InvalidateAll when the
-// last of them has ended. All other names are unchanged.
+// Second, if a cache's name has a colon, its values and leases have other names in earlier
+// programs. For such a cache earlier and new programs don't share values, and Invalidate in an
+// earlier program doesn't reach a new program's values. Stop the earlier programs first, or call
+// InvalidateAll when the last of them has ended. All other names are unchanged.
 //
 // # Steps
 //
@@ -141,14 +144,15 @@
 // already carried out the first try, Redis recognises the second try by the step's token. A copy of
 // a command that is applied late does no harm: the server numbers each grant of a lease, and a fill
 // must carry the number. A write without a load, Cache.Set, claims the key first, so it takes two
-// steps. In a burst on a cold key the process that loads needs two trips of one command each, and a
-// process that waits needs one, for any number of callers. A process that expected a value and read
-// first needs one more trip and command.
+// steps. In a burst on a cold key, the process that loads needs two trips of one command each, for
+// any number of callers. A process that waits needs one trip, and a second one to read a value of
+// more than 4 KiB. A process that expected a value and read first needs one more trip and command.
 //
-// Up to four reads at a time run on their callers' goroutines. Further reads are collected into one
-// MGET, or into one pipeline on a cluster. The store doesn't use the AutoPipeline of go-redis for
-// this: it is marked experimental, its blocking form ignores the caller's context, and one command
-// for a batch costs the server less than a batch of commands.
+// On a single server up to four reads at a time run on their callers' goroutines, and further reads
+// are collected into one MGET. In a cluster, and with a client of your own type, all reads are
+// collected into pipelines. The store doesn't use the AutoPipeline of go-redis for this: it is
+// marked experimental, its blocking form ignores the caller's context, and one command for a batch
+// costs the server less than a batch of commands.
 //
 // Values age by Redis' own clock. In a cluster it is the clock of the node that has the name
 // <prefix>:clock, or of any other node while that node is away. The store measures this clock at
@@ -169,8 +173,8 @@
 // from the last score, unless that score is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. If there are more, the oldest tenth is
-// forgotten, and every value that is older than the latest of the forgotten invalidations becomes
-// invalid.
+// forgotten. Then all values with tags (in a cluster, all values) that are older than the newest
+// forgotten invalidation are invalid.
 //
 // In a cluster one node has the set. So as long as messages arrive, each process remembers the
 // scores that it has read. A grant costs one trip more. While that node is away, the last known
@@ -215,7 +219,7 @@
 //
 // The permits of a fleet-wide limiter (cacheguard.NewFleetLimiter) are kept in the key
 // <prefix>:{<budget>}:permits, and a mark that processes are waiting in
-// <prefix>:{<budget>}:permits:wanted. They need two more ACL rights:
+// <prefix>:{<budget>}:permits:wanted. The permits need two more ACL rights:
 //
 //	+type +zrem
 //

@@ -273,7 +273,7 @@ type known struct {
 	doubted           int // number of the last doubt, which only a read that began after it can settle; 0: none
 }
 
-const unread = -1 // a message about an invalidation came, which may not be the last one
+const unread = -1 // no read has confirmed the generation, so a later invalidation may be unknown
 
 // find returns the known generations, or nil if some are not known. If sure is set, it returns only
 // generations that were read since messages began to arrive without a break.

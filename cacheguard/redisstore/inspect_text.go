@@ -147,7 +147,7 @@ func (l *InspectedLease) lines(line func(name, format string, args ...any)) {
 	line("back-off", "%s, %s left", spell(o.Backoff), spell(o.BackoffLeft))
 }
 
-// String says who waits.
+// String says which processes wait.
 func (w *InspectedWaiters) String() string {
 	switch {
 	case w.Err != "":

@@ -24,11 +24,11 @@ const (
 
 // reader reads values. While there are few reads at a time, each runs on its caller's goroutine and
 // its own connection, which is fastest. In a crowd, reads are collected into batches, which cost
-// far less per read. If four of a crowd could still read directly, the next ones would take their
-// places at once, since direct reads end before batches. Then half of the processor time would go
-// into a few of the reads. Only while batches are slow, four read directly, too: because the network
-// is slow, so that there are few direct reads, or because the program keeps its processors busy, so
-// that the one goroutine that sends the batches seldom runs.
+// far less per read. If four reads of a crowd could still be direct, other reads would take their
+// places immediately, because a direct read ends before a batch. Half of the processor time would
+// then go into a few of the reads. So reads beside batches are direct only while batches are slow,
+// four at a time. If the network is slow, there are few direct reads. If the program keeps its
+// processors busy, the one goroutine that sends batches seldom runs.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // reads under way

@@ -26,7 +26,7 @@ type Scanned struct {
 	Hash      string        `json:"hash,omitempty"`   // beginning of the hash that was looked for
 	Found     []string      `json:"found,omitempty"`  // keys with this hash
 	Ages      []ScanBucket  `json:"ages"`             // ages of the values that can be read
-	Hashed    []string      `json:"hashed,omitempty"` // such hashes of keys of which Redis has only the hash: of more than 512 bytes, or beginning with #sha256:
+	Hashed    []string      `json:"hashed,omitempty"` // the found hashes of keys of which Redis has only the hash: keys of more than 512 bytes, or beginning with #sha256:
 	foreign   int           // entries that are not leases, under the names of leases
 	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
 }

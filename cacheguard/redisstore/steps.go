@@ -299,11 +299,11 @@ func (s *Store) told(k cacheguard.Key, args []any) []any {
 	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
 }
 
-// invalidateApart invalidates a key whose slot is moving from one node of a cluster to another. It
-// also replaces a mark of staleness there. During the move neither node executes a command with
-// several names if it has only some of them, but a command with one name works. The lease is
-// removed first. Then every load that begins later brings a new value, and at worst the key is
-// loaded twice.
+// invalidateApart invalidates a key whose slot is moving from one node of a cluster to another. If
+// the key was to be marked stale, it is invalidated instead. During the move neither node executes
+// a command with several names if it has only some of them, but a command with one name works. The
+// lease is removed first. Then every load that begins later brings a new value, and at worst the
+// key is loaded twice.
 func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	all := s.everything(k)
 	slices.Reverse(all)

@@ -60,9 +60,9 @@ var (
 	_ cacheguard.Breakers = (*Store)(nil)
 )
 
-// New makes a store on a client of a single server, of Sentinel, or of a cluster. It reports all
-// invalid options at once and never dials. The client belongs to the caller: [Store.Close] doesn't
-// close it.
+// New makes a store on a client of a single server, of Sentinel, or of a cluster. Its error joins
+// the errors of all invalid options. New never dials. The client belongs to the caller:
+// [Store.Close] doesn't close it.
 //
 // Set ContextTimeoutEnabled in the client's options. Without ContextTimeoutEnabled the client's
 // calls ignore the context's deadline and last up to its ReadTimeout. The store then uses a view of

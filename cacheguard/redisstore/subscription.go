@@ -61,7 +61,7 @@ func (s *Store) Deafness() (since, last time.Time, err error) {
 	return since, last, nil
 }
 
-// subscribe starts the subscription if it isn't started yet. It doesn't wait for it.
+// subscribe starts the subscription if it isn't started yet. It doesn't wait until messages arrive.
 func (s *Store) subscribe() (*redislink.Subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ type Options struct {
 	// SlowLoad is the duration from which a load is slow. Each slow load is logged as a warning,
 	// "slow load". Interval and Burst don't apply to these records. To find the cause you must know
 	// the key. Without Keys, the record has key_hash, which is the first 16 digits of the key's
-	// SHA-256. With it you can check whether the load was of a certain key (printf %s KEY |
+	// SHA-256. With this hash you can check whether the load was for a certain key (printf %s KEY |
 	// sha256sum). Default 0. Zero or negative: no load is slow.
 	SlowLoad time.Duration
 }

@@ -20,10 +20,11 @@
 // # Who may see it
 //
 // Everybody who can reach the handler sees the page. The handler changes nothing and shows no
-// values. In place of a key the page shows only the first 16 digits of the key's SHA-256 (printf %s
-// KEY | sha256sum; redisstore's command inspect finds the key with -find), unless Options.Keys is
-// set. Errors are shown unchanged, with all the text that the origin's driver has put into them. So
-// mount the page where pprof would be, behind your own access control.
+// values. Unless Options.Keys is set, the page shows only the first 16 digits of the key's SHA-256
+// in place of a key. To compute them, use printf %s KEY | sha256sum. To find the key, use
+// redisstore's command inspect with -find. Errors are shown unchanged, with all the text that the
+// origin's driver has put into them. So mount the page where pprof would be, behind your own access
+// control.
 //
 // # What it costs
 //

@@ -15,7 +15,7 @@ var clockCases = []spec{
 
 // clockBound is the largest accepted difference between two estimates of the store's clock. It is
 // large, because an estimate is only as good as the quickest reply from which it was made. On a
-// busy machine no reply may be quick.
+// busy machine perhaps no reply is quick.
 const clockBound = time.Second
 
 // estimate makes both stores measure the clock.

@@ -114,8 +114,8 @@ func releaseFrees(e *env) {
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// releaseAnyNumber tests a load that never learnt its number, because the reply to its request was
-// lost.
+// releaseAnyNumber tests a load that doesn't know the number of its grant, because the reply to its
+// request was lost.
 func releaseAnyNumber(e *env) {
 	k := e.key("k")
 	token := e.token()

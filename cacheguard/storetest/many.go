@@ -82,7 +82,7 @@ func (e *env) renewMany(s cacheguard.Store, keys []cacheguard.Key, grants []cach
 	return answers(e, "RenewMany", len(keys), s.RenewMany(e.ctx, keys, grants, ttl))
 }
 
-// reads checks the values that both processes read, with all keys at once and one by one.
+// reads checks the values that both processes read, with all keys together and one by one.
 func (e *env) reads(keys []cacheguard.Key, want [][]byte) {
 	e.Helper()
 	for p, s := range []cacheguard.Store{e.a, e.b} {

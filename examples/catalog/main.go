@@ -3,8 +3,8 @@
 // the fault that shows the stage's flaw.
 //
 // It starts any number of replicas that share one database and one Redis, as they would in a shop.
-// If many clients ask all replicas for the map at once and it isn't in Redis, one replica loads it
-// and the others wait for it. /stats.json of any replica shows this.
+// If many clients ask all replicas for the map at the same time and it isn't in Redis, one replica
+// loads it and the others wait for it. /stats.json of any replica shows this.
 package main
 
 import (

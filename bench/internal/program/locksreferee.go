@@ -11,8 +11,8 @@ import (
 // and when they end. It asks them whether they believe that they have the lock, that is, whether
 // Err is nil. The order of reports is the order in which they arrive.
 //
-// Two holders have the lock at once if both say so when the referee asks them after both have
-// begun. This is a proof: if Err of a lock is nil, the lock was held all the time since it was
+// Two holders have the lock at the same time if both say so when the referee asks them after both
+// have begun. This is a proof: if Err of a lock is nil, the lock was held all the time since it was
 // acquired. So both locks were held when the report of the later one arrived, however slow or
 // stopped the reports were on their way to the referee. One such answer is enough if a larger
 // fencing token has been seen: in this case another holder was given the lock while this one could

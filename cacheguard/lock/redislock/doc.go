@@ -4,8 +4,8 @@
 //
 // While a holder lives, its lock is renewed. When the holder dies, the lock expires by itself, at
 // most one Lease later. Waiting calls form a queue in Redis (the line). Unlock gives the lock
-// directly to the first call in the queue, so a hand-over costs one message and two steps, however
-// many calls wait.
+// directly to the first call in the queue, so a hand-over costs one message and two steps (one
+// script each), however many calls wait.
 //
 //	locker, err := redislock.New(rdb, redislock.Options{})
 //	defer locker.Close()
@@ -47,8 +47,8 @@
 //     locks. A forward jump of the server's clock has the same effect, too. If a server's clock is
 //     set back, the locks and queue places of dead processes last longer by that time.
 //   - Exclusion when a holder is stopped. A process that was paused (by a garbage collector, a
-//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If two holders at once
-//     would do harm, and not only waste work, let the protected resource check the Token
+//     hypervisor, SIGSTOP) can go on for a moment after its lease is over. If two holders at the
+//     same time would do harm, and not only waste work, let the protected resource check the Token
 //     (Kleppmann: How to do distributed locking, 2016).
 //   - Exclusion across a suspend. If a machine's monotonic clock stops while the machine is
 //     suspended, as Linux' does, its holders believe for that much longer that they have their
@@ -71,8 +71,9 @@
 //	ZPOPMIN             who is next?
 //	DEL                 nobody: the lock is free
 //
-// Options.Fair adds GET and ZRANGE, which check whether a call waits. ZREM is left out until a call
-// of this locker has waited, because without waiting a call has no place in the queue.
+// Options.Fair adds GET and ZRANGE, which check whether a call waits. ZREM is left out until Warm
+// or the first waiting call has subscribed to messages, because before that the first request of a
+// call takes no place in the queue.
 //
 // Both steps run on the caller's goroutine while Redis responds, because another goroutine costs
 // more than the step. So if Redis stops responding during a step, the call may notice the end of
@@ -81,7 +82,7 @@
 //
 // A waiting call requests its place in the queue once, and again every third of Lease. For a
 // hand-over, the step of Unlock gives the lock to the next call and sends one message on the
-// channel of the process of this call, however many other calls wait. (With one channel for all
+// channel of this call's process, however many other calls wait. (With one channel for all
 // processes, each message would reach every process.) The lease of a lock that is handed to a
 // waiting call starts at the time when this call last sent its request, not at the hand-over. The
 // message contains the fencing token, and each reply to a waiting call contains the last token

@@ -21,8 +21,8 @@ type Options struct {
 	Lease time.Duration
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
-	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. In Redis it ends
-	// one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
+	// can't keep the lock for ever. After MaxHold the Lost channel of the lock is closed. In Redis
+	// the lock ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
 	// Fair always gives the lock to the call that has waited longest, even if a new call asks at

@@ -1,13 +1,14 @@
 // Package redlock implements distributed locks on several independent Redis servers (masters), with
 // the algorithm that Redis' documentation calls Redlock: the holder of a lock is the process that
 // has set its token on a majority of the masters. The lock stays usable while a minority of the
-// masters is down, cut off or slow. A lock on a single server doesn't survive the loss of that
-// server. A lock on a server with replicas survives it, but a failover loses locks.
+// masters is down, cut off or slow. With a single server, no lock can be used after the loss of
+// that server. With replicas, locks can be used again after a failover, but the failover can lose
+// locks.
 //
-// A request for a lock goes to all masters at once, and each has NodeTimeout to reply. The lock is
-// valid for the Lease, less the time that the replies took and less the drift that the clocks may
-// have. While a holder lives, a majority renews its lock. When the holder dies, the lock expires by
-// itself.
+// A request for a lock goes to all masters at the same time, and each has NodeTimeout to reply. The
+// lock is valid for the Lease, less the time that the replies took and less the drift that the
+// clocks may have. While a holder lives, a majority renews its lock. When the holder dies, the lock
+// expires by itself.
 //
 //	masters := []redis.UniversalClient{
 //		redis.NewClient(&redis.Options{Addr: "redis-a:6379", ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}),
@@ -36,28 +37,28 @@
 // A renewal counts a master only if the lock is still there when the renewal arrives. If a master
 // doesn't have the lock, for example after a restart, the renewal sets the lock there again, and
 // that master counts from the next renewal on. So a lock that is held for long survives when each
-// master is away for a while, one after another. If these masters were counted at once, exclusion
-// would not suffer, because while the lock is valid nobody else can have a majority. But a loss
-// would be hidden: if a majority had lost the lock, and another holder had had it in the meantime,
-// nobody would ever notice. A lock is Lost when its validity is over. It is also Lost when too many
-// masters reply that the holder doesn't have the lock, so that a renewal can't reach a majority any
-// more. With five masters, three such replies are enough. If only a minority has lost the lock or
-// given it to another holder, the lock stays held.
+// master is away for a while, one after another. If these masters were counted immediately,
+// exclusion would not suffer, because while the lock is valid nobody else can have a majority. But
+// a loss would be hidden: if a majority had lost the lock, and another holder had had it in the
+// meantime, nobody would ever notice. Lost is closed when the validity of the lock is over. It is
+// also closed when too many masters reply that the holder doesn't have the lock, so that a renewal
+// can't reach a majority any more. With five masters, three such replies are enough. If only a
+// minority has lost the lock or given it to another holder, the lock stays held.
 //
 // # Those who wait
 //
 // When a lock is released on a master, the master sends a message to the waiting processes. When a
 // majority of the masters may be free, the waiting processes send their requests one after another,
-// in the order in which they came. If all sent them at once, the votes would be split and nobody
-// would have a majority. If the votes are split nevertheless, each process gives its votes back and
-// tries again after a random time. A process that unlocks a lock and locks it again at once lets
-// the waiting processes go first. Within one process the calls that wait for a name take turns, and
-// only one of them sends requests. These rules make waiting fair most of the time, but they don't
-// guarantee fairness.
+// in the order in which they came. If all sent them at the same time, the votes would be split and
+// nobody would have a majority. If the votes are split nevertheless, each process gives its votes
+// back and tries again after a random time. A process that unlocks a lock and locks it again at
+// once lets the waiting processes go first. Within one process the calls that wait for a name take
+// turns, and only one of them sends requests. These rules make waiting fair most of the time, but
+// they don't guarantee fairness.
 //
 // If there are no messages (because the user lacks the right to subscribe, or because a majority
 // has no subscription), a waiting call polls: after 5 ms, then after twice as long each time, up to
-// 100 ms. With messages it also asks once a second, because a message may have been lost, and when
+// 100 ms. With messages it also asks once a second (because a message may have been lost) and when
 // the lock of a dead holder expires.
 //
 // # What it can promise
@@ -93,13 +94,14 @@
 //     can prevent that.
 //   - All lockers have the same masters. Add or remove one master at a time, and change all
 //     processes before the next one: any majority of n masters overlaps with any majority of n+1,
-//     but not with every majority of n+2. To replace a master, do two of these steps. An even
-//     number of masters is allowed for this purpose.
+//     but not with every majority of n+2. To replace a master, add the new one and remove the old
+//     one, as two separate changes. An even number of masters is allowed for this purpose.
 //
 // If a command is carried out late, for example because a master was stopped with the command in
 // its socket, the lock can stay on that master for one lease although it was given back. This is
-// called a ghost. One master is no majority, so other callers get the lock without this master. If
-// two more masters are away at the same time, other callers wait until the ghost expires.
+// called a ghost. One master is no majority, so other callers get the lock without this master.
+// With five masters, if two more of them are away at the same time, other callers wait until the
+// ghost expires.
 //
 // # What to configure
 //
@@ -137,8 +139,8 @@
 //
 // # What it costs
 //
-// Lock, renewal and Unlock run one script on each master, all at once, and take as long as the
-// third quickest of five. A waiting process sends each master one request when it begins to wait,
-// and one at each hand-over. While a majority responds, the only cost of a master that is away is
-// one connection that is dialled again for each request.
+// Lock, renewal and Unlock run one script on all masters at the same time, and take as long as the
+// third quickest of five masters. A waiting process sends each master one request when it begins to
+// wait, and one at each hand-over. While a majority responds, the only cost of a master that is
+// away is one connection that is dialled again for each request.
 package redlock

@@ -69,16 +69,16 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Lock waits until a majority of the masters have granted the lock. If no majority replies, Lock
-// returns an error at once. A call that is already waiting for the lock tolerates such errors for
-// up to one Lease. The waiting calls of one process take turns. The processes take turns too, in
-// the order in which they came, as closely as that is possible without a central queue.
+// Lock waits until a majority of the masters have granted the lock. If no majority replies within
+// NodeTimeout, Lock returns an error. A call that is already waiting for the lock tolerates such
+// errors for up to one Lease. The waiting calls of one process take turns. The processes take turns
+// too, in the order in which they came, as closely as that is possible without a central queue.
 func (l *Locker) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.wait)
 }
 
-// TryLock is like Lock, but doesn't wait for another holder. If several callers ask at once and
-// none of them gets a majority, TryLock tries again a few times.
+// TryLock is like Lock, but doesn't wait for another holder. If several callers ask at the same
+// moment and none of them gets a majority, TryLock tries again a few times.
 func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
@@ -221,8 +221,8 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 
 // SeizeUnsafely takes the lock of a name on all masters even if another holder has it, and breaks
 // the promise that at most one holder has the lock. It fails if no majority replies. If two callers
-// use SeizeUnsafely at once, both can end up without a majority. They learn of that at their next
-// renewal. See [lock.Seizer].
+// use SeizeUnsafely at the same time, both can end up without a majority. They learn of that at
+// their next renewal. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
 		a := l.attempt(ctx, name, wish{force: true})

@@ -23,15 +23,16 @@ type Options struct {
 	Lease time.Duration
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
-	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. On the masters it
-	// ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
+	// can't keep the lock for ever. After MaxHold the Lost channel of the lock is closed. On the
+	// masters the lock ends one Lease later, or when it is unlocked. Default 1 h. Negative means no
+	// limit.
 	MaxHold time.Duration
 
 	// NodeTimeout limits each request to a master, including the wait for a connection. (Other
-	// lockers call this option OpTimeout.) All requests are sent at once, so NodeTimeout also
-	// limits an acquisition, a renewal or a release. A master that takes longer is treated as down.
-	// Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at most a tenth of
-	// Lease, so that waiting for masters doesn't use up the lease.
+	// lockers call this option OpTimeout.) The requests to all masters are sent at the same time,
+	// so NodeTimeout also limits an acquisition, a renewal or a release. A master that takes longer
+	// is treated as down. Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at
+	// most a tenth of Lease, so that waiting for masters doesn't use up the lease.
 	NodeTimeout time.Duration
 
 	// Drift is the largest difference between the speeds of this process' clock and of a master's

@@ -5,7 +5,7 @@
 //	go get github.com/cacheguard/cacheguard/cacheguard/lock/sqllock
 //
 // A lock is a row: the name, a random token of its owner, the time of its expiry, and a fencing
-// token. One statement takes the lock, INSERT ... ON CONFLICT DO UPDATE ... WHERE the lock is free
+// token. One statement takes the lock: INSERT ... ON CONFLICT DO UPDATE ... WHERE the lock is free
 // or has expired. So if several processes try at the same time, exactly one gets the lock, even in
 // PostgreSQL's READ COMMITTED, because statements that want to change the same row run one after
 // another, and each sees the result of the previous statement. Expiry is judged by the clock of the
@@ -66,7 +66,7 @@
 // from its first waiting call on. Poolers like PgBouncer in transaction mode don't support LISTEN.
 // ExampleOptions_listen shows Listen for pgx.
 //
-// After releases, one process of the fleet each minute removes, in the background, the rows of
+// Once a minute, in the background after a release, one process of the fleet removes the rows of
 // names that nobody has locked for an hour. The removal needs the right to DELETE. If this right is
 // missing, each try logs a line. Otherwise SELECT, INSERT and UPDATE on the table are enough.
 //

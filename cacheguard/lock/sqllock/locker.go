@@ -102,7 +102,7 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 // wrapped adds the package and the name of the lock to an error.
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
-// Close ends the waiting calls with lock.ErrClosed, and makes the held locks lost to their holders.
+// Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
 // The holders have one lease to stop their work, and for this time the rows of their locks stay.
 // Close waits until nothing runs in the background any more. If a driver ignores contexts, Close
 // waits for it no longer than three times OpTimeout. A second Close does nothing. The db stays

@@ -63,8 +63,8 @@ type Options struct {
 	// of Lease. Default 10 s, at least 10 ms.
 	Lease time.Duration
 
-	// MaxHold is the longest time that a lock may be held. After MaxHold the lock is lost to its
-	// holder, and no longer renewed. Default 1 h. Negative means no limit.
+	// MaxHold is the longest time that a lock may be held. After MaxHold the Lost channel of the
+	// lock is closed, and the lock is no longer renewed. Default 1 h. Negative means no limit.
 	MaxHold time.Duration
 
 	// OpTimeout limits each request to the database. This includes the wait for a connection, and a

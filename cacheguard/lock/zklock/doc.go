@@ -51,9 +51,10 @@
 //     run at the same rate: the holder's monotonic clock, which counts from before a request, and
 //     the clock of ZooKeeper's leader. A process that was paused (by a garbage collector, a
 //     hypervisor, SIGSTOP) can go on for a moment after its session is over. If a clock stops while
-//     its machine sleeps, the holder believes for that much longer that it has the lock. If this
-//     would do harm, and not only waste work, let the protected resource check the Token. Then this
-//     is a lock for correctness, not only for efficiency.
+//     its machine sleeps, the holder believes for that much longer that it has the lock. If two
+//     holders at the same time would do harm, and not only waste work, let the protected resource
+//     check the Token. With this check the lock is good enough for correctness, not only for
+//     efficiency.
 //   - Exclusion with a Lease that is longer than the servers grant. The servers limit the session
 //     timeout to maxSessionTimeout, which is 20 ticks, or 40 s by default. When the locker notices
 //     a shorter session, it logs a warning, but by then it is too late.
@@ -61,7 +62,7 @@
 //     beginning.
 //   - Quick recovery from a server that accepts connections but never replies. go-zookeeper v1.0.4
 //     waits for this server for up to seven session timeouts, and doesn't try another server in the
-//     meantime. The lock is Lost in time, and calls return errors.
+//     meantime. The Lost channel of a held lock is closed in time, and calls return errors.
 //
 // # What it costs
 //

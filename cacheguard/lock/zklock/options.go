@@ -21,9 +21,9 @@ type Options struct {
 
 	// Lease is the time that a session lasts while ZooKeeper doesn't hear from it. Set it to the
 	// session timeout that was passed to zk.Connect, or less. A held lock is verified every quarter
-	// of Lease. If it can't be verified, it is Lost before Lease is over. If Lease is longer than
-	// the session timeout that the servers really grant, a lock would be Lost too late. The servers
-	// grant at most their maxSessionTimeout, which is 40 s by default.
+	// of Lease. If it can't be verified, its Lost channel is closed before Lease is over. If Lease
+	// is longer than the session timeout that the servers really grant, the channel is closed too
+	// late. The servers grant at most their maxSessionTimeout, which is 40 s by default.
 	//
 	// Default 4 s, which is safe for any timeout passed to zk.Connect: servers grant at least two
 	// of their ticks, and a tick is 2 s by default. If your session timeout is longer, set Lease to
@@ -33,8 +33,9 @@ type Options struct {
 	Lease time.Duration
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
-	// can't keep the lock for ever. After MaxHold the lock is Lost to its holder. In ZooKeeper it
-	// ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
+	// can't keep the lock for ever. After MaxHold the Lost channel of the lock is closed. In
+	// ZooKeeper the lock ends one Lease later, or when it is unlocked. Default 1 h. Negative means
+	// no limit.
 	MaxHold time.Duration
 
 	// OpTimeout limits every step in ZooKeeper, including the time until a broken connection is

@@ -34,8 +34,9 @@
 // certificates, or with the certificates in the file that SSL_CERT_FILE names. -cert and -key give
 // the client's certificate.
 //
-// The exit code is 0 if Redis could be asked, whatever it has, 1 if Redis couldn't be asked or
-// something doesn't work, and 2 for arguments that can't be understood.
+// The exit code is 0 if Redis could be asked, even if nothing is stored. It is 1 if Redis couldn't
+// be asked, if a scan was interrupted, or if -diagnose finds a step that doesn't work. It is 2 for
+// arguments that can't be understood.
 package main
 
 import (
