@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 )
 
 const (
-	batchReads  = 128 // most reads in one trip
-	mostSenders = 4   // most batches of a lane that are under way at a time, if they are full
-	mostBatches = 512 // most full batches that wait: far more reads than come at once
+	batchReads  = 128     // most reads in one trip
+	batchBytes  = 1 << 20 // about how much one trip may bring
+	fewReads    = 8       // in a trip while nothing is known about the size of values, or after no answer
+	mostSenders = 4       // most batches of a lane that are under way at a time, if they are full
+	mostReads   = 1 << 16 // most reads that wait in full batches: far more than come at once
 )
 
 // errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the
@@ -24,7 +27,7 @@ const (
 var errGoexit = errors.New("redisstore: a hook of the client has ended the goroutine that reads")
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.
-var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchReads*mostBatches, cacheguard.ErrOverloaded)
+var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", mostReads, cacheguard.ErrOverloaded)
 
 // lane has the batches for one node, or for the only server. Each node of a cluster has its own
 // lane, so that a dead node doesn't delay reads from other nodes. A lane exists as long as a
@@ -34,6 +37,7 @@ var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", batchRead
 type lane struct {
 	next    *batch   // collects reads while another batch is under way
 	waiting []*batch // full batches
+	reads   int      // those in waiting
 	senders int
 }
 
@@ -161,7 +165,7 @@ func (r *reader) join(w want) (*batch, int, error) {
 	}
 	b := l.next
 	if b == nil {
-		if len(l.waiting) >= mostBatches {
+		if l.reads >= mostReads {
 			return nil, 0, errManyReads
 		}
 		b = newBatch(14)
@@ -174,9 +178,10 @@ func (r *reader) join(w want) (*batch, int, error) {
 	}
 	b.readers.Add(1)
 	reads := len(b.names())
-	full := reads == batchReads
+	full := reads >= r.size.reads()
 	if full {
 		l.waiting = append(l.waiting, b)
+		l.reads += reads
 		l.next = nil
 	}
 	if l.senders == 0 || full && l.senders < mostSenders {
@@ -196,6 +201,7 @@ func (r *reader) send(node *redis.Client, l *lane) {
 	if len(l.waiting) > 0 {
 		b = l.waiting[0]
 		l.waiting = l.waiting[1:]
+		l.reads -= len(b.names())
 	} else if l.senders == 1 {
 		b, l.next = l.next, nil
 	}
@@ -210,8 +216,17 @@ func (r *reader) send(node *redis.Client, l *lane) {
 	r.mu.Unlock()
 	defer r.startSend(node, l)
 	defer close(b.done)
+	defer b.recovers()
 	if b.readers.Load() > 0 { // otherwise all readers have left while the batch waited
 		r.read(b)
+	}
+}
+
+// recovers turns a panic of a hook of the client into the error of all reads. On this goroutine it
+// would end the process, although the callers may recover from panics.
+func (b *batch) recovers() {
+	if p := recover(); p != nil {
+		b.err = fmt.Errorf("redisstore: a hook of the client panicked: %v\n%s", p, debug.Stack())
 	}
 }
 
@@ -245,6 +260,40 @@ func (f frames) frame(i int) ([]byte, error) {
 	return bytesOf(f.texts[i]), nil
 }
 
+// size returns the number of bytes of all values.
+func (f frames) size() (n int) {
+	for _, text := range f.texts {
+		n += len(text)
+	}
+	for _, value := range f.bytes {
+		n += len(value)
+	}
+	return n
+}
+
+// valueSize is the average size of the values that batches have read lately. With it a batch is
+// kept small enough for its time: a batch without an answer fails all of its reads, and would fail
+// them again.
+type valueSize struct{ bytes atomic.Int64 }
+
+func (s *valueSize) init() { s.bytes.Store(batchBytes / fewReads) }
+
+// reads returns how many reads a batch may have.
+func (s *valueSize) reads() int {
+	return int(max(min(batchBytes/max(s.bytes.Load(), 1), batchReads), 1))
+}
+
+// learn notes what a batch has read. Two batches that end together may miss one of their sizes.
+func (s *valueSize) learn(b *batch) {
+	was := s.bytes.Load()
+	switch {
+	case b.err == nil:
+		s.bytes.Store((was + int64(b.frames.size()/len(b.names()))) / 2)
+	case redislink.NoAnswer(b.err): // perhaps because of its size
+		s.bytes.Store(max(was, batchBytes/fewReads))
+	}
+}
+
 func (r *reader) read(b *batch) {
 	began, names := time.Now(), b.names()
 	ask := r.s.manyAtOnce(b)
@@ -256,6 +305,7 @@ func (r *reader) read(b *batch) {
 	})
 	took := time.Since(began)
 	r.slow.Store(took > r.slowTrip)
+	r.size.learn(b)
 	if errors.Is(b.err, errClosed) { // says nothing about Redis
 		return
 	}

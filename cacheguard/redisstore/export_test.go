@@ -70,5 +70,12 @@ var Older = older
 // SetSlowTrip sets how long a batch of reads takes at least if it is slow.
 func (s *Store) SetSlowTrip(d time.Duration) { s.reads.slowTrip = d }
 
+// Lanes returns the number of lanes that have batches.
+func (s *Store) Lanes() int {
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
+	return len(s.reads.lanes)
+}
+
 // ReadsUnderWay returns the number of single reads under way.
 func (s *Store) ReadsUnderWay() int { return int(s.reads.under.Load()) }

@@ -34,6 +34,7 @@ type reader struct {
 	under   atomic.Int32 // reads under way
 	directs atomic.Int32 // those on connections of their own
 	slow    atomic.Bool  // the last batch was slow
+	size    valueSize    // of the values that batches read
 
 	slowTrip time.Duration // slowTrip but in tests
 	alarms   sync.Pool     // of *alarm
@@ -47,6 +48,7 @@ type reader struct {
 
 func (r *reader) init(s *Store) {
 	r.s, r.lanes, r.slowTrip = s, make(map[*redis.Client]*lane), slowTrip
+	r.size.init()
 	r.wholes.Store(new(wholes))
 	r.alarms.New = func() any { return newAlarm() }
 }

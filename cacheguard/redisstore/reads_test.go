@@ -47,10 +47,10 @@ func TestCrowdReadsInBatches(t *testing.T) {
 	}
 }
 
-// gateHook lets each GET and each MGET wait, and ends the goroutine of the first MGET if told to.
+// gateHook lets each GET and each MGET wait. It calls breaks at the next MGET, if that is set.
 type gateHook struct {
 	get, mget gate
-	exits     atomic.Bool
+	breaks    atomic.Pointer[func()]
 }
 
 // gate is passed when it is open. arrived gets a value from each command that comes to it.
@@ -83,8 +83,8 @@ func (h *gateHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case "get": // a direct read
 			h.get.pass()
 		case "mget": // a batch
-			if h.exits.Swap(false) {
-				runtime.Goexit()
+			if breaks := h.breaks.Swap(nil); breaks != nil {
+				(*breaks)()
 			}
 			h.mget.pass()
 		}
@@ -162,20 +162,27 @@ func TestDirectReadsOfACrowd(t *testing.T) {
 	}
 }
 
-// TestGoexitInABatch: if a hook of the client ends the goroutine that sends a batch, its readers get
-// an error, and the next batch is sent.
-func TestGoexitInABatch(t *testing.T) {
-	hook, store := newGated(t)
-	hook.exits.Store(true)
-	direct := hook.crowd(t, store, 0)
-	if _, _, err := store.Get(t.Context(), testKey, nil); err == nil || !strings.Contains(err.Error(), "hook") {
-		t.Errorf("the read whose goroutine has ended: %v", err)
+// TestBatchThatBreaks: if a hook of the client panics, or ends the goroutine that sends a batch, its
+// readers get an error, and the next batch is sent.
+func TestBatchThatBreaks(t *testing.T) {
+	for how, breaks := range map[string]func(){
+		"has ended the goroutine": runtime.Goexit,
+		"panicked: boom":          func() { panic("boom") },
+	} {
+		t.Run(how, func(t *testing.T) {
+			hook, store := newGated(t)
+			hook.breaks.Store(&breaks)
+			direct := hook.crowd(t, store, 0)
+			if _, _, err := store.Get(t.Context(), testKey, nil); err == nil || !strings.Contains(err.Error(), "hook of the client "+how) {
+				t.Errorf("the read whose batch broke: %v", err)
+			}
+			hook.mget.open()
+			if _, _, err := store.Get(t.Context(), testKey, nil); err != nil {
+				t.Errorf("the next read: %v", err)
+			}
+			hook.get.open()
+			direct.Wait()
+			must(t, store.Close())
+		})
 	}
-	hook.mget.open()
-	if _, _, err := store.Get(t.Context(), testKey, nil); err != nil {
-		t.Errorf("the next read: %v", err)
-	}
-	hook.get.open()
-	direct.Wait()
-	must(t, store.Close())
 }

@@ -69,6 +69,9 @@ var (
 // a single-server client, which shares the client's connections. It calls a cluster client on
 // another goroutine, one for each read. The client's hooks see every command except those of the
 // subscription. If the store uses a view, only hooks that were added before New see its commands.
+// The context that a hook gets has a deadline, but may never be done: a hook must not leave a
+// goroutine that waits for its Done. If a hook panics, the panic may reach the caller of the store,
+// or become an error of several reads.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
