@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,7 +34,7 @@ type release struct {
 	branch  string            // the branch that is checked out, as refs/heads/main, or ""
 	tags    map[string]string // refs of the working copy
 	origin  map[string]string // refs of the remote "origin"
-	unread  error             // why origin has none
+	unread  error             // why the refs of origin are not known
 	last    string            // the latest release, or ""
 }
 
@@ -51,9 +52,14 @@ func check(r *repo, here, version, work string, out io.Writer) error {
 	if rel.tags, err = refs(here, "."); err != nil {
 		return err
 	}
-	gets, err := command(here, nil, "git", "remote", "get-url", "--push", "origin")
-	if rel.unread = err; err == nil {
-		rel.origin, rel.unread = refs(here, strings.TrimSpace(gets))
+	gets, err := command(here, nil, "git", "remote", "get-url", "--push", "--all", "origin")
+	switch gets = strings.TrimSpace(gets); {
+	case err != nil:
+		rel.unread = err
+	case strings.Contains(gets, "\n"):
+		rel.unread = errors.New("a push goes to several repositories, and one of them may take it without the others")
+	default:
+		rel.origin, rel.unread = refs(here, gets)
 	}
 	for ref := range rel.tags {
 		if tag, v := tagged(ref); tag == v && semver.Prerelease(v) == "" && semver.Compare(v, rel.last) > 0 {
@@ -139,11 +145,14 @@ func clean(r *release) (wrong []string, err error) {
 // the branch would fail, or a version would lack what an older one has.
 func follows(r *release) (wrong []string, err error) {
 	if r.unread != nil {
-		wrong = append(wrong, fmt.Sprintf("the remote origin, which gets the tags, can't be read: %v", r.unread))
+		wrong = append(wrong, fmt.Sprintf("the remote origin, which gets the tags, can't be used: %v", r.unread))
 	}
 	shallow, err := command(r.here, nil, "git", "rev-parse", "--is-shallow-repository")
 	if strings.TrimSpace(shallow) == "true" {
 		wrong = append(wrong, "this clone lacks older commits: git fetch --unshallow")
+	}
+	if partial, _ := command(r.here, nil, "git", "config", "--get-regexp", `^remote\..*\.promisor$`); partial != "" {
+		wrong = append(wrong, "this clone lacks older files: clone the repository without --filter")
 	}
 	var missing []string
 	for ref, object := range r.origin {
@@ -169,7 +178,7 @@ func follows(r *release) (wrong []string, err error) {
 }
 
 // newer: a module proxy keeps the first content of a version for ever, and users get the newest
-// version.
+// version. Git stores a tag like a file, so no tag can have the name of another tag's folder.
 func newer(r *release) (wrong []string, err error) {
 	all := maps.Clone(r.tags)
 	maps.Copy(all, r.origin)
@@ -181,6 +190,14 @@ func newer(r *release) (wrong []string, err error) {
 		}
 		if semver.Compare(version, last) > 0 {
 			newest, last = tag, version
+		}
+	}
+	for _, m := range r.released() {
+		tag := m.tag(r.version)
+		for ref := range all {
+			if name := strings.TrimPrefix(ref, "refs/tags/"); name != ref && (strings.HasPrefix(tag, name+"/") || strings.HasPrefix(name, tag+"/")) {
+				wrong = append(wrong, fmt.Sprintf("git can't have the tag %s beside the tag %s", tag, name))
+			}
 		}
 	}
 	if semver.Compare(r.version, last) < 0 {
@@ -210,7 +227,7 @@ func told(r *release) (wrong []string, err error) {
 			wrong = append(wrong, "CHANGELOG.md has more than one section of "+r.version)
 		}
 	}
-	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b`).Match(text) {
+	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b|^\[?unreleased\b.*\n(-+|=+)[ \t\r]*$`).Match(text) {
 		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil
@@ -267,7 +284,10 @@ func compatible(r *release) (wrong []string, err error) {
 		return nil, err
 	}
 	after := r.released()
-	for _, m := range before.released() {
+	for _, m := range before.modules {
+		if r.tags["refs/tags/"+m.tag(r.last)] == "" {
+			continue // it was in no release
+		}
 		i := slices.IndexFunc(after, func(now *mod) bool { return now.path == m.path })
 		if i < 0 {
 			wrong = append(wrong, fmt.Sprintf("%s is a module of %s, and is gone", m.path, r.last))

@@ -30,9 +30,9 @@
 // # What check refuses
 //
 //   - Files that aren't committed, and a commit without a branch.
-//   - A remote "origin" that can't be read (the repository that a push goes to). A clone that lacks
-//     commits or version tags of origin. A commit that doesn't come after the branch and the main
-//     branch at origin, and after the last release.
+//   - A remote "origin" that can't be read, or whose pushes go to more than one repository. A clone
+//     that lacks commits, files or version tags of origin. A commit that doesn't come after the
+//     branch and the main branch at origin, and after the last release.
 //   - A version that isn't newer than all tags, here and at origin, of any module. Versions before a
 //     release (v0.2.0-rc.1) count, too.
 //   - A CHANGELOG.md that doesn't begin with the version, its date and a change, that has the version
@@ -50,8 +50,9 @@
 // pseudo-version, a module whose path can't have the version (v2.0.0 needs /v2), and a module whose
 // path doesn't fit its folder.
 //
-// Exported names are compared only for the system that check runs on. Folders named testdata, and
-// those that begin with a dot, are not searched for modules.
+// check may find a dependency in the download cache of this machine, so it doesn't notice that
+// others can't download it. Exported names are compared only for the system that check runs on.
+// Folders named testdata, and those that begin with a dot, are not searched for modules.
 //
 // # Modules
 //

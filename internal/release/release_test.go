@@ -232,8 +232,8 @@ func TestCheckRefuses(t *testing.T) {
 			r.git("tag", "v0.0.9", "HEAD~1")
 			r.elsewhere("tag", "v0.0.9")
 		}, "origin has tags that are missing or different here: git fetch --tags --force: v0.0.9"},
-		"no remote":             {func(r *toy) { r.git("remote", "remove", "origin") }, "the remote origin, which gets the tags, can't be read"},
-		"a remote that is away": {func(r *toy) { r.git("remote", "set-url", "origin", "../away.git") }, "the remote origin, which gets the tags, can't be read"},
+		"no remote":             {func(r *toy) { r.git("remote", "remove", "origin") }, "the remote origin, which gets the tags, can't be used"},
+		"a remote that is away": {func(r *toy) { r.git("remote", "set-url", "origin", "../away.git") }, "the remote origin, which gets the tags, can't be used"},
 		"a commit that is behind": {func(r *toy) { r.elsewhere("commit", "-q", "--allow-empty", "-m", "more") },
 			"the last commit does not come after refs/heads/main of origin"},
 		"a commit beside the last release": {func(r *toy) {
@@ -300,6 +300,20 @@ func TestCheckRefuses(t *testing.T) {
 			r.git("push", "-q", "../up.git", "HEAD:refs/heads/main", "HEAD:refs/tags/v0.2.0")
 			r.git("remote", "set-url", "--push", "origin", "../up.git")
 		}, "git fetch --tags --force: v0.2.0"},
+		"two repositories that get pushes": {func(r *toy) {
+			r.git("remote", "set-url", "--add", "--push", "origin", "../origin.git")
+			r.git("remote", "set-url", "--add", "--push", "origin", "../mirror.git")
+		}, "a push goes to several repositories"},
+		"a tag with the name of a folder": {func(r *toy) { r.elsewhere("tag", "wheel") },
+			"git can't have the tag wheel/v0.1.0 beside the tag wheel"},
+		"a tag in a folder with the name of the version": {func(r *toy) { r.git("tag", "v0.1.0/rc") },
+			"git can't have the tag v0.1.0 beside the tag v0.1.0/rc"},
+		"an underlined heading of changes": {func(r *toy) {
+			r.replace("CHANGELOG.md", "# Changelog\n", "# Changelog\n\nUnreleased\n----------\n\n- The wheel.\n")
+			r.commit()
+		}, "CHANGELOG.md still has a section for what is unreleased"},
+		"a clone without old files": {func(r *toy) { r.git("config", "remote.origin.promisor", "true") },
+			"this clone lacks older files"},
 		"a file that is not packed": {func(r *toy) {
 			r.write("wheel/web/vendor/js/app.js", "wheel()")
 			r.write("wheel/web/web.go", "package web\n\nimport _ \"embed\"\n\n//go:embed vendor/js/app.js\nvar App string\n")
@@ -369,6 +383,7 @@ func TestCheckMissesAModule(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
 	r.git("tag", "v0.1.0")
+	r.git("tag", "wheel/v0.1.0")
 	r.git("rm", "-r", "-q", "wheel")
 	r.replace("go.work", "\t./wheel\n", "")
 	r.replace("go.work", "replace example.com/toy/wheel v0.1.0 => ./wheel\n", "")
@@ -376,6 +391,22 @@ func TestCheckMissesAModule(t *testing.T) {
 	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.1 (2026-02-28)\n\n- No wheels.\n")
 	r.prepare("v0.1.1")
 	refuses(r, "v0.1.1", "example.com/toy/wheel is a module of v0.1.0, and is gone")
+}
+
+// A module that had a release, and is now one of those without, is gone, too.
+func TestCheckMissesAModuleThatStays(t *testing.T) {
+	t.Parallel()
+	r := newToy(t)
+	r.write("bench/peers/go.mod", "module example.com/toy/bench/peers\n\ngo 1.26.0\n")
+	r.write("bench/peers/peers.go", "package peers\n")
+	r.replace("go.work", "\t./wheel\n", "\t./wheel\n\t./bench/peers\n")
+	r.prepare("v0.1.0")
+	for _, tag := range []string{"v0.1.0", "wheel/v0.1.0", "bench/peers/v0.1.0"} {
+		r.git("tag", tag)
+	}
+	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.1 (2026-02-28)\n\n- No peers.\n")
+	r.prepare("v0.1.1")
+	refuses(r, "v0.1.1", "example.com/toy/bench/peers is a module of v0.1.0, and is gone")
 }
 
 // The go command, which packs the modules from the tags, gets the hashes that prepare has written.
