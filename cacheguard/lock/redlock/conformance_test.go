@@ -120,18 +120,22 @@ func TestConformanceMiniredis(t *testing.T) {
 			server.ClockTTL(true)
 			servers, addrs = append(servers, server), append(addrs, server.Addr())
 		}
-		f := locktest.Fleet{
-			Lease: suiteLease, Reentrant: true, Process: process{addrs, suiteLease}.config(),
-			Steal: func(name string) {
-				for _, server := range servers {
-					server.Del(suitePrefix + ":" + name)
-				}
-			},
+		var open func(lease time.Duration) locktest.Fleet
+		open = func(lease time.Duration) locktest.Fleet {
+			f := locktest.Fleet{
+				Lease: lease, Longer: open, Reentrant: true, Process: process{addrs, lease}.config(),
+				Steal: func(name string) {
+					for _, server := range servers {
+						server.Del(suitePrefix + ":" + name)
+					}
+				},
+			}
+			for range 3 {
+				f.Lockers = append(f.Lockers, suiteLocker(t, addrs, lease))
+			}
+			return f
 		}
-		for range 3 {
-			f.Lockers = append(f.Lockers, suiteLocker(t, addrs, suiteLease))
-		}
-		return f
+		return open(suiteLease)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -137,11 +138,14 @@ func (s *site) count(t *testing.T, name string, masters ...int) (n int) {
 	return n
 }
 
-// everywhere waits until all masters have a lock, because Lock returns as soon as a majority has
-// it.
+// everywhere waits until one claim has the lock on all masters: Lock and Unlock return as soon as a
+// majority has replied, so others may still have an earlier claim.
 func (s *site) everywhere(t *testing.T, name string) {
 	t.Helper()
-	waittest.Until(t, "all masters have "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 5 })
+	waittest.Until(t, "all masters have "+name, func() bool {
+		holders := slices.Compact(s.holders(t, name))
+		return len(holders) == 1 && len(holders[0]) > 1
+	})
 }
 
 // nothingLeft waits until no master has a part of a lock. This must happen long before the lock

@@ -33,14 +33,21 @@ func TestTwoOfFiveAway(t *testing.T) {
 			back := []func(){away(t, s, 1), away(t, s, 3)}
 			began := time.Now()
 			during := get(t, a, "during")
+			refusals := 0
 			for time.Since(began) < 3*o.Lease/2 {
 				for _, held := range []lock.Lock{before, during} {
-					if _, err := b.TryLock(t.Context(), held.Name()); !errors.Is(err, lock.ErrHeld) {
+					switch _, err := b.TryLock(t.Context(), held.Name()); {
+					case errors.Is(err, lock.ErrHeld):
+						refusals++
+					case err == nil || !strings.Contains(err.Error(), "no answer within"): // on a busy machine a master may be slow
 						t.Fatalf("TryLock of %q by another: %v; want ErrHeld", held.Name(), err)
 					}
 					must(t, held.Err())
 				}
 				pass(o.Lease / 50)
+			}
+			if refusals == 0 {
+				t.Error("no TryLock was answered")
 			}
 			must(t, before.Unlock(t.Context()))
 			must(t, during.Unlock(t.Context()))
