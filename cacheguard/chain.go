@@ -21,10 +21,10 @@ type link struct {
 	over    atomic.Bool // the load has returned, so code that still uses its context is no longer inside the load
 	job     *desk.Load  // the slot of the load, if a job may keep the slot after the load; else nil
 	parent  *link
-	apart   bool   // this link is not a load; work below it does not use the slots of the loads above it
-	began   uint64 // when the load began, on the flights' clock; 0 if the time doesn't matter
-	after   int64  // reads must not return a value loaded before this time, on the store's clock; 0: no demand
-	demand  bool   // this link is not a load; NotOlderThan set its field after
+	apart   bool    // this link is not a load; work below it does not use the slots of the loads above it
+	began   uint64  // when the load began, on the flights' clock; 0 if the time doesn't matter
+	after   demands // reads must not return a value loaded before these times
+	demand  bool    // this link is not a load; NotOlderThan set its field after
 }
 
 // linkOf returns the innermost link of a context, which may be a demand.

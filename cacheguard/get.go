@@ -148,7 +148,7 @@ func (c *Cache[V]) beginValue(ctx context.Context, key string, call *call[V]) (V
 // getLocal answers from the process-local tier, if it can.
 func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], res *Result[V]) (found bool, err error) {
 	var e *kept[V]
-	if *res, e = c.tier.get(id); e == nil || call.demands && res.stamp <= after(ctx) {
+	if *res, e = c.tier.get(id); e == nil || call.demands && res.stamp <= after(ctx).latest {
 		return false, nil
 	}
 	if got, early := e.dueEarly(*res, c.opts.EarlyRefresh); early {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/demand"
 	"github.com/cacheguard/cacheguard/internal/flight"
@@ -55,7 +56,8 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 
 // NotOlderThan returns a context for reads. A read with this context returns no value that was
 // loaded before the token was made. If a load begins with the context, the rule also applies to
-// reads inside the load. If several tokens are set, the latest one is used.
+// reads inside the load. If a context has several tokens, the one with the latest moment counts
+// that is not in the future.
 //
 // If the stored value may be older, the read waits for a refresh: one load for all calls of the
 // fleet that need a newer value at the same time. If the load fails, the read returns the load's
@@ -75,10 +77,38 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 // values from other caches. So if a load reads other caches, begin it with the token, or invalidate
 // its value together with the values that it is made of.
 func NotOlderThan(ctx context.Context, t Token) context.Context {
-	if t.moment <= after(ctx) {
+	had := after(ctx)
+	has := had.and(t.moment)
+	if has == had {
 		return ctx
 	}
-	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), demand: true, after: t.moment})
+	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), demand: true, after: has})
+}
+
+// demands are the two latest moments of a context's tokens, or 0. The second one counts if the
+// latest one is in the future: a client may have sent that one, and it must not void a token of the
+// program.
+type demands struct{ latest, second int64 }
+
+// and adds the moment of a token.
+func (d demands) and(moment int64) demands {
+	switch {
+	case moment > d.latest:
+		return demands{moment, d.latest}
+	case moment < d.latest && moment > d.second:
+		d.second = moment
+	}
+	return d
+}
+
+// unforged returns the latest moment that a clock can have returned.
+func (d demands) unforged(now time.Time) int64 {
+	for _, moment := range []int64{d.latest, d.second} {
+		if !demand.Forged(moment, now) {
+			return moment
+		}
+	}
+	return 0
 }
 
 // String returns the token as text: at most 11 letters and digits, or "" for the zero Token.
@@ -108,24 +138,28 @@ func (r Result[V]) NotOlderThan(t Token) bool {
 	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
 }
 
-// after returns the moment of the context's token, or 0. Reads with this context must not return a
-// value that was loaded before this moment.
-func after(ctx context.Context) int64 {
+// after returns the moments of the context's tokens. Reads with this context must not return a
+// value that was loaded before them.
+func after(ctx context.Context) demands {
 	if l := linkOf(ctx); l != nil {
 		return l.after
 	}
-	return 0
+	return demands{}
 }
 
-// demanded returns the moment of the context's token, after a check against the store's clock. The
-// read must not return a value that was loaded before this moment. If there is no token, or if the
-// moment is in the future, demanded returns 0, and the read may return any value.
+// demanded returns the latest moment of the context's tokens that is not in the future, after a
+// check against the store's clock. The read must not return a value that was loaded before this
+// moment. If there is no such moment, demanded returns 0, and the read may return any value.
 func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	d := after(ctx)
-	if d > 0 && c.opts.Switch.Mode() != ModeOff { // while the Switch is off, every call loads, so there is nothing to check
-		return c.demands.Check(ctx, c.store, c.opts.Name, d)
+	if c.opts.Switch.Mode() == ModeOff { // every call loads, so there is nothing to check
+		return d.latest
 	}
-	return d
+	moment := c.demands.Check(ctx, c.store, c.opts.Name, d.latest)
+	if moment == 0 && d.second > 0 {
+		moment = c.demands.Check(ctx, c.store, c.opts.Name, d.second)
+	}
+	return moment
 }
 
 // Demanded returns the token of a context made by [NotOlderThan], or the zero Token if the moment

@@ -3,6 +3,7 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -355,6 +356,37 @@ func TestTwoTokens(t *testing.T) {
 		ctx = cacheguard.NotOlderThan(cacheguard.NotOlderThan(t.Context(), early), late)
 		getting(ctx, t, c, "k", returning(3)).gives(2, nil)
 	})
+}
+
+// A made up token, which is in the future, doesn't void another token: whichever came first, and for
+// what a load sees and reads, too.
+func TestTokenBesideOneOfTheFuture(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, 48 * time.Hour} {
+		for _, first := range []string{"made up", "real"} {
+			inBubble(t, fmt.Sprint(ahead, ", first the ", first, " one"), func(t *testing.T) {
+				store := memstore.New(memstore.Options{})
+				defer store.Close()
+				c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Hour})
+				must(t, c.Set(t.Context(), "k", 1))
+				must(t, c.Set(t.Context(), "inner", 1))
+				ctx, madeUp := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave")), cacheguard.TokenAt(store.Now().Add(ahead))
+				if ctx = cacheguard.NotOlderThan(ctx, madeUp); first == "made up" {
+					ctx = cacheguard.NotOlderThan(cacheguard.NotOlderThan(t.Context(), madeUp), committed(t, store, "behave"))
+				}
+				time.Sleep(time.Millisecond)
+				res, err := c.GetEntry(ctx, "k", func(ctx context.Context, prev cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+					if prev.Value != 0 {
+						t.Errorf("the load sees %d, which is too old", prev.Value)
+					}
+					inner, err := c.Get(ctx, "inner", returning(2))
+					return cacheguard.Entry[int]{Value: inner}, err
+				})
+				if res.Value != 2 || err != nil {
+					t.Errorf("got %d, %v; want 2, from two loads", res.Value, err)
+				}
+			})
+		}
+	}
 }
 
 func TestTokensAsText(t *testing.T) {
