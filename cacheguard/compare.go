@@ -67,7 +67,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("Difference(%d)", uint8(d))
 }
 
-// Wrong reports whether callers got a wrong value.
+// Wrong reports whether the value of the cache was wrong, and not only different meanwhile or as
+// allowed. In ModeShadow no caller got the value.
 func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences }
 
 // Story has the known facts about a difference. All times are on the store's clock.

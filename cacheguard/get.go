@@ -19,11 +19,11 @@ import (
 // the store at that moment, it returns within the store's operation timeout. The load goes on for
 // other callers, and is cancelled when the last caller has left.
 //
-// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns the load's
-// error: a [*LoadError] if the load ran in another process, a [*PanicError] if it panicked. Get can
-// also return [ErrOverloaded], [ErrClosed] or [ErrRecursion], and [ErrUnavailable] if the store is
-// unavailable and OnStoreDown is FailClosed. Any other trouble with the store is not an error for
-// callers.
+// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns its error.
+// If the load ran in another process, the error is a [*LoadError]. If the load panicked in this
+// process, the error is a [*PanicError]. Get can also return [ErrOverloaded], [ErrClosed] or
+// [ErrRecursion], and [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed.
+// Any other trouble with the store is not an error for callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same value, but would spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {

@@ -53,9 +53,9 @@ func (c *Cache[V]) mayChange(ctx context.Context) error {
 
 // Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
 // loads may finish and store their results, and changes may still reach the store (see
-// [Cache.Flush]). So if the store is unavailable and changes are left, Shutdown waits until ctx
-// ends. If loads are left then, Shutdown returns ctx's error. If changes are left, the error says
-// how many have not reached the store, and why.
+// [Cache.Flush]). If changes are left, Shutdown waits until the store has them or ctx ends. If
+// loads are left then, Shutdown returns ctx's error. If changes are left, the error says how many
+// have not reached the store, and why.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

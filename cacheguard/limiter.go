@@ -19,8 +19,8 @@ type Limiter struct {
 	fleet *budget.Fleet // nil for a budget of this process alone
 }
 
-// NewLimiter returns a Limiter for max loads at a time; less than 1 means 1. At most queue further
-// loads wait for a slot, in order. If the queue is full, callers get ErrOverloaded.
+// NewLimiter returns a Limiter for max loads at a time; less than 1 means 1. Up to queue more loads
+// wait for a slot, in order. If the queue is full, callers get ErrOverloaded.
 func NewLimiter(max, queue int) *Limiter {
 	if max < 1 {
 		max = 1
@@ -66,10 +66,11 @@ func (l *Limiter) try(ctx context.Context) (release func()) {
 }
 
 // NewFleetLimiter returns a Limiter for max loads at a time, shared by all processes that use this
-// name on the same store. At most queue further loads wait in each process. Use the same max
-// everywhere: a process with a smaller max may never get a turn. Call NewFleetLimiter once for each
-// name in a process, and give all caches the same Limiter. With two Limiters of one name, a load
-// inside another load needs a second permit: if none is free, it waits until LoadTimeout.
+// name on the same store. In each process up to max loads run or wait for a permit, and up to queue
+// more loads wait behind them. Use the same max everywhere: a process with a smaller max may never
+// get a turn. Call NewFleetLimiter once for each name in a process, and give all caches the same
+// Limiter. With two Limiters of one name, a load inside another load needs a second permit: if none
+// is free, it waits until LoadTimeout.
 //
 // Permits are leases in the store. If a process dies, its permits are free after 3 seconds. If a
 // process stands still for longer than 3 seconds during a load, another load may begin in that

@@ -8,9 +8,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// Fleet is a group of replicas of a program in one process: caches with the same name that share
-// only their store. The store's messages tell each cache of the loads and changes of the other
-// caches, as in production.
+// Fleet plays several replicas of a program inside one process. Each replica is a cache. All caches
+// have the same name, and the same store, or stores with the same data. The store's messages tell
+// each cache of the loads and changes of the other caches, as in production.
 type Fleet[V any] struct {
 	tb       testing.TB
 	replicas []*cacheguard.Cache[V]

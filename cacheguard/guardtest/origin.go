@@ -106,8 +106,8 @@ func (o *Origin[V]) Set(key string, v V) {
 
 // Hold makes loads that begin from now on wait until open is called. If a load's context ends
 // before open is called, the load fails with the context's error, unless [Fault.IgnoreContext] is
-// set. A second call of open does nothing. After another call of Hold, new loads wait for the open
-// function of that call.
+// set. A second call of open does nothing. If Hold is called again, later loads wait for the new
+// open function.
 func (o *Origin[V]) Hold() (open func()) {
 	g := &gate{opened: make(chan struct{})}
 	o.mu.Lock()

@@ -11,8 +11,7 @@ import (
 )
 
 // Lease requests the lease from the store. If the store grants it, Lease also requests the lock.
-// Most calls get another answer from the store and never use the lock. They get their answer and
-// their messages from the store.
+// Most calls are not granted the lease, and never use the lock.
 func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
 	asked := time.Now()
 	answer, err := s.Store.Lease(ctx, k, ask)

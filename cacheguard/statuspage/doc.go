@@ -28,8 +28,7 @@
 //
 // # What it costs
 //
-// A hit of the local tier costs nothing more, because the cache counts these hits itself. In each
-// cache about 20 random hits per second cost more, because the page uses them to find the keys that
-// are hit most. Any other hit costs one increment of a counter. Memory is limited for any number of
-// keys.
+// A hit, also one of the local tier, costs one increment of a counter. About 20 random hits per
+// second of each cache cost more, because the page uses them to find the keys that are hit most.
+// Memory is limited for any number of keys.
 package statuspage

@@ -130,8 +130,8 @@ func (l *Locker) abandon(q *question) {
 
 // Warm dials, subscribes and loads the scripts in advance, so that the first contended lock needn't
 // wait for these steps. If the user lacks rights that locks need, the error of Warm names each
-// missing right. If the server is a replica, the error says that. Only ctx limits how long Warm
-// takes.
+// missing right (but not those for commands in scripts while the user can't run scripts). If the
+// server is a replica, the error says that. Only ctx limits how long Warm takes.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {

@@ -119,8 +119,8 @@
 //	ACL SETUSER locks on >secret ~cgredlock:* &cgredlock:released +evalsha +eval +script|load +get +set +append +del +pexpire +pttl +publish +subscribe +ping +hello
 //
 // Without the channel, +publish, +subscribe and +ping, waiting calls poll. The error of Warm names
-// all rights that a user lacks. Any client that can write to a majority of the masters is trusted
-// with the locks.
+// the rights that a user lacks, except for +publish. Any client that can write to a majority of the
+// masters is trusted with the locks.
 //
 // If the key of a lock on a master has no expiry, or an expiry more than 1000 leases and an hour
 // away, no locker has set this expiry. If a majority of the masters have such a key for a lock,

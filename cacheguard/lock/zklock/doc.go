@@ -70,7 +70,7 @@
 // queue and watches the node at the same time. Unlock removes the node. A waiting call watches one
 // more node, and reads the queue once more when it is woken. A read of the queue returns all its
 // nodes. So if thousands of calls wait for one name, these reads take most of the time. A refused
-// TryLock writes nothing. A held lock is verified every quarter of Lease, with two reads.
+// TryLock writes nothing. Every quarter of Lease a held lock is verified, with a sync and a read.
 //
 // # What is in ZooKeeper
 //
