@@ -147,7 +147,7 @@ func (out loaded[V]) result() Result[V] {
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c, name := w.run.cache, w.name()
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
-	if after := in.after.unforged(c.store.Now()); after > 0 && w.prev.stamp <= after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
+	if after := in.after.unforged(c.store); after > 0 && w.prev.stamp <= after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
 	}
 	for _, m := range w.all {

@@ -172,11 +172,11 @@ type Options struct {
 	//
 	// The handler's context carries the token, so other caches that the handler reads with this
 	// context obey the token, too. If the context of the request already carries a token (see
-	// [cacheguard.NotOlderThan]), or the request brings several tokens, the latest token is used.
-	// Two kinds of response may still contain older data. One is a response whose handler ran
-	// without the token and read from other caches. The other is a response whose validators are
-	// too coarse to show the change: a request without the token may have freshened it by a HEAD, a
-	// 304 or a part.
+	// [cacheguard.NotOlderThan]), or the request brings several tokens (of which the first four are
+	// used), the latest one counts that isn't in the future. Two kinds of response may still
+	// contain older data. One is a response whose handler ran without the token and read from other
+	// caches. The other is a response whose validators are too coarse to show the change: a request
+	// without the token may have freshened it by a HEAD, a 304 or a part.
 	//
 	// The cache treats TokenCookie as one of IgnoreCookies. Default: none.
 	TokenField, TokenCookie string

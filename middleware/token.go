@@ -7,8 +7,12 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// withToken returns ctx with the tokens that a request brings. If there are several, the latest is
-// used. A value that is no token is ignored.
+// mostTokens is how many tokens of a request are used, because each of them may cost a trip.
+const mostTokens = 4
+
+// withToken returns ctx with the tokens that a request brings. A value that is no token is ignored,
+// and so is a token of the future, before it can take the place of a token that ctx has. If several
+// tokens are left, the latest counts.
 func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context {
 	var texts []string
 	if name := c.opts.TokenField; name != "" {
@@ -19,9 +23,9 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 			texts = append(texts[:len(texts):len(texts)], cookie.Value)
 		}
 	}
-	for _, text := range texts {
+	for _, text := range texts[:min(len(texts), mostTokens)] {
 		if token, err := cacheguard.ParseToken(text); err == nil {
-			ctx = cacheguard.NotOlderThan(ctx, token)
+			ctx = cacheguard.NotOlderThan(ctx, c.loads.Demanded(cacheguard.NotOlderThan(ctx, token)))
 		}
 	}
 	return ctx

@@ -262,6 +262,29 @@ func TestHandlersReadWithTheToken(t *testing.T) {
 	})
 }
 
+// Tokens of the future that a client has made up don't void the token of a layer in front, however
+// many they are.
+func TestMadeUpTokensBesideARealOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTokens(t, middleware.Options{})
+		s.gets(1, 0)
+		real, err := cacheguard.ParseToken(s.commit())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cookies []string
+		for hours := range 6 {
+			moment := s.store.Now().Add(time.Duration(1+hours) * time.Hour).UnixMicro()
+			cookies = append(cookies, "token="+strconv.FormatInt(moment, 36))
+		}
+		inner := s.fronts[0]
+		s.fronts[0] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			inner.ServeHTTP(w, r.WithContext(cacheguard.NotOlderThan(r.Context(), real)))
+		})
+		s.gets(2, 0, "Cookie", strings.Join(cookies, "; "))
+	})
+}
+
 func TestTokenOptionsAreChecked(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

@@ -17,7 +17,7 @@ import (
 const (
 	batchReads  = 128     // most reads in one trip
 	batchBytes  = 1 << 20 // about how much one trip may bring
-	fewReads    = 8       // in a trip while nothing is known about the size of values, or after no answer
+	firstReads  = 32      // most reads in one trip while nothing is known about the size of values
 	mostSenders = 4       // most batches of a lane that are under way at a time, if they are full
 	mostReads   = 1 << 16 // most reads that wait in full batches: far more than come at once
 )
@@ -276,7 +276,7 @@ func (f frames) size() (n int) {
 // them again.
 type valueSize struct{ bytes atomic.Int64 }
 
-func (s *valueSize) init() { s.bytes.Store(batchBytes / fewReads) }
+func (s *valueSize) init() { s.bytes.Store(batchBytes / firstReads) }
 
 // reads returns how many reads a batch may have.
 func (s *valueSize) reads() int {
@@ -289,8 +289,8 @@ func (s *valueSize) learn(b *batch) {
 	switch {
 	case b.err == nil:
 		s.bytes.Store((was + int64(b.frames.size()/len(b.names()))) / 2)
-	case redislink.NoAnswer(b.err): // perhaps because of its size
-		s.bytes.Store(max(was, batchBytes/fewReads))
+	case redislink.NoAnswer(b.err) && len(b.names()) > 1: // perhaps because of its size: the next one has a quarter
+		s.bytes.Store(max(was, int64(4*batchBytes/len(b.names()))))
 	}
 }
 

@@ -70,8 +70,9 @@ var (
 // another goroutine, one for each read. The client's hooks see every command except those of the
 // subscription. If the store uses a view, only hooks that were added before New see its commands.
 // The context that a hook gets has a deadline, but may never be done: a hook must not leave a
-// goroutine that waits for its Done. If a hook panics, the panic may reach the caller of the store,
-// or become an error of several reads.
+// goroutine that waits for its Done. If a hook panics, the panic reaches the caller of the store,
+// or becomes an error, which may be that of several reads. Only a panic in a hook of a node of a
+// cluster client ends the process, because go-redis runs it on a goroutine of its own.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {

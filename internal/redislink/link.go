@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -205,7 +206,11 @@ func (l *Link) Prompt(ctx context.Context) bool {
 	return !ends || time.Until(deadline) > l.timeout
 }
 
-// Aside runs a step on another goroutine and stops waiting for it when ctx ends.
+// errGoexit is the error of a step whose goroutine was ended by runtime.Goexit.
+var errGoexit = errors.New("a hook of the client has ended the goroutine of the step")
+
+// Aside runs a step on another goroutine and stops waiting for it when ctx ends. A panic of the step
+// is its error, because on that goroutine it would end the process.
 func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (zero T, err error) {
 	if ctx == nil { // on the other goroutine, a panic would end the process
 		return zero, errors.New("the context is nil")
@@ -217,8 +222,14 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (z
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		v, err := step(ctx)
-		done <- result{v, err}
+		r := result{err: errGoexit}
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("a hook of the client panicked: %v\n%s", p, debug.Stack())
+			}
+			done <- r
+		}()
+		r.v, r.err = step(ctx)
 	}()
 	select {
 	case r := <-done:

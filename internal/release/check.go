@@ -151,7 +151,7 @@ func follows(r *release) (wrong []string, err error) {
 	if strings.TrimSpace(shallow) == "true" {
 		wrong = append(wrong, "this clone lacks older commits: git fetch --unshallow")
 	}
-	if partial, _ := command(r.here, nil, "git", "config", "--get-regexp", `^remote\..*\.promisor$`); partial != "" {
+	if partial, _ := command(r.here, nil, "git", "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`); strings.Contains(partial, " true\n") {
 		wrong = append(wrong, "this clone lacks older files: clone the repository without --filter")
 	}
 	var missing []string

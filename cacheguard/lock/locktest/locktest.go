@@ -128,7 +128,9 @@ func (s spec) run(t TB, f Fleet) {
 
 // recovery is the pause after an attempt that had bad luck. Usually the machine was too busy to
 // answer, and is so for some more seconds.
-func recovery(attempt int, f Fleet) time.Duration { return time.Duration(attempt) * f.Lease }
+func recovery(attempt int, f Fleet) time.Duration {
+	return min(time.Duration(attempt)*f.Lease, 5*time.Second)
+}
 
 // once runs the case once and returns why it must begin again, or nil.
 func (s spec) once(t TB, f Fleet) (again *badLuck) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -136,35 +137,37 @@ func TestCasesAreNamed(t *testing.T) { suite().CasesAreNamed(t) }
 // If the machine was too busy for a lease, a case begins again with one that is twice as long, if
 // the fleet can be opened with another lease. A locker that is always too slow fails all the same.
 func TestLeaseThatIsTooShort(t *testing.T) {
-	tryFree := locktest.Cases()[slices.IndexFunc(locktest.Cases(), func(c locktest.Case) bool { return c.Name == "try: free" })]
-	for enough, want := range map[time.Duration][]time.Duration{
-		4 * time.Millisecond: {2 * time.Millisecond, 4 * time.Millisecond},
-		time.Hour:            {2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond, 16 * time.Millisecond},
-	} {
-		var leases []time.Duration
-		var open func(lease time.Duration) locktest.Fleet
-		open = func(lease time.Duration) locktest.Fleet {
-			f, end := memoryFleet(mutant{mutate: func(s *seat) {
-				s.locker.try = func(ctx context.Context, name string) (lock.Lock, error) {
-					if lease < enough {
-						return nil, errors.New("no answer in time")
+	synctest.Test(t, func(t *testing.T) {
+		tryFree := locktest.Cases()[slices.IndexFunc(locktest.Cases(), func(c locktest.Case) bool { return c.Name == "try: free" })]
+		for enough, want := range map[time.Duration][]time.Duration{
+			4 * time.Millisecond: {2 * time.Millisecond, 4 * time.Millisecond},
+			time.Hour:            {2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond, 16 * time.Millisecond},
+		} {
+			var leases []time.Duration
+			var open func(lease time.Duration) locktest.Fleet
+			open = func(lease time.Duration) locktest.Fleet {
+				f, end := memoryFleet(mutant{mutate: func(s *seat) {
+					s.locker.try = func(ctx context.Context, name string) (lock.Lock, error) {
+						if lease < enough {
+							return nil, errors.New("no answer in time")
+						}
+						return s.inner.TryLock(ctx, name)
 					}
-					return s.inner.TryLock(ctx, name)
+				}})
+				t.Cleanup(end)
+				f.Lease = lease
+				f.Longer = func(lease time.Duration) locktest.Fleet {
+					leases = append(leases, lease)
+					return open(lease)
 				}
-			}})
-			t.Cleanup(end)
-			f.Lease = lease
-			f.Longer = func(lease time.Duration) locktest.Fleet {
-				leases = append(leases, lease)
-				return open(lease)
+				return f
 			}
-			return f
+			r := suitetest.Record(func(r *suitetest.Recorder) { tryFree.Run(r, open(time.Millisecond)) })
+			if passes := enough < time.Hour; passes != (len(r.Failures) == 0) || !slices.Equal(leases, want) {
+				t.Errorf("needs %v: it began again with %v, want %v; failures %v", enough, leases, want, r.Failures)
+			}
 		}
-		r := suitetest.Record(func(r *suitetest.Recorder) { tryFree.Run(r, open(time.Millisecond)) })
-		if passes := enough < time.Hour; passes != (len(r.Failures) == 0) || !slices.Equal(leases, want) {
-			t.Errorf("needs %v: it began again with %v, want %v; failures %v", enough, leases, want, r.Failures)
-		}
-	}
+	})
 }
 
 func TestFleetIsChecked(t *testing.T) {

@@ -99,13 +99,14 @@ func TestConformanceTwoComeAndGo(t *testing.T) {
 	defer close(over)
 	runSome(t, []string{"exclusion", "wait: until", "wait: one", "state: held", "linearizable"},
 		func(t *testing.T) locktest.Fleet {
-			f := fleet(t, s, suiteLease, true)
-			longer := f.Longer
-			f.Longer = func(d time.Duration) locktest.Fleet {
+			var open func(d time.Duration) locktest.Fleet
+			open = func(d time.Duration) locktest.Fleet {
 				lease.Store(max(lease.Load(), int64(d)))
-				return longer(d)
+				f := fleet(t, s, d, true)
+				f.Longer = open
+				return f
 			}
-			return f
+			return open(suiteLease)
 		})
 }
 
