@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +23,7 @@ const (
 
 // errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the
 // client of a single server.
-var errGoexit = errors.New("redisstore: a hook of the client has ended the goroutine that reads")
+var errGoexit = fmt.Errorf("redisstore: %w", redislink.ErrGoexit)
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.
 var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", mostReads, cacheguard.ErrOverloaded)
@@ -226,7 +225,7 @@ func (r *reader) send(node *redis.Client, l *lane) {
 // would end the process, although the callers may recover from panics.
 func (b *batch) recovers() {
 	if p := recover(); p != nil {
-		b.err = fmt.Errorf("redisstore: a hook of the client panicked: %v\n%s", p, debug.Stack())
+		b.err = fmt.Errorf("redisstore: %w", redislink.Panicked(p))
 	}
 }
 

@@ -17,18 +17,12 @@ import (
 // sizesHook notes how many reads each batch has. Reads wait at the gate. If silent is set, batches
 // get no answer.
 type sizesHook struct {
-	redis.Hook
-	gate   gate
-	silent bool
+	gateHook // for dials and pipelines, which pass
+	gate     gate
+	silent   bool
 
 	mu   sync.Mutex
 	most int // reads in the largest batch
-}
-
-func (h *sizesHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *sizesHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (h *sizesHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

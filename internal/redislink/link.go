@@ -206,8 +206,14 @@ func (l *Link) Prompt(ctx context.Context) bool {
 	return !ends || time.Until(deadline) > l.timeout
 }
 
-// errGoexit is the error of a step whose goroutine was ended by runtime.Goexit.
-var errGoexit = errors.New("a hook of the client has ended the goroutine of the step")
+// ErrGoexit is the error of a step whose goroutine was ended by runtime.Goexit.
+var ErrGoexit = errors.New("a hook of the client has ended the goroutine of the step")
+
+// Panicked returns the error of a step that panicked on a goroutine on which the panic would end the
+// process. p is what recover returned.
+func Panicked(p any) error {
+	return fmt.Errorf("a hook of the client panicked: %v\n%s", p, debug.Stack())
+}
 
 // Aside runs a step on another goroutine and stops waiting for it when ctx ends. A panic of the step
 // is its error, because on that goroutine it would end the process.
@@ -222,10 +228,10 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (z
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		r := result{err: errGoexit}
+		r := result{err: ErrGoexit}
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = fmt.Errorf("a hook of the client panicked: %v\n%s", p, debug.Stack())
+				r.err = Panicked(p)
 			}
 			done <- r
 		}()
