@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
@@ -46,6 +47,14 @@ func (e *env) canClose() {
 	}
 }
 
+// answered makes the case begin again if an operation failed because the system didn't answer it in
+// time. An error that comes within a fourth of a lease has another reason.
+func (e *env) answered(took time.Duration, err error) {
+	if took > e.fleet.Lease/4 && !aboutLock(err) {
+		e.unlucky("an operation got no answer in time: %v", err)
+	}
+}
+
 func closeEnds(e *env) {
 	e.canClose()
 	taken := e.lock(e.b, e.name())
@@ -55,6 +64,7 @@ func closeEnds(e *env) {
 	w.waits(taken)
 	e.shut()
 	if err := w.returned(); !errors.Is(err, lock.ErrClosed) {
+		e.answered(w.at.Sub(w.began), err)
 		e.Errorf("a Lock that waited returned: %v; want ErrClosed", err)
 	}
 	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
@@ -102,13 +112,20 @@ func closeTogether(e *env) {
 	names := []string{e.name(), e.name(), e.name()}
 	all := e.crew()
 	busy := make(chan struct{}, 100)
-	for i := range 12 {
+	const callers = 12
+	failed := make(chan func(), callers)
+	for i := range callers {
 		all.do(func() {
 			for n := i; ; n++ {
+				began := time.Now()
 				held, err := e.a.Lock(e.ctx, names[n%len(names)])
+				took := time.Since(began)
 				if err != nil {
 					if !errors.Is(err, lock.ErrClosed) {
-						e.Errorf("Lock of a locker that is being closed: %v; want ErrClosed", err)
+						failed <- func() {
+							e.answered(took, err)
+							e.Errorf("Lock of a locker that is being closed: %v; want ErrClosed", err)
+						}
 					}
 					return
 				}
@@ -117,24 +134,38 @@ func closeTogether(e *env) {
 				default:
 				}
 				ctx, cancel := context.WithTimeout(e.ctx, e.limit)
+				began = time.Now()
 				err = held.Unlock(ctx)
+				took = time.Since(began)
 				cancel()
 				if err != nil && !errors.Is(err, lock.ErrLost) {
-					e.Errorf("Unlock while the locker is being closed: %v; want nil or ErrLost", err)
+					failed <- func() {
+						e.answered(took, err)
+						e.Errorf("Unlock while the locker is being closed: %v; want nil or ErrLost", err)
+					}
+					return
 				}
 			}
 		})
+	}
+	judge := func() {
+		close(failed)
+		for report := range failed {
+			report()
+		}
 	}
 	ended := all.over()
 	for range 20 {
 		select {
 		case <-busy:
 		case <-ended:
+			judge()
 			e.Fatalf("all Locks have ended before Close")
 		}
 	}
 	e.shut()
 	e.happens("those who lock and unlock see that it was closed", ended)
+	judge()
 	for _, name := range names {
 		e.unlock(e.lock(e.b, name))
 	}

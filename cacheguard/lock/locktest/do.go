@@ -28,7 +28,7 @@ func doReturns(e *env) {
 			e.unlucky("%v", err)
 		}
 		if !errors.Is(err, want) || want == nil && err != nil {
-			e.Errorf("Do returned %v for work that returned %v", err, want)
+			e.unexpected(err, "Do returned %v for work that returned %v", err, want)
 		}
 		e.unlock(e.try(e.b, name))
 	}
@@ -55,8 +55,9 @@ func doLost(e *env) {
 	e.needsSteal()
 	failed := errors.New("the work failed")
 	for _, own := range []error{nil, failed} {
-		name := e.name()
+		name, ran := e.name(), false
 		err := lock.Do(e.bounded(), e.a, name, func(ctx context.Context, held lock.Lock) error {
+			ran = true
 			e.fleet.Steal(name)
 			e.happens("the context of Do's work ends when the lock is stolen", ctx.Done())
 			if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {
@@ -64,6 +65,9 @@ func doLost(e *env) {
 			}
 			return own
 		})
+		if err != nil && !ran {
+			e.unexpected(err, "Do returned: %v; want the work done", err)
+		}
 		if !errors.Is(err, lock.ErrLost) || !errors.Is(err, own) && own != nil {
 			e.Errorf("Do returned: %v; want ErrLost, and %v", err, own)
 		}
@@ -104,7 +108,7 @@ func doInside(e *env) {
 		e.unlucky("%v", err)
 	}
 	if err != nil || !ran {
-		e.Errorf("Do inside Do returned %v, and had the same lock: %v", err, ran)
+		e.unexpected(err, "Do inside Do returned %v, and had the same lock: %v", err, ran)
 	}
 	e.unlock(e.try(e.b, name))
 }

@@ -60,6 +60,27 @@ func (e *env) unlucky(format string, args ...any) {
 	panic(badLuck{fmt.Sprintf(format, args...)})
 }
 
+// aboutLock reports whether an error says something about a lock or its locker. A slow server isn't
+// the reason for such an error.
+func aboutLock(err error) bool {
+	for _, about := range []error{lock.ErrHeld, lock.ErrNotHeld, lock.ErrLost, lock.ErrClosed} {
+		if errors.Is(err, about) {
+			return true
+		}
+	}
+	return false
+}
+
+// unexpected reports an error, or no error, that an operation must not return. If a slow server can
+// be the reason, the case has bad luck.
+func (e *env) unexpected(err error, format string, args ...any) {
+	e.Helper()
+	if err != nil && !aboutLock(err) {
+		e.unlucky(format, args...)
+	}
+	e.Errorf(format, args...)
+}
+
 // luckily runs a part of a case, and repeats only this part if it has bad luck.
 func (e *env) luckily(part func()) {
 	e.Helper()

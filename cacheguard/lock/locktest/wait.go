@@ -111,7 +111,7 @@ func waitDeadline(e *env) {
 			e.isHeld(held)
 			e.Fatalf("two have the lock of %q", held.Name())
 		case !errors.Is(err, context.DeadlineExceeded):
-			e.Errorf("Lock returned: %v; want an error that wraps DeadlineExceeded", err)
+			e.unexpected(err, "Lock returned: %v; want an error that wraps DeadlineExceeded", err)
 		case w.at.Before(deadline):
 			e.Errorf("Lock returned %v before its deadline", deadline.Sub(w.at))
 		}
@@ -134,7 +134,7 @@ func waitCancelled(e *env) {
 			e.isHeld(held)
 			e.Fatalf("two have the lock of %q", held.Name())
 		case !errors.Is(err, context.Canceled):
-			e.Errorf("Lock returned: %v; want an error that wraps Canceled", err)
+			e.unexpected(err, "Lock returned: %v; want an error that wraps Canceled", err)
 		}
 		e.soon("Lock returned after it was cancelled", w.at.Sub(began), e.fleet.Lease/2)
 	}
@@ -211,7 +211,7 @@ func (e *env) leave(held, unlockFirst bool) {
 		case w.err == nil && held && !unlockFirst:
 			e.Fatalf("two had the lock of %q", g.name)
 		case w.err != nil && !errors.Is(w.err, context.Canceled):
-			e.Fatalf("a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
+			e.unexpected(w.err, "a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
 		}
 	}
 	left, slow := 0, 0

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -96,14 +95,7 @@ func (w *waiter) lock() lock.Lock {
 
 // wrong reports whether an acquisition failed with an error that a slow server can't be the reason
 // for.
-func (w *waiter) wrong() bool {
-	for _, wrong := range []error{lock.ErrHeld, lock.ErrNotHeld, lock.ErrLost, lock.ErrClosed} {
-		if errors.Is(w.err, wrong) {
-			return true
-		}
-	}
-	return w.err != nil && w.neverGot()
-}
+func (w *waiter) wrong() bool { return aboutLock(w.err) || w.err != nil && w.neverGot() }
 
 // neverGot reports whether an acquisition failed because of its context.
 func (w *waiter) neverGot() bool { return w.at.Sub(w.began) >= w.e.limit }

@@ -85,7 +85,13 @@ func TestConformanceMiniredis(t *testing.T) {
 func openFleet(t *testing.T, s site) locktest.Fleet {
 	t.Helper()
 	s.Options = suiteOptions(s.Options)
-	f := locktest.Fleet{Lease: s.Options.Lease, Fenced: true, Reentrant: true, Process: s.config()}
+	f := locktest.Fleet{
+		Lease: s.Options.Lease, Fenced: true, Reentrant: true, Process: s.config(),
+		Longer: func(lease time.Duration) locktest.Fleet {
+			s.Options.Lease = lease
+			return openFleet(t, s)
+		},
+	}
 	for range 3 {
 		f.Lockers = append(f.Lockers, open(t, s.client(), s.Options))
 	}
@@ -104,6 +110,10 @@ func openFleet(t *testing.T, s site) locktest.Fleet {
 func overProxy(t *testing.T, addr string, opts redislock.Options, change func(*redis.Options)) locktest.Fleet {
 	t.Helper()
 	f := openFleet(t, site{Addrs: []string{addr}, Options: opts})
+	f.Longer = func(lease time.Duration) locktest.Fleet {
+		opts.Lease = lease
+		return overProxy(t, addr, opts, change)
+	}
 	proxy, err := redistest.NewProxy(addr)
 	if err != nil {
 		t.Fatal(err)
