@@ -12,9 +12,10 @@ import (
 
 // GetMany returns the values of many keys. It reads the store in one trip, and asks in a second
 // trip for the leases of all missing keys (redisstore: one trip for each 1,024 reads, in a cluster
-// for each 128 at most, and for each 256 leases). Then it calls load once, with the keys that no
-// other caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every
-// Get of the same keys. A repeated key is treated as one key.
+// for each 128 at most, for fewer if the values are large, and for each 256 leases). Then it calls
+// load once, with the keys that no other caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every
+// Get of the same keys. A repeated key is loaded once, and each repetition of a key that is found
+// counts as a hit.
 //
 // GetMany returns every value that it has, even if it also returns an error. A key that doesn't
 // exist is absent from the map, which is not an error. load must leave such a key out of its map,
@@ -128,7 +129,7 @@ type round[V any] struct {
 	group  group           // the group of the flights that the call takes part in
 }
 
-// all gets the results of the keys. A repeated key is treated as one key.
+// all gets the results of the keys.
 func (m *many[V]) all(ctx context.Context, keys []string) error {
 	if err := m.cache.enter(ctx); err != nil {
 		return err

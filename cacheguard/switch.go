@@ -90,7 +90,7 @@ func (s *Switch) Mode() Mode { return Mode(s.mode.Load()) }
 
 var (
 	switchedLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: switched", See: "the-switch",
-		Means: "off: every call loads; shadow: every call loads, and the cache is filled and (except for HTTP) compared beside it"}
+		Means: "off: every call loads; shadow: every call loads, and the cache is filled and compared beside it"}
 	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
 )
 

@@ -61,7 +61,7 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 //
 // If the stored value may be older, the read waits for a refresh: one load for all calls of the
 // fleet that need a newer value at the same time. If the load fails, the read returns the load's
-// error, and never an older value. Calls without a token are answered as before. While the back-off
+// error, and never an older value. Calls without a token still get the stored value. While the back-off
 // after an earlier failure lasts, the read gets the earlier error, as with [Cache.Refresh].
 // [Cache.Peek] finds no older value. [Cache.Local] takes no context: check its result with
 // [Result.NotOlderThan].

@@ -31,7 +31,7 @@ type View struct {
 
 // StoreTrouble describes a failure of the store for one kind of use. The trouble ends when a use of
 // that kind succeeds again. So if no call uses the store, the trouble stays after its cause is
-// gone, and Last says how old it is.
+// gone, and Last says when it was last seen.
 type StoreTrouble struct {
 	Use           string    // "reading", "leases", "storing results", "changes", or "messages" of a store with Deafness
 	Since         time.Time // when the use first failed

@@ -173,7 +173,7 @@ func (p *partRecorder) Unwrap() http.ResponseWriter {
 	return p.to
 }
 
-// Flush is for handlers that ask for it by type.
+// Flush is for handlers that use the type http.Flusher.
 func (p *partRecorder) Flush() { _ = p.FlushError() }
 
 // FlushError sends everything written so far to the client now.

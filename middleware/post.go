@@ -124,7 +124,7 @@ func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w
 // whose connection is taken over has no body that could be stored.
 func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Flush is for handlers that ask for it by type.
+// Flush is for handlers that use the type http.Flusher.
 func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter).Flush() }
 
 // store stores the recorded response. Call store when the handler has returned and the old stored

@@ -14,10 +14,10 @@ import (
 
 // Purge removes the responses of these resources, with all their variants, in all processes. If a
 // handler started before the purge, its response is neither served nor stored after the purge. A
-// URL with a host names one resource. A path, with its query, names the resource on every host. For
-// Purge all spellings of a URL name the same resource, with or without the scheme's default port.
-// Commit to the origin first, then purge. If Purge returns an error, old responses may stay until
-// they are stale.
+// URL with a host names the resource on this host, for http and https. A path, with its query, names
+// the resource on every host. For Purge all spellings of a URL name the same resource, with or
+// without the scheme's default port. Commit to the origin first, then purge. If Purge returns an
+// error, old responses may stay until they are stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
 	return c.purge(ctx, urls, c.urlTag)
 }

@@ -116,7 +116,7 @@ func canFlush(w http.ResponseWriter) bool {
 	}
 }
 
-// Flush is FlushError for handlers that ask for it by type.
+// Flush is FlushError for handlers that use the type http.Flusher.
 func (rec *recorder) Flush() { _ = rec.FlushError() }
 
 // takeOver gives the connection to the handler.

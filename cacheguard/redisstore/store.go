@@ -68,7 +68,8 @@ var (
 // calls ignore the context's deadline and last up to its ReadTimeout. The store then uses a view of
 // a single-server client, which shares the client's connections. It calls a cluster client on
 // another goroutine, one for each read. The client's hooks see every command except those of the
-// subscription. If the store uses a view, only hooks that were added before New see its commands.
+// subscription. If the store uses a view, hooks that are added after New see hardly any of its
+// commands.
 // The context that a hook gets has a deadline, but may never be done: a hook must not leave a
 // goroutine that waits for its Done. If a hook panics, the panic reaches the caller of the store,
 // or becomes an error, which may be that of several reads. Only a panic in a hook of a node of a

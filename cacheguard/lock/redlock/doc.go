@@ -141,6 +141,6 @@
 //
 // Lock, renewal and Unlock run one script on all masters at the same time, and take as long as the
 // third quickest of five masters. A waiting process sends each master one request when it begins to
-// wait, and one at each hand-over. While a majority responds, the only cost of a master that is
-// away is one connection that is dialled again for each request.
+// wait, and one at each hand-over. While a majority responds, a master that is away costs only
+// dials: at most one for each request, and one or two a second in the background.
 package redlock
