@@ -284,10 +284,9 @@ func TestManyContend(t *testing.T) {
 func TestQueuedInTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := brisk()
-	o.Lease = 8 * time.Second // a busy machine must not need as long as the lease
-	holder, l := s.open(t, o), s.wired(t, o)
-	held := get(t, holder, "k")
+	o := leased(8 * time.Second) // a busy machine must not need as long as the lease
+	l := s.wired(t, o)
+	held := get(t, s.open(t, opts()), "k")
 	errs := make(chan error, 3)
 	for i := range 3 {
 		go func() {

@@ -57,17 +57,20 @@ func newClient(t *testing.T, addr string) *redis.Client {
 }
 
 // opts returns options with timeouts that a busy machine can meet.
-func opts() redlock.Options {
-	return redlock.Options{Lease: 20 * time.Second, NodeTimeout: time.Second, Logger: quiet}
+func opts() redlock.Options { return leased(50 * time.Second) }
+
+// leased returns options with a lease, and with the longest timeout that New accepts for it.
+func leased(lease time.Duration) redlock.Options {
+	return redlock.Options{Lease: lease, NodeTimeout: lease / 10, Logger: quiet}
 }
 
 // brisk returns options for tests in which masters don't reply, or in which locks end. The lockers
 // get more time for a request than New accepts. See open.
 func brisk() redlock.Options {
-	return redlock.Options{Lease: 2 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
+	return redlock.Options{Lease: 5 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
 }
 
-const briskTimeout = 199 * time.Millisecond
+const briskTimeout = 499 * time.Millisecond
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
@@ -87,7 +90,7 @@ func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) 
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
 	if o.NodeTimeout == briskTimeout { // a busy machine needs more
-		l.SetNodeTimeout(timeoutOf(suiteLease))
+		l.SetNodeTimeout(timeoutOf(o.Lease))
 	}
 	return l
 }

@@ -258,8 +258,7 @@ func TestManyAtOnce(t *testing.T) {
 				}
 				masters = append(masters, c)
 			}
-			o := opts()
-			o.Lease = 10 * time.Second
+			o := leased(10 * time.Second)
 			l, err := redlock.New(masters[:3], o)
 			must(t, err)
 			t.Cleanup(func() { must(t, l.Close()) })

@@ -140,7 +140,7 @@ func TestReleaseDoesNotOvertake(t *testing.T) {
 func TestNotSetAgainAfterUnlock(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := redlock.Options{Lease: 9 * time.Second, NodeTimeout: 900 * time.Millisecond, Logger: quiet}
+	o := leased(9 * time.Second)
 	l := s.wired(t, o)
 	held := get(t, l, "k")
 	s.everywhere(t, "k")

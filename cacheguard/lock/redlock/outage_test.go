@@ -22,8 +22,7 @@ func TestTwoOfFiveAway(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			o := opts()
-			o.Lease = 15 * time.Second // no other master may fail to answer, and on a busy machine one takes seconds now and then
+			o := leased(15 * time.Second) // no other master may fail to answer, and on a busy machine one takes seconds now and then
 			a, b := s.wired(t, o), s.wired(t, o)
 			for _, l := range []*redlock.Locker{a, b} {
 				l.SetNodeTimeout(patience / 6) // a majority replies, so no call waits for the others

@@ -115,8 +115,7 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 				c.AddHook(g)
 				masters, seen = append(masters, c), append(seen, g)
 			}
-			o := opts()
-			o.Lease = 12 * time.Second
+			o := leased(12 * time.Second)
 			l, err := redlock.New(masters, o)
 			must(t, err)
 			t.Cleanup(func() { speak(); must(t, l.Close()) })
@@ -182,8 +181,7 @@ func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all 
 		c.AddHook(g)
 		masters, seen = append(masters, c), append(seen, g)
 	}
-	o := opts()
-	o.Lease = time.Minute
+	o := leased(time.Minute)
 	l, err := redlock.New(masters, o)
 	must(t, err)
 	t.Cleanup(func() { speak(); must(t, l.Close()) })

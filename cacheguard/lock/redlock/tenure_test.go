@@ -52,8 +52,7 @@ func TestMajorityLoses(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			o := opts()
-			o.Lease = 10 * time.Second
+			o := leased(10 * time.Second)
 			held := get(t, s.open(t, o), "k")
 			s.everywhere(t, "k")
 			began := time.Now()
@@ -224,7 +223,7 @@ func TestRollingRestart(t *testing.T) {
 func TestOthersAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := redlock.Options{Lease: 4 * time.Second, NodeTimeout: 300 * time.Millisecond, Logger: quiet}
+	o := leased(10 * time.Second)
 	l := s.wired(t, o)
 	works(t, l)
 	for _, p := range s.proxies[:2] {

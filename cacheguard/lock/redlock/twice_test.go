@@ -187,7 +187,7 @@ func TestSecondNameDoesNotRenew(t *testing.T) {
 	t.Parallel()
 	o := brisk()
 	p := newPair(t, o)
-	p.SetNodeTimeout(timeoutOf(suiteLease))
+	p.SetNodeTimeout(timeoutOf(o.Lease))
 	mute(p.second, true)
 	var held lock.Lock
 	tries := 0
