@@ -61,7 +61,7 @@ func TestOneServerByTwoNames(t *testing.T) {
 				defer cancel()
 				for range 3 {
 					if warm {
-						err = l.Warm(ctx)
+						err = warmed(t, l)
 					} else {
 						_, err = l.Lock(ctx, name)
 					}
