@@ -450,3 +450,28 @@ func TestWritesWhileACacheCloses(t *testing.T) {
 		}
 	}
 }
+
+// After Close a load that ignores its context can no longer use the cache.
+func TestStubbornLoadReadsAClosedCache(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[int]{})
+		time.Sleep(time.Millisecond)
+		getting(t.Context(), t, c, "other", returning(1)).gives(1, nil)
+		closed, peeked := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, _ = c.Get(t.Context(), "k", func(ctx context.Context) (int, error) {
+				<-closed
+				_, err := c.Peek(context.WithoutCancel(ctx), "other")
+				peeked <- err
+				return 1, nil
+			})
+		}()
+		synctest.Wait()
+		go c.Close()
+		synctest.Wait()
+		close(closed)
+		if err := <-peeked; !errors.Is(err, cacheguard.ErrClosed) {
+			t.Errorf("Peek inside a load after Close: %v; want ErrClosed", err)
+		}
+	})
+}

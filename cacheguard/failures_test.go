@@ -203,3 +203,19 @@ func TestManyFailures(t *testing.T) {
 		}
 	})
 }
+
+// Invalidate also removes the error that callers get while ErrorTTL runs out.
+func TestInvalidateForgetsAFailureInItsGrace(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[int]{})
+		time.Sleep(time.Millisecond)
+		if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+			t.Fatal(err)
+		}
+		time.Sleep(1020 * time.Millisecond)
+		must(t, c.Invalidate(t.Context(), "k"))
+		if v, err := c.Get(t.Context(), "k", returning(2)); v != 2 || err != nil {
+			t.Errorf("after Invalidate: %v, %v", v, err)
+		}
+	})
+}

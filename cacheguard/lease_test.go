@@ -250,3 +250,31 @@ func TestReleaseIsOfItsOwnLease(t *testing.T) {
 		}
 	})
 }
+
+// The time of a lease counts from its request. If the answer takes most of this time, the first
+// renewal is due at once: otherwise another process gets the lease during the load.
+func TestTimeOfALeaseCountsFromItsRequest(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := newTampered()
+		opts := cacheguard.Options[string]{LeaseTTL: 3 * time.Second}
+		slow, other := openOn(t, store, opts), openOn(t, cacheguard.Store(store.Store), opts)
+		late := func(context.Context) error {
+			time.Sleep(2500 * time.Millisecond)
+			return nil
+		}
+		store.past("Lease", late)
+		store.past("LeaseMany", late)
+		time.Sleep(time.Millisecond)
+		o := newScriptedOrigin[string](t)
+		first := getting(t.Context(), t, slow, "k", o.load)
+		time.Sleep(time.Second)
+		second := getting(t.Context(), t, other, "k", o.load)
+		time.Sleep(1600 * time.Millisecond)
+		load := o.next()
+		time.Sleep(2 * time.Second) // without a renewal the lease would be over
+		load.gives("v")
+		first.gives("v", nil)
+		second.gives("v", nil)
+		o.loads(1)
+	})
+}

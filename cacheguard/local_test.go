@@ -58,6 +58,8 @@ func (s *listenStore) Listen(cache string, tell func(cacheguard.Message)) func()
 	})
 }
 
+func (s *listenStore) Listening() bool { return !s.deaf.Load() && s.Store.Listening() }
+
 // lose makes messages get lost, and tells the cache so.
 func (s *listenStore) lose() {
 	s.deaf.Store(true)
@@ -418,6 +420,32 @@ func TestCacheLocal(t *testing.T) {
 		a.Close()
 		if r, ok := a.Local("k"); ok {
 			t.Errorf("a closed one has %+v", r)
+		}
+	})
+}
+
+// While the store is unavailable, the local tier doesn't serve what this process has invalidated by
+// tag before.
+func TestLocalTierInAnOutageAfterInvalidateTags(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := &listenStore{Store: memstore.New(memstore.Options{})}
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{
+			TTL: time.Hour, StaleIfError: time.Hour, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour},
+		})
+		time.Sleep(time.Millisecond)
+		for range 2 {
+			_, err := c.GetEntry(t.Context(), "k", tagged("old", "t"))
+			must(t, err)
+		}
+		if r, ok := c.Local("k"); !ok || r.Value != "old" {
+			t.Fatalf("the value isn't local: %+v, %v", r, ok)
+		}
+		time.Sleep(time.Second)
+		must(t, c.InvalidateTags(t.Context(), "t"))
+		store.down.Store(true)
+		store.lose()
+		if v, err := c.Get(t.Context(), "k", returning("new")); v != "new" {
+			t.Errorf("%q, %v", v, err)
 		}
 	})
 }

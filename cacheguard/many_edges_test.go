@@ -228,3 +228,23 @@ func TestStrongGetManyUnderChanges(t *testing.T) {
 		t.Logf("%d loads", loads.Load())
 	})
 }
+
+// A key that is named twice is one caller of its load, in each mode.
+func TestGetManyOfOneKeyTwice(t *testing.T) {
+	for _, mode := range []cacheguard.Mode{cacheguard.ModeOn, cacheguard.ModeOff, cacheguard.ModeShadow} {
+		inBubble(t, mode.String(), func(t *testing.T) {
+			var s cacheguard.Switch
+			must(t, s.Set(mode))
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{MaxWaiters: 1, Switch: &s})
+			got, err := c.GetMany(t.Context(), []string{"k", "k"}, func(_ context.Context, missing []string) (map[string]string, error) {
+				if len(missing) != 1 {
+					t.Errorf("the load is for %q", missing)
+				}
+				return map[string]string{"k": "v"}, nil
+			})
+			if err != nil || len(got) != 1 || got["k"] != "v" {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}

@@ -303,3 +303,34 @@ func TestReadDoesntHoldARefresh(t *testing.T) {
 		load.gives("new")
 	})
 }
+
+// After a failed refresh, MarkStale ends the back-off: the next read refreshes the value. The same is
+// true for a mark of another process, even if its message is lost.
+func TestMarkEndsTheBackOff(t *testing.T) {
+	opts := cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Backoff: 10 * time.Second}
+	for name, mark := range map[string]func(t *testing.T, store *listenStore, c, other *cacheguard.Cache[int]){
+		"its own": func(t *testing.T, _ *listenStore, c, _ *cacheguard.Cache[int]) {
+			must(t, c.MarkStale(t.Context(), "k"))
+		},
+		"another's, whose message is lost": func(t *testing.T, store *listenStore, _, other *cacheguard.Cache[int]) {
+			store.lose()
+			must(t, other.MarkStale(t.Context(), "k"))
+			store.restore()
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			shared := memstore.New(memstore.Options{})
+			store := &listenStore{Store: shared}
+			c, other := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(shared), opts)
+			time.Sleep(time.Millisecond)
+			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
+			time.Sleep(2 * time.Second)
+			getting(t.Context(), t, c, "k", failingWith[int](errOrigin)).gives(1, nil)
+			synctest.Wait()
+			mark(t, store, c, other)
+			getting(t.Context(), t, c, "k", returning(2)).gives(1, nil)
+			synctest.Wait()
+			getting(t.Context(), t, c, "k", returning(3)).gives(2, nil)
+		})
+	}
+}

@@ -119,3 +119,23 @@ func TestReadBetweenAFailoverAndTheRepeatedChange(t *testing.T) {
 		}
 	})
 }
+
+// During a break of messages no result from before it is given to later callers, because a change in
+// another process may have made it old.
+func TestErrorDuringABreakOfMessages(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		shared := memstore.New(memstore.Options{})
+		store := &listenStore{Store: shared}
+		c, other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{}), openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{})
+		time.Sleep(time.Millisecond)
+		if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+			t.Fatal(err)
+		}
+		store.lose()
+		time.Sleep(1020 * time.Millisecond) // ErrorTTL is over, and the grace isn't
+		must(t, other.Invalidate(t.Context(), "k"))
+		if v, err := c.Get(t.Context(), "k", returning(2)); v != 2 || err != nil {
+			t.Errorf("%v, %v", v, err)
+		}
+	})
+}

@@ -377,3 +377,27 @@ func TestMaxWaitersCountsCallers(t *testing.T) {
 		}
 	})
 }
+
+// Refreshes in the background take half of the places in the queue at most.
+func TestBackgroundLoadsLeaveHalfOfTheQueue(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[int]{
+			TTL: time.Second, StaleWhileRevalidate: time.Hour, Limiter: cacheguard.NewLimiter(1, 4),
+		})
+		time.Sleep(time.Millisecond)
+		keys := []string{"a", "b", "c", "d", "e"}
+		for _, key := range keys {
+			getting(t.Context(), t, c, key, returning(1)).gives(1, nil)
+		}
+		time.Sleep(2 * time.Second)
+		gate := make(chan struct{})
+		for _, key := range keys { // five refreshes: one has the slot
+			getting(t.Context(), t, c, key, func(context.Context) (int, error) { <-gate; return 2, nil }).gives(1, nil)
+		}
+		synctest.Wait()
+		if n := c.Stats().LoadsQueued; n != 2 {
+			t.Errorf("%d refreshes wait in a queue of 4; want 2", n)
+		}
+		close(gate)
+	})
+}

@@ -497,3 +497,22 @@ func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// The stale windows begin with the first mark, even if a later mark can't be stored yet.
+func TestLaterMarkThatIsPending(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[int]{TTL: time.Hour, StaleWhileRevalidate: 10 * time.Second})
+		time.Sleep(time.Millisecond)
+		getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
+		time.Sleep(10 * time.Second)
+		must(t, c.MarkStale(t.Context(), "k"))
+		time.Sleep(5 * time.Second)
+		store.onto("MarkStale", fails(always))
+		if err := c.MarkStale(t.Context(), "k"); !errors.Is(err, cacheguard.ErrPending) {
+			t.Fatalf("MarkStale: %v; want ErrPending", err)
+		}
+		time.Sleep(7 * time.Second)
+		getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
+	})
+}

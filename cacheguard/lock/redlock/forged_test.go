@@ -162,7 +162,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 			must(t, err)
 			defer l.Close()
 			l.SetNodeTimeout(patience)
-			err = l.Warm(t.Context())
+			err = warmed(t, l)
 			for _, right := range change {
 				says(t, err, "master 4: the Redis user lacks", "+"+right[1:])
 			}
@@ -191,7 +191,7 @@ func TestOneMasterLacksARight(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	l.SetNodeTimeout(patience)
-	says(t, l.Warm(t.Context()), "master 1: the Redis user lacks +get")
+	says(t, warmed(t, l), "master 1: the Redis user lacks +get")
 	must(t, get(t, l, "k").Unlock(t.Context()))
 }
 
@@ -202,7 +202,7 @@ func TestOneMasterIsAReplica(t *testing.T) {
 	s := newSite(t)
 	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // no server has this address
 	l := s.open(t, opts())
-	says(t, l.Warm(t.Context()), "master 1: this is a replica, which can't be written to")
+	says(t, warmed(t, l), "master 1: this is a replica, which can't be written to")
 	must(t, get(t, l, "k").Unlock(t.Context()))
 	if n := s.count(t, "k", 1); n > 0 {
 		t.Error("the replica has the lock")
@@ -258,7 +258,7 @@ func TestManyAtOnce(t *testing.T) {
 				}
 				masters = append(masters, c)
 			}
-			o := leased(10 * time.Second)
+			o := leased(30 * time.Second) // no lock may end before all want to renew theirs
 			l, err := redlock.New(masters[:3], o)
 			must(t, err)
 			t.Cleanup(func() { must(t, l.Close()) })

@@ -138,7 +138,7 @@ func TestRights(t *testing.T) {
 				return l
 			}
 			from, to := open(), open()
-			if err := to.Warm(t.Context()); (err == nil) != (c.messages || name == "without tell") {
+			if err := warmed(t, to); (err == nil) != (c.messages || name == "without tell") {
 				t.Errorf("Warm: %v", err)
 			}
 			if name == "without listen" {
