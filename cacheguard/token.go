@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cacheguard/cacheguard/internal/demand"
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // Token is a moment on a store's clock. A read with a token (see [NotOlderThan]) returns no value
@@ -47,7 +47,7 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 		said, failed := store.Clock(ctx, cache)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("cacheguard: the token is an estimate, for the store's clock can't be read: %w", failed))
-			said = store.Now().Add(demand.Slack).UnixMicro()
+			said = store.Now().Add(protocol.ClockSlack).UnixMicro()
 		}
 		t.moment = max(t.moment, said)
 	}
@@ -108,7 +108,7 @@ func (d demands) unforged(clock interface{ Now() time.Time }) int64 {
 	}
 	now := clock.Now()
 	for _, moment := range []int64{d.latest, d.second} {
-		if !demand.Forged(moment, now) {
+		if !protocol.TooFarAhead(moment, now) {
 			return moment
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	tagsInAStep  = 256     // most tags that one script invalidates
 	maxKnownTags = 1 << 16 // generations that a cluster client keeps for each cache
 
-	doubt = 250 * time.Millisecond // how much the clocks of two nodes, or a clock and its estimate, may differ
+	doubt = protocol.ClockSlack // how much the clocks of two nodes, or a clock and its estimate, may differ
 
 	// pastAll is above every generation, stamp and number of a grant. Numbers in Lua and scores in
 	// Redis are float64, which represent every microsecond below pastAll exactly, up to the year

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // Lease asks for the lease. It starts the subscription if necessary, but doesn't wait for it,
@@ -67,7 +68,7 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	if ask.Wait {
 		told = cmp.Or(s.inbox, "+")
 	}
-	args = []any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(waitersStay)}
+	args = []any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(protocol.WaitersStay)}
 	if s.cluster == nil {
 		for _, tag := range ask.Tags {
 			args = append(args, tag)
@@ -212,7 +213,7 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 
 func (s *Store) renewStep(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (keys []string, args []any) {
 	value := s.names.value(k)
-	return s.waited(value, s.names.lease(value)), []any{s.holder(g), millis(ttl), millis(waitersStay)}
+	return s.waited(value, s.names.lease(value)), []any{s.holder(g), millis(ttl), millis(protocol.WaitersStay)}
 }
 
 func parseHolding(reply string) (cacheguard.Holding, error) {

@@ -18,10 +18,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-const (
-	inboxDigits = 16          // digits in the name of an inbox, in hexadecimal
-	waitersStay = time.Second // how much longer than its lease a list of waiters lives, because waiters of a dead leader may not have asked again yet
-)
+const inboxDigits = 16 // digits in the name of an inbox, in hexadecimal
 
 // hearing is the state of a store's messages.
 type hearing struct {

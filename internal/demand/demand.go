@@ -7,15 +7,8 @@ import (
 	"errors"
 	"sync"
 	"time"
-)
 
-const (
-	// Slack is the largest difference between the processes' estimates of the store's clock.
-	Slack = 250 * time.Millisecond
-
-	// ahead is the largest time by which a store's clock may be behind a time that it has returned
-	// before. See cacheguard.Store.
-	ahead = 24*time.Hour + time.Second
+	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // Clock is the clock of a store.
@@ -57,21 +50,18 @@ func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int
 	switch now := store.Now(); {
 	case moment <= now.UnixMicro():
 		return moment
-	case Forged(moment, now):
+	case protocol.TooFarAhead(moment, now):
 		return 0
 	}
 	said, err := j.ask(ctx, store, cache)
 	switch {
 	case err != nil:
 		return moment
-	case moment > said+Slack.Microseconds():
+	case moment > said+protocol.ClockSlack.Microseconds():
 		return 0
 	}
 	return min(moment, said)
 }
-
-// Forged reports whether a moment is so far in the future that no clock can have returned it.
-func Forged(moment int64, now time.Time) bool { return moment > now.Add(ahead).UnixMicro() }
 
 // ask returns a time that the store's clock has returned after the beginning of this call.
 func (j *Judge) ask(ctx context.Context, store Clock, cache string) (int64, error) {

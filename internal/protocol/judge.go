@@ -6,8 +6,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/frame"
 )
 
-// ClockSlack is how far in the future a value may have been made. The processes estimate the store's
-// clock, each with an error of up to half a round trip.
+// ClockSlack is how far in the future a value may have been made, and how much two estimates of the
+// store's clock may differ. Each process estimates this clock with an error of up to half a round
+// trip.
 const ClockSlack = 250 * time.Millisecond
 
 // stampsAhead is how far in the future the stamp of a value may be. If the store's clock is set
@@ -17,7 +18,7 @@ const ClockSlack = 250 * time.Millisecond
 const stampsAhead = 24*time.Hour + time.Second
 
 // TooFarAhead reports whether a stamp is so far in the future that no load can have got it by now. A
-// value with such a stamp counts as absent.
+// value with such a stamp counts as absent, and a token with such a time demands nothing.
 func TooFarAhead(stamp int64, now time.Time) bool { return stamp > now.Add(stampsAhead).UnixMicro() }
 
 // Counts reports whether the load of a value began after an invalidation of its cache or of one of

@@ -22,7 +22,7 @@ type Miss struct {
 	State    State
 	Ended    bool          // no caller waits any longer, or the cache is closing
 	Turn     bool          // the miss has a slot, and no load has taken the slot over
-	Restarts uint8         // how often the miss had to ask again because what it waited for was changed, lost or of no use
+	Restarts uint8         // how often the miss had to ask again because the key was changed, its own lease was lost, or what it got was of no use
 	Awaited  ID            // the load that the miss was last told to wait for
 	Until    time.Duration // when the lease ends unless it is renewed; 0: the miss knows of no lease
 }
@@ -45,9 +45,9 @@ type Config struct {
 	Soft       bool // callers take a stale value by themselves after SoftTimeout
 }
 
-// MaxRestarts is how often a miss asks again because what it waited for was changed, lost or of no
-// use. After that its process loads without the lease. So even a key that is invalidated faster than
-// it loads gets an answer.
+// MaxRestarts is how often a miss asks again because the key was changed, its own lease was lost, or
+// what it got was of no use. After that its process loads without the lease. So even a key that is
+// invalidated faster than it loads gets an answer. The end of another process's lease is no restart.
 const MaxRestarts = 2
 
 // State says what a miss waits for.
@@ -247,6 +247,11 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 // the driver looks at the value. In the second case it reads the store, because a store that grants
 // no leases may still have values.
 func (m *Miss) asking(e Event) (Do, Landing) {
+	switch e.Kind {
+	case Unanswered, Granted, Held, Value, Outcome:
+	default:
+		return 0, 0
+	}
 	unseen := m.Unseen
 	switch m.Unseen = false; {
 	case unseen && e.Kind == Value:

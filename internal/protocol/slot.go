@@ -35,11 +35,12 @@ type Lease struct {
 // the message about the end of the next load, even if they don't ask again.
 type Waiters struct {
 	Inboxes uint64        // a bit for each process
-	Until   time.Duration // waitersStay after the end of the lease
+	Until   time.Duration // WaitersStay after the end of the lease
 }
 
-// waitersStay is how long the waiters stay after the end of the lease.
-const waitersStay = time.Second
+// WaitersStay is how much longer than a lease its list of waiters is kept, because waiters of a dead
+// leader may not have asked again yet.
+const WaitersStay = time.Second
 
 // Record says how a load ended that left no value.
 type Record struct {
@@ -106,7 +107,7 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	if s.Lease.Until > 0 {
 		if q.Inbox != 0 {
 			s.Waiters.Inboxes |= q.Inbox
-			s.Waiters.Until = After(s.Lease.Until, waitersStay)
+			s.Waiters.Until = After(s.Lease.Until, WaitersStay)
 		}
 		return Reply{Kind: Held, Load: s.Lease.Token, Left: s.Lease.Until - now}
 	}
@@ -124,12 +125,12 @@ func (s *Slot) grant(now time.Duration, token ID, number int64, ttl time.Duratio
 	s.leaseUntil(Lease{Token: token, Number: number, Until: After(now, ttl)})
 }
 
-// leaseUntil sets the lease. If there are waiters, it keeps them until waitersStay after the end of
+// leaseUntil sets the lease. If there are waiters, it keeps them until WaitersStay after the end of
 // the lease.
 func (s *Slot) leaseUntil(l Lease) {
 	s.Lease = l
 	if s.Waiters.Until > 0 {
-		s.Waiters.Until = After(l.Until, waitersStay)
+		s.Waiters.Until = After(l.Until, WaitersStay)
 	}
 }
 

@@ -67,11 +67,11 @@ func TestSlot(t *testing.T) {
 		lead(1, 1)
 		s.Ask(2, Question{Token: id(2), Number: 2, TTL: ttl, Inbox: 1})
 		s.Ask(3, Question{Token: id(3), Number: 3, TTL: ttl, Inbox: 4})
-		if s.Renew(ttl, id(1), 1, ttl) != Renewed || s.Waiters != (Waiters{5, 2*ttl + waitersStay}) {
+		if s.Renew(ttl, id(1), 1, ttl) != Renewed || s.Waiters != (Waiters{5, 2*ttl + WaitersStay}) {
 			t.Errorf("after a renewal at %v those who wait are %+v", ttl, s.Waiters)
 		}
-		lead(2*ttl+waitersStay/2, 4) // the leader has died
-		if s.Waiters != (Waiters{5, 3*ttl + 3*waitersStay/2}) {
+		lead(2*ttl+WaitersStay/2, 4) // the leader has died
+		if s.Waiters != (Waiters{5, 3*ttl + 3*WaitersStay/2}) {
 			t.Errorf("of the next load wait %+v", s.Waiters)
 		}
 		if _, tells := s.Fill(3*ttl, id(4), 4, frameOf(id(4), ""), ttl); tells != TellsFilled || s.Waiters != (Waiters{}) {
@@ -82,7 +82,7 @@ func TestSlot(t *testing.T) {
 		var s Slot
 		s.Ask(0, Question{Token: id(1), Number: 1, TTL: ttl})
 		s.Ask(0, Question{Token: id(2), Number: 2, TTL: ttl, Inbox: 1})
-		if s = s.At(ttl + waitersStay); s != (Slot{}) {
+		if s = s.At(ttl + WaitersStay); s != (Slot{}) {
 			t.Errorf("%+v is left", s)
 		}
 	})
@@ -178,7 +178,7 @@ func TestSlot(t *testing.T) {
 	})
 	t.Run("a fill counts once, and only of the grant in place", func(t *testing.T) {
 		mine, others := frameOf(id(1), "mine"), frameOf(id(2), "others")
-		held := Slot{Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + waitersStay}}
+		held := Slot{Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + WaitersStay}}
 		for name, c := range map[string]struct {
 			slot  Slot
 			now   time.Duration
@@ -208,7 +208,7 @@ func TestSlot(t *testing.T) {
 		value := frameOf(id(3), "stale")
 		held := Slot{
 			Frame: value, Until: 5 * ttl,
-			Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + waitersStay},
+			Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + WaitersStay},
 		}
 		s := held
 		if tells := s.Conclude(1, id(1), 1, Ending{}, false, ttl, 0); tells != TellsEnding || s.Frame != value || s.Lease != (Lease{}) {
@@ -245,7 +245,7 @@ func TestSlot(t *testing.T) {
 		}
 	})
 	t.Run("a release ends its own lease only, and wakes who waits", func(t *testing.T) {
-		held := Slot{Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + waitersStay}}
+		held := Slot{Lease: Lease{Token: id(1), Number: 1, Until: ttl}, Waiters: Waiters{Inboxes: 1, Until: ttl + WaitersStay}}
 		s := held
 		if tells := s.Release(1, id(2)); tells != TellsNothing || s != held {
 			t.Errorf("another's: %v, and %+v is left", tells, s)
@@ -264,7 +264,7 @@ func TestSlot(t *testing.T) {
 	t.Run("a change leaves nothing from before it", func(t *testing.T) {
 		full := Slot{
 			Frame: frameOf(id(3), "\x00\x00old"), Until: ttl, Lease: Lease{Token: id(1), Number: 1, Until: ttl},
-			Waiters: Waiters{Inboxes: 1, Until: ttl + waitersStay},
+			Waiters: Waiters{Inboxes: 1, Until: ttl + WaitersStay},
 		}
 		s := full
 		if tells := s.Invalidate(); tells != TellsChanged || s != (Slot{}) {
