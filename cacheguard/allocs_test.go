@@ -105,7 +105,7 @@ func TestHitAllocations(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
 		defer rdb.Close()
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: "allocs-" + rand.Text()})
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: "allocs-" + rand.Text(), OpTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -233,9 +233,12 @@ func TestTurnedAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, c.args...)
 			if c.cause == "too many clients" {
-				conn := newClient(t, server.Addr()).Conn()
-				t.Cleanup(func() { _ = conn.Close() })
-				must(t, conn.Ping(t.Context()).Err())
+				rdb := newClient(t, server.Addr())
+				waittest.Until(t, "this client has the only connection", func() bool { // and not the one that waited for the server
+					conn := rdb.Conn()
+					t.Cleanup(func() { _ = conn.Close() })
+					return conn.Ping(t.Context()).Err() == nil
+				})
 			}
 			c.options.Addr = server.Addr()
 			r := newReplica(t, "", newPrefix(), func(s *site) {
