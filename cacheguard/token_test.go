@@ -431,3 +431,36 @@ func TestDemandedLoadSeesNothingOlder(t *testing.T) {
 		}
 	})
 }
+
+// tiedStore has a clock that says when the last lease was granted.
+type tiedStore struct {
+	cacheguard.Store
+	stamp int64
+}
+
+func (s *tiedStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+	ans, err := s.Store.Lease(ctx, k, ask)
+	s.stamp = ans.Grant.Stamp
+	return ans, err
+}
+
+func (s *tiedStore) Clock(context.Context, string) (int64, error) { return s.stamp, nil }
+
+// If a load's stamp is a token's moment, it is unknown which came first, and the value counts as too
+// old, in the store and in the local tier.
+func TestTokenTie(t *testing.T) {
+	for name, local := range map[string]cacheguard.Local[int]{"store": {}, "local": {Entries: 10}} {
+		inBubble(t, name, func(t *testing.T) {
+			store := &tiedStore{Store: memstore.New(memstore.Options{})}
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Local: local})
+			time.Sleep(time.Millisecond)
+			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
+			getting(t.Context(), t, c, "k", returning(2)).gives(1, nil)
+			token := committed(t, store, "behave")
+			if want := cacheguard.TokenAt(time.UnixMicro(store.stamp)); token.String() != want.String() {
+				t.Fatalf("the token is %v, want %v", token, want)
+			}
+			getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", returning(3)).gives(3, nil)
+		})
+	}
+}
