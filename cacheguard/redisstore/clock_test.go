@@ -80,3 +80,26 @@ func TestClockAfterSlowReply(t *testing.T) {
 	must(t, good.cache.Set(t.Context(), "k", "v"))
 	slow.get(t, "k", mustNotLoad(t)).hit(t, "v")
 }
+
+// Loads and invalidations that begin in one microsecond still have an order. A load is later than the
+// invalidations before it, and an invalidation isn't earlier than the loads before it.
+func TestChangesInOneMicrosecond(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.SetTime(time.Now())
+	store := newStore(t, newClient(t, server.Addr()), redisstore.Options{Prefix: newPrefix(), OpTimeout: opTimeout})
+	var last int64
+	for i := range 3 {
+		generation, err := store.InvalidateTags(t.Context(), testKey.Cache, []string{"t"})
+		must(t, err)
+		if generation < last {
+			t.Errorf("an invalidation after the stamp %d has the generation %d", last, generation)
+		}
+		ans, err := store.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i)}, TTL: longLease})
+		must(t, err)
+		if ans.State != cacheguard.LeaseGranted || ans.Grant.Stamp <= generation {
+			t.Errorf("a load that begins after the generation %d has the stamp %d", generation, ans.Grant.Stamp)
+		}
+		must(t, store.Release(t.Context(), testKey, ans.Grant.Token))
+		last = ans.Grant.Stamp
+	}
+}
