@@ -88,7 +88,7 @@ func (r *run[V]) refuse(all []*miss[V], err error) {
 		if m.State == protocol.Landed {
 			continue
 		}
-		m.own.out.err = err
+		m.ownLoad.out.err = err
 		r.step(m, protocol.Event{Kind: protocol.Refused})
 	}
 }
@@ -210,7 +210,7 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	}
 	if m.Unseen && (err != nil || ans.State == LeaseValue) { // the caller goes on with the value or the error, as after a look-up
 		m.saw(there)
-		m.storeErr, m.own.out.err = lookErr, err
+		m.storeErr, m.ownLoad.out.err = lookErr, err
 		if e.Kind = protocol.Value; err != nil {
 			e.Kind = protocol.Unanswered
 		}
@@ -303,7 +303,7 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 			return protocol.Damaged
 		}
 		m.note, m.waits.note = got.note, got.note
-		m.own.res = got.res
+		m.ownLoad.res = got.res
 		return protocol.Result
 	}
 	return protocol.Unknown

@@ -72,5 +72,5 @@ func (r *run[V]) asksFirst(ctx context.Context) error {
 	r.step(m, protocol.Event{Kind: protocol.Begin})
 	r.ask(asking, r.take(protocol.Ask))
 	answered = true
-	return m.own.out.err
+	return m.ownLoad.out.err
 }

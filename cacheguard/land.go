@@ -17,10 +17,10 @@ func (r *run[V]) land(m *miss[V]) {
 	}
 	m.waits.watcher.Stop()
 	if m.plan.do&protocol.ConcludeLater == 0 {
-		m.own.out.frame = nil // a caller may keep the miss in memory for long while it sends the value on, and the frame is not needed any more
+		m.ownLoad.out.frame = nil // a caller may keep the miss in memory for long while it sends the value on, and the frame is not needed any more
 	}
 	c, landing := r.cache, m.plan.landing
-	degraded := m.storeErr != nil || m.own.res.Degraded
+	degraded := m.storeErr != nil || m.ownLoad.res.Degraded
 	switch landing {
 	case protocol.LandFound:
 		c.presence.Of(m.key.Key).Stands(m.had.keeps)
@@ -35,22 +35,22 @@ func (r *run[V]) land(m *miss[V]) {
 		marker := m.had
 		m.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker, note: m.had.note}})
 	case protocol.LandTheirs:
-		res := m.own.res
+		res := m.ownLoad.res
 		res.Status, res.FreshFor = StatusCoalesced, 0
 		m.land(res, nil)
 	case protocol.LandTheirError:
 		m.fail(Result[V]{Status: StatusCoalesced}, c.theirError(m))
 	case protocol.LandOwn:
-		res := m.own.res
-		if res.Status == StatusMiss { // own.res is set only for loads with the lease
-			res = m.own.out.result()
+		res := m.ownLoad.res
+		if res.Status == StatusMiss { // ownLoad.res is set only for loads with the lease
+			res = m.ownLoad.out.result()
 		}
 		res.Degraded = degraded
 		r.landOwn(m, res)
 	case protocol.LandOwnError:
-		m.fail(Result[V]{Status: m.own.res.Status, Degraded: degraded}, m.own.out.err)
+		m.fail(Result[V]{Status: m.ownLoad.res.Status, Degraded: degraded}, m.ownLoad.out.err)
 	case protocol.LandRefused:
-		if err := m.own.out.err; errors.Is(err, ErrOverloaded) && !m.audits {
+		if err := m.ownLoad.out.err; errors.Is(err, ErrOverloaded) && !m.audits {
 			c.observe(r.ctx, Event{Kind: EventOverloaded, Key: m.name, Err: err})
 			m.fail(Result[V]{}, err)
 		} else {
@@ -71,8 +71,8 @@ func (r *run[V]) landEnded(m *miss[V], degraded bool) {
 	switch {
 	case r.cache.life.Closing.Err() != nil:
 		m.land(Result[V]{}, ErrClosed)
-	case errors.Is(m.own.out.err, ErrClosed): // a load found another cache closed
-		m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.own.out.err)
+	case errors.Is(m.ownLoad.out.err, ErrClosed): // a load found another cache closed
+		m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.ownLoad.out.err)
 	default:
 		m.land(Result[V]{}, cmp.Or(context.Cause(r.ctx), errAbandoned))
 	}
@@ -86,7 +86,7 @@ func (m *miss[V]) land(res Result[V], err error) {
 // landOwn lands with the result of the miss' own load. In shadow mode it also compares the result
 // with the value that callers would have got.
 func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
-	if had := m.rehearsed; had != nil && !m.own.out.entry.NoShare {
+	if had := m.rehearsed; had != nil && !m.ownLoad.out.entry.NoShare {
 		of, loaded := m.target, res
 		if v, ok := r.cache.tier.cloned(res.Value); ok { // a copy, because callers may change the value that they get
 			loaded.Value = v
@@ -97,7 +97,7 @@ func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	}
 	res.began = max(uint32(m.asked.asOf), 1) // in 32 bits the clock wraps around, and 0 means "not known"
 	out := noted(res, nil, m.note)
-	if m.own.out.entry.NoShare {
+	if m.ownLoad.out.entry.NoShare {
 		out.also = &aside[V]{unshared: true, note: m.note}
 	}
 	m.flight.LandAsOf(out, m.asked.asOf)
@@ -110,7 +110,7 @@ func (m *miss[V]) fail(res Result[V], err error) { m.failWith(res, err, true) }
 // failWith is fail. If looks is false, it doesn't check again how long the stale value may be
 // served: the state machine has just decided that it may be served, or there is no stale value.
 func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
-	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.until())) {
+	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.servableUntil())) {
 		stale := m.had.res.later(time.Since(m.at))
 		stale.Err, stale.Degraded = err, res.Degraded
 		m.flight.Land(noted(stale, nil, m.note)) // not LandAsOf: the stale value was read before the request for the lease

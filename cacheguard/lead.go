@@ -237,11 +237,11 @@ func (w *work[V]) returned(outs []loaded[V]) {
 		if m.work != w {
 			continue
 		}
-		m.work, m.own.out, m.note = nil, outs[i], outs[i].note
+		m.work, m.ownLoad.out, m.note = nil, outs[i], outs[i].note
 		e := protocol.Event{Kind: protocol.Unstorable}
 		switch err := outs[i].err; {
 		case err == nil:
-			if m.own.header = r.cache.header(outs[i], m.ans.Grant); outs[i].storable(m.own.header) {
+			if m.ownLoad.header = r.cache.header(outs[i], m.ans.Grant); outs[i].storable(m.ownLoad.header) {
 				e.Kind = protocol.Returned
 			}
 		case givenUp(cause):

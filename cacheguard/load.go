@@ -237,7 +237,7 @@ type previous[V any] struct {
 func (m *miss[V]) before() previous[V] {
 	prev := previous[V]{m.had.res, m.had.tags}
 	if m.had.servable() {
-		prev.UsableFor = max(time.Until(m.until()), 0)
+		prev.UsableFor = max(time.Until(m.servableUntil()), 0)
 	}
 	return prev
 }

@@ -26,7 +26,7 @@ type miss[V any] struct {
 	sight[V]
 	asked     question // the last request for the lease
 	ans       LeaseAnswer
-	own       own[V]
+	ownLoad   ownLoad[V]
 	note      []byte // the LoadTracer's note of the load whose outcome this is
 	waits     waiting
 	turn      *turn    // the slot that the miss has, if any
@@ -64,8 +64,8 @@ type question struct {
 	hint    *knowledge.Hint // which tags a value may have
 }
 
-// own is how the miss' own load ended.
-type own[V any] struct {
+// ownLoad is how the miss' own load ended.
+type ownLoad[V any] struct {
 	out    loaded[V]
 	header frame.Header // of the frame that is stored
 	res    Result[V]
@@ -93,8 +93,8 @@ func (c *Cache[V]) missOf(of *target[V], got found[V], storeErr error) *miss[V] 
 // saw notes the value that was last seen in the store.
 func (m *miss[V]) saw(got found[V]) { m.had, m.at = got, time.Now() }
 
-// until returns the time from which the value that the miss has seen can't be served any more.
-func (m *miss[V]) until() time.Time { return m.at.Add(m.had.keeps) }
+// servableUntil returns the time from which the seen value can't be served any more.
+func (m *miss[V]) servableUntil() time.Time { return m.at.Add(m.had.keeps) }
 
 // offer lets the miss's callers take the stale value that the miss has seen. They take it after
 // SoftTimeout. offer returns false if there is no stale value to offer.
@@ -103,7 +103,7 @@ func (c *Cache[V]) offer(m *miss[V]) bool {
 		return false
 	}
 	m.flight.Hold()
-	m.flight.Offer(outcome[V]{res: m.had.res, also: &aside[V]{at: m.at}}, m.until())
+	m.flight.Offer(outcome[V]{res: m.had.res, also: &aside[V]{at: m.at}}, m.servableUntil())
 	return true
 }
 

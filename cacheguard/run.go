@@ -135,7 +135,7 @@ func (r *run[V]) abort() {
 // step passes an event to the state machine of a miss, and notes the steps that the state machine
 // requests.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
-	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.until()) { // its stale window ended while the store was asked
+	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.servableUntil()) { // its stale window ended while the store was asked
 		m.had.good, m.Seen = protocol.Shown, protocol.Shown
 	}
 	was := m.Miss
@@ -290,7 +290,7 @@ func (r *run[V]) doOne(do protocol.Do, m *miss[V]) {
 		r.endLater(r.releaseOf(m))
 	case protocol.ConcludeLater:
 		o := c.unstored(m)
-		m.own.out.frame = nil
+		m.ownLoad.out.frame = nil
 		r.endLater(func(ctx context.Context) error { return c.sendOutcome(ctx, m, o, 0) })
 	case protocol.LetGo:
 		kind := protocol.Wanted

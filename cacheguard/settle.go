@@ -26,9 +26,9 @@ func (r *run[V]) releaseOf(m *miss[V]) func(context.Context) error {
 func (r *run[V]) fill(all []*miss[V]) {
 	fills, now := make([]FillAsk, len(all)), r.cache.store.Now()
 	for i, m := range all {
-		m.own.header.Created = now
-		frame.Seal(m.own.out.frame, m.own.header)
-		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.own.out.frame, TTL: m.own.header.Hard() + m.own.out.entry.Keep}
+		m.ownLoad.header.Created = now
+		frame.Seal(m.ownLoad.out.frame, m.ownLoad.header)
+		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.ownLoad.out.frame, TTL: m.ownLoad.header.Hard() + m.ownLoad.out.entry.Keep}
 	}
 	var replies []Reply[FillAnswer]
 	if f := fills[0]; len(fills) == 1 {
@@ -43,9 +43,9 @@ func (r *run[V]) fill(all []*miss[V]) {
 
 // filled handles the answer to a fill.
 func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
-	c, h, out := r.cache, m.own.header, &m.own.out
+	c, h, out := r.cache, m.ownLoad.header, &m.ownLoad.out
 	if m.Claims { // a write has no events; Update returns what happened
-		m.own.stored = err == nil && ans == FillStored
+		m.ownLoad.stored = err == nil && ans == FillStored
 		r.step(m, protocol.Event{Kind: protocol.Stored})
 		return
 	}
@@ -77,7 +77,7 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	default: // refused: only callers that already wait get the result
 		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
 	}
-	m.own.res = res
+	m.ownLoad.res = res
 	r.step(m, e)
 }
 
@@ -92,7 +92,7 @@ func (r *run[V]) conclude(m *miss[V]) {
 	}()
 	o, backoff := Outcome{}, time.Duration(0)
 	if m.State == protocol.Failing {
-		m.own.res.Status = StatusLoaded
+		m.ownLoad.res.Status = StatusLoaded
 		o, backoff = c.outcomeOfFailure(m)
 	} else {
 		o = c.notStored(r.ctx, m)
@@ -105,15 +105,15 @@ func (r *run[V]) conclude(m *miss[V]) {
 // process repeats the load. It also remembers the error value in this process.
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	backoff = c.standBack(m, true)
-	return Outcome{Kind: OutcomeFailed, Text: c.errorText(m.own.out.err), Note: m.note, Failures: m.ans.Failures + 1}, backoff
+	return Outcome{Kind: OutcomeFailed, Text: c.errorText(m.ownLoad.out.err), Note: m.note, Failures: m.ans.Failures + 1}, backoff
 }
 
 // standBack makes this process wait before it repeats a load that has just failed, and returns the
 // back-off. If others is true, the other processes wait for the back-off, too. Calls then still ask
 // the store during the back-off, because a change ends the back-off.
 func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
-	err := m.own.out.err
-	backoff = c.opts.backoff(m.ans.Failures+1, time.Until(m.until()))
+	err := m.ownLoad.out.err
+	backoff = c.opts.backoff(m.ans.Failures+1, time.Until(m.servableUntil()))
 	shared, alone := backoff, grace(backoff)
 	if !others {
 		shared, alone = 0, backoff+alone
@@ -127,12 +127,12 @@ func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
 
 // notStored returns the outcome of a load whose result is not stored.
 func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
-	m.own.res = m.own.out.result()
-	switch e := &m.own.out.entry; {
+	m.ownLoad.res = m.ownLoad.out.result()
+	switch e := &m.ownLoad.out.entry; {
 	case e.NoShare && e.LeaveStored:
 		return Outcome{Kind: OutcomeUnshared, Note: m.note}
 	case !e.NoShare:
-		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.own.out.keepErr})
+		c.observe(ctx, Event{Kind: EventNotStored, Key: m.name, Err: m.ownLoad.out.keepErr})
 	}
 	c.tier.values.Drop(m.key.Key) // the old value is out of date
 	return c.unstored(m)
@@ -142,7 +142,7 @@ func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 // of the outcome. If the result is large, callers of other processes load for themselves, in
 // parallel. The stored value is removed, because it is out of date.
 func (c *Cache[V]) unstored(m *miss[V]) Outcome {
-	out, h := &m.own.out, m.own.header
+	out, h := &m.ownLoad.out, m.ownLoad.header
 	if out.entry.NoShare || out.frame == nil || len(out.frame) > frame.MaxCarried {
 		return Outcome{Kind: OutcomeUnshared, Note: m.note, Drop: m.had.id != nil}
 	}

@@ -285,7 +285,7 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	c.seal(id) // a flight that began in the meantime may load without the lease, and may have read before the write
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
-	if m.own.stored {
+	if m.ownLoad.stored {
 		c.written(id, m.ans.Grant)
 	} else { // after the claim was lost, another load may have stored a value that it read before this write
 		err = c.withdraw(ctx, key)
