@@ -69,19 +69,7 @@ func startSafely(ctx context.Context, tracer LoadTracer, cache, key string) (nex
 
 // Attach calls Attach of all observers that have it. See [Attacher].
 func (all observers) Attach(cache string, stats func() Stats) (detach func()) {
-	var detaches []func()
-	for _, o := range all {
-		if a, ok := o.(Attacher); ok {
-			if detach := a.Attach(cache, stats); detach != nil {
-				detaches = append(detaches, detach)
-			}
-		}
-	}
-	return func() {
-		for _, detach := range slices.Backward(detaches) {
-			detach()
-		}
-	}
+	return attachEach(all, func(a Attacher) func() { return a.Attach(cache, stats) })
 }
 
 // watchers are observers of which at least one is a [Watcher]. It is a separate type with the
@@ -91,10 +79,16 @@ type watchers struct{ observers }
 
 // Watch calls Watch of all observers that have it. See [Watcher].
 func (all watchers) Watch(v View) (detach func()) {
+	return attachEach(all.observers, func(w Watcher) func() { return w.Watch(v) })
+}
+
+// attachEach calls attach for all observers that implement the interface I. detach calls what
+// attach returned, in reverse order.
+func attachEach[I any](all observers, attach func(I) (detach func())) (detach func()) {
 	var detaches []func()
-	for _, o := range all.observers {
-		if w, ok := o.(Watcher); ok {
-			if detach := w.Watch(v); detach != nil {
+	for _, o := range all {
+		if i, ok := o.(I); ok {
+			if detach := attach(i); detach != nil {
 				detaches = append(detaches, detach)
 			}
 		}
