@@ -32,7 +32,7 @@ func (t *turn) end() {
 func (r *run[V]) takeTurn(all []*miss[V]) {
 	ask, load := r.together(all), []*miss[V](nil)
 	if len(ask) != 1 || ask[0].State != protocol.Queued { // the usual case, a single miss, needs no split
-		ask, load = r.split(ask)
+		ask, load = partition(ask, func(m *miss[V]) bool { return m.State == protocol.Queued })
 	}
 	for _, some := range [][]*miss[V]{ask, load} {
 		if len(some) > 0 {
@@ -41,17 +41,16 @@ func (r *run[V]) takeTurn(all []*miss[V]) {
 	}
 }
 
-// split separates the misses that want to ask for the lease from those that want to load without
-// it.
-func (r *run[V]) split(all []*miss[V]) (ask, load []*miss[V]) {
+// partition separates the misses for which is returns true from the others.
+func partition[V any](all []*miss[V], is func(*miss[V]) bool) (some, others []*miss[V]) {
 	for _, m := range all {
-		if m.State == protocol.Queued {
-			ask = append(ask, m)
+		if is(m) {
+			some = append(some, m)
 		} else {
-			load = append(load, m)
+			others = append(others, m)
 		}
 	}
-	return ask, load
+	return some, others
 }
 
 // acquire takes a slot of the Limiter. Then it calls the parameter then with the slot, on the run's
@@ -347,15 +346,8 @@ func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // the usual case: a single miss that has not followed
 		return all
 	}
-	var now []*miss[V]
-	for _, m := range all {
-		if m.waits.since.IsZero() {
-			now = append(now, m)
-		} else {
-			b.misses = append(b.misses, m)
-		}
-	}
-	if len(b.misses) == 0 {
+	now, followed := partition(all, func(m *miss[V]) bool { return m.waits.since.IsZero() })
+	if b.misses = append(b.misses, followed...); len(b.misses) == 0 {
 		return now
 	}
 	if b.since.IsZero() {

@@ -47,17 +47,9 @@ const (
 func (r *run[V]) load(all []*miss[V]) {
 	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first, because a lease must not wait for a slot
 	for len(all) > 0 {
-		first := all[0]
-		var some, others []*miss[V]
-		for _, m := range all {
-			if m.State == first.State && m.turn == first.turn {
-				some = append(some, m)
-			} else {
-				others = append(others, m)
-			}
-		}
+		first, t := all[0], all[0].turn
+		some, others := partition(all, func(m *miss[V]) bool { return m.State == first.State && m.turn == t })
 		all = others
-		t := first.turn
 		for _, m := range some {
 			m.turn = nil
 		}
