@@ -177,12 +177,8 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 	case err != nil:
 	case got.good == protocol.Fresh:
 		return c.serve(ctx, &of, &got, nil, got.early, res)
-	case got.passing:
-		return c.leadPassing(ctx, &of, got, res)
 	case got.isOneOfSeveral(ctx):
-		stale := got
-		f.Land(outcome[V]{res: got.res, also: &aside[V]{several: &stale}})
-		return c.ofSeveral(ctx, key, call.load, &stale, res)
+		return c.leadSeveral(ctx, &of, &got, res)
 	}
 	return c.pursue(ctx, &of, &got, err, res)
 }
@@ -198,18 +194,6 @@ func (c *Cache[V]) leadOther(ctx context.Context, of *target[V], call *call[V], 
 		return c.pursue(ctx, of, call.stale, nil, res)
 	}
 	return c.leadDirect(ctx, of, call.stale, res)
-}
-
-// leadPassing goes on after a look-up that has found the hit-for-miss marker. The load of this
-// caller asks for the lease. Its result may turn out to be for all callers, but the other callers
-// don't wait for it.
-//
-//go:noinline
-func (c *Cache[V]) leadPassing(ctx context.Context, of *target[V], got found[V], res *Result[V]) error {
-	of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &got}})
-	m := c.missOf(of, got, nil)
-	m.Solo, m.flight = true, flight.Solo[outcome[V]]()
-	return c.detach(ctx, m, res)
 }
 
 // lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
@@ -276,8 +260,11 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 		c.observe(ctx, Event{Kind: kind, Key: of.name, Err: failed})
 		return failed
 	}
-	m := c.missOf(of, *got, err)
-	m.Reads = true
+	m := c.missOfRead(of, got, err)
+	if m.Solo { // the other callers load for themselves, too
+		marker := *got
+		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker}})
+	}
 	loads := ctx
 	if c.offer(m) {
 		loads = outsideSlots(ctx) // a load that makes this call waits for SoftTimeout at most, so it may return while the new load still needs a slot
@@ -321,12 +308,25 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 		}
 	case !got.servable() && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
-	case storeErr == nil:
+	case !got.passing && storeErr == nil: // after the hit-for-miss marker each caller loads for itself, even if another load has just failed
 		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {
 			return EventCoalesced, failed, false
 		}
 	}
 	return 0, nil, false
+}
+
+// missOfRead makes the miss of a call for which atOnce has no answer. After the hit-for-miss
+// marker, the miss is Solo and has a flight of its own. Its load asks for the lease, because the
+// result may turn out to be for all callers, but the other callers don't wait for it.
+func (c *Cache[V]) missOfRead(of *target[V], got *found[V], storeErr error) *miss[V] {
+	m := c.missOf(of, *got, storeErr)
+	if got.passing && storeErr == nil {
+		m.Solo, m.flight = true, flight.Solo[outcome[V]]()
+	} else {
+		m.Reads = true
+	}
+	return m
 }
 
 // answer reports a call that is answered with a stored value, fresh or stale, and returns the

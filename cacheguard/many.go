@@ -340,22 +340,12 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 	} else if !got.servable() {
 		c.observeMiss(ctx, key, *got)
 	}
-	apart := got.passing && err == nil // each caller loads for itself, so no caller waits for this one
 	switch {
 	case m.mode == ModeShadow:
-		p := c.inShadow(m.target(key, k), *got, err)
-		if apart {
-			p.flight = flight.Solo[outcome[V]]()
-		}
-		m.miss(p, changed)
+		m.miss(c.inShadow(m.target(key, k), *got, err), changed)
 		return
 	case m.group == refreshes && (got.good != protocol.Fresh || got.res.stamp <= m.after):
 		m.miss(c.missOf(m.target(key, k), *got, err), changed)
-		return
-	case apart: // as in leadPassing
-		p := c.missOf(m.target(key, k), *got, nil)
-		p.Solo, p.flight = true, flight.Solo[outcome[V]]()
-		m.miss(p, changed)
 		return
 	}
 	switch kind, failed, behind := c.atOnce(k.Key, got, err); kind {
@@ -371,9 +361,7 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 		c.observe(ctx, Event{Kind: kind, Key: key, Err: failed})
 		m.give(key, &Result[V]{}, failed)
 	default:
-		p := c.missOf(m.target(key, k), *got, err)
-		p.Reads = true
-		m.miss(p, changed)
+		m.miss(c.missOfRead(m.target(key, k), got, err), changed)
 	}
 }
 

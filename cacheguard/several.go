@@ -33,6 +33,14 @@ func (out *outcome[V]) several() *found[V] {
 	return out.also.several
 }
 
+// leadSeveral lands the flight of a look-up that has found a value for some callers only, and
+// returns the result for the caller that leads the flight.
+func (c *Cache[V]) leadSeveral(ctx context.Context, of *target[V], got *found[V], res *Result[V]) error {
+	several := *got
+	of.flight.Land(outcome[V]{res: several.res, also: &aside[V]{several: &several}})
+	return c.ofSeveral(ctx, of.name, of.load, &several, res)
+}
+
 // ofSeveral returns the result for one caller of a flight that has landed with a stale value for
 // some callers only. If the value is for this caller, the result is the loaded value. Otherwise the
 // result is the stale value itself, which tells the caller where its value is.

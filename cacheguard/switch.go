@@ -161,16 +161,12 @@ func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V],
 	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared && desk.Parts(ctx, got.res.Value) {
 		// The value tells other callers where their values are. No caller gets this value as its
 		// answer.
-		several := got
-		of.flight.Land(outcome[V]{res: got.res, also: &aside[V]{several: &several}})
-		return c.ofSeveral(ctx, of.name, of.load, &several, res)
+		return c.leadSeveral(ctx, of, &got, res)
 	}
-	m := c.inShadow(of, got, err)
-	if got.passing && err == nil { // each caller loads for itself, so the other callers don't wait for this one
+	if got.passing && err == nil { // the other callers load for themselves, too
 		of.flight.Land(outcome[V]{also: &aside[V]{unshared: true}})
-		m.flight = flight.Solo[outcome[V]]()
 	}
-	return c.detach(ctx, m, res)
+	return c.detach(ctx, c.inShadow(of, got, err), res)
 }
 
 // lookAside returns the value that a call would get if the cache were not in shadow. If had is not
@@ -197,7 +193,8 @@ func (c *Cache[V]) offPath(of *target[V]) *miss[V] {
 }
 
 // inShadow makes a miss whose callers don't get the stored value. The load doesn't see the stored
-// value either, because callers must only get values from the origin.
+// value either, because callers must only get values from the origin. After the hit-for-miss marker
+// each caller loads for itself, so the miss has a flight of its own.
 func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V] {
 	if storeErr != nil {
 		return c.offPath(of)
@@ -207,8 +204,11 @@ func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V
 		m.rehearsed = &got
 		return m
 	}
+	passing := got.passing
 	got.forget()
 	m := c.missOf(of, got, nil)
-	m.Own = true
+	if m.Own = true; passing {
+		m.flight = flight.Solo[outcome[V]]()
+	}
 	return m
 }
