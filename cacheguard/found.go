@@ -146,18 +146,15 @@ func (got *found[V]) ages(d time.Duration) {
 
 // mark makes a value stale. ago is the time since the value was marked stale.
 func (got *found[V]) mark(ago time.Duration) {
-	over := max(-got.res.FreshFor, ago, 0)
 	got.marked, got.passing, got.early = true, false, false
 	if !got.servable() {
 		return
 	}
+	over := max(-got.res.FreshFor, ago, 0)
 	got.res.FreshFor = -over
 	got.good = min(got.good, protocol.GoodFor(over, got.revalidate, got.ifError))
 	got.res.Status = StatusStale
-	got.keeps = 0
-	if got.servable() {
-		got.keeps = max(got.revalidate, got.ifError) - over
-	}
+	got.keeps = max(got.revalidate-over, got.ifError-over, 0)
 }
 
 // openWith opens a frame that came together with generations. It reports whether the value could be
