@@ -82,6 +82,27 @@ func TestSetThatFails(t *testing.T) {
 	})
 }
 
+// TestSetThatFailsLeavesNoLease: loads don't wait for a claim whose value was not stored, not even
+// if the invalidation that is repeated doesn't get through.
+func TestSetThatFailsLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		store.onto("Fill", fails(1))
+		store.onto("Invalidate", func(context.Context) error { return errTampered })
+		if err := c.Set(t.Context(), "k", "v"); !errors.Is(err, cacheguard.ErrPending) {
+			t.Errorf("Set: %v; want that it is repeated", err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		getting(t.Context(), t, other, "k", returning("newer")).gives("newer", nil)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a load in another process waited for %v", took)
+		}
+		store.onto("Invalidate", nil)
+	})
+}
+
 // TestWritesWaitForASilentStore: a store that doesn't answer holds up a write for the time of two
 // steps at most, and the change is repeated afterwards.
 func TestWritesWaitForASilentStore(t *testing.T) {
