@@ -12,10 +12,10 @@ import (
 
 // GetMany returns the values of many keys. It reads the store in one trip, and asks in a second
 // trip for the leases of all missing keys (redisstore: one trip for each 1,024 reads, in a cluster
-// for each 128 at most, for fewer if the values are large, and for each 256 leases). Then it calls
-// load once, with the keys that no other caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every
-// Get of the same keys. A repeated key is loaded once, and each repetition of a key that is found
-// counts as a hit.
+// for each 128 at most, and for each 256 leases). Then it calls load once, with the keys that no
+// other caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every
+// Get of the same keys. A repeated key is loaded once. If its value is found, each repetition is
+// counted, as a hit or as stale.
 //
 // GetMany returns every value that it has, even if it also returns an error. A key that doesn't
 // exist is absent from the map, which is not an error. load must leave such a key out of its map,

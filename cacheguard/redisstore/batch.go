@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -178,7 +177,7 @@ func (r *reader) join(w want) (*batch, int, error) {
 	}
 	b.readers.Add(1)
 	reads := len(b.names())
-	full := reads >= r.size.reads(batchReads)
+	full := reads >= r.size.reads()
 	if full {
 		l.waiting = append(l.waiting, b)
 		l.reads += reads
@@ -276,12 +275,11 @@ func (f frames) size() (n int) {
 // them again.
 type valueSize struct{ bytes atomic.Int64 }
 
-// init sets how many reads a batch has while nothing is known about the size of values.
-func (s *valueSize) init(first int64) { s.bytes.Store(batchBytes / first) }
+func (s *valueSize) init() { s.bytes.Store(batchBytes / firstReads) }
 
-// reads returns how many reads a batch may have. most is the limit for small values.
-func (s *valueSize) reads(most int64) int {
-	return int(max(min(batchBytes/max(s.bytes.Load(), 1), most), 1))
+// reads returns how many reads a batch may have.
+func (s *valueSize) reads() int {
+	return int(max(min(batchBytes/max(s.bytes.Load(), 1), batchReads), 1))
 }
 
 // learn notes what a batch has read. Two batches that end together may miss one of their sizes.
@@ -290,14 +288,9 @@ func (s *valueSize) learn(b *batch) {
 	switch {
 	case b.err == nil:
 		s.bytes.Store((was + int64(b.frames.size()/len(b.names()))) / 2)
-	case timedOut(b.err) && len(b.names()) > 1: // perhaps because of its size: the next one has a quarter
+	case redislink.NoAnswer(b.err) && len(b.names()) > 1: // perhaps because of its size: the next one has a quarter
 		s.bytes.Store(max(was, int64(4*batchBytes/len(b.names()))))
 	}
-}
-
-// timedOut reports whether a step was sent, or tried to connect, and had no answer in time.
-func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func (r *reader) read(b *batch) {

@@ -13,13 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-const (
-	manyReads = 1024 // most keys that GetMany reads in one trip from a single server
-	inOneTrip = 256  // most steps in one pipeline
-)
+// inOneTrip is the largest number of steps in one pipeline.
+const inOneTrip = 256
 
-// GetMany reads many keys of one cache, together with the generations of the cache and of these
-// tags. It needs one trip, unless the values are too many or too large for a trip.
+// GetMany reads many keys of one cache in one trip, together with the generations of the cache and
+// of these tags.
 func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -33,37 +31,34 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 	}
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	var of cacheguard.Generations
-	for done := 0; done < len(keys); {
-		some := keys[done:min(done+s.reads.many.reads(manyReads), len(keys))]
+	done := 0
+	for some := range slices.Chunk(keys, 4*inOneTrip) {
 		b := newBatch(len(some))
 		b.args = s.names.values(b.args, some)
 		if tags != nil && of == nil {
 			b.want(keys[0].Cache, tags)
 		}
-		s.getManyAtOnce(ctx, b)
+		got, err := s.getManyAtOnce(ctx, b)
 		for i := range some {
-			if r := &replies[done+i]; b.err != nil {
-				r.Err = b.err
+			if r := &replies[done+i]; err != nil {
+				r.Err = err
 			} else {
-				r.Answer, r.Err = b.frame(i)
+				r.Answer, r.Err = got.frame(i)
 			}
 		}
 		done += len(some)
-		if b.err == nil && of == nil && tags != nil {
+		if err == nil && of == nil && tags != nil {
 			of = b.generations(keys[0].Cache, tags)
 		}
 	}
 	return replies, of
 }
 
-func (s *Store) getManyAtOnce(ctx context.Context, b *batch) {
-	if b.err = s.knowTime(ctx); b.err != nil {
-		return
+func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
+	if err := s.knowTime(ctx); err != nil {
+		return frames{}, err
 	}
-	b.frames, b.err = look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
-	if ctx.Err() == nil { // otherwise the caller's time is over, and not the trip's
-		s.reads.many.learn(b)
-	}
+	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
 // getManyEach reads keys of a cluster through the batches of its nodes. A node gets
@@ -160,48 +155,21 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 	return replies
 }
 
-// trips are the steps for one node, in pipelines. A pipeline that carries too many bytes would take
-// longer than its time, as often as it is repeated.
-type trips struct {
-	steps [][]int
-	bytes int // that the last of them carries
-}
-
-func (t *trips) add(step int, args []any) {
-	bytes := 0
-	for _, arg := range args {
-		switch arg := arg.(type) {
-		case []byte:
-			bytes += len(arg)
-		case string:
-			bytes += len(arg)
-		}
-	}
-	last := len(t.steps) - 1
-	if last < 0 || len(t.steps[last]) == inOneTrip || t.bytes+bytes > batchBytes {
-		t.steps, t.bytes, last = append(t.steps, nil), 0, last+1
-	}
-	t.steps[last], t.bytes = append(t.steps[last], step), t.bytes+bytes
-}
-
 // pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipeline, and
 // all pipelines run at the same time, so that a dead node fails only its own keys.
 func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
-	byNode := make(map[*redis.Client]*trips)
+	byNode := make(map[*redis.Client][]int)
 	for i := range n {
-		keys, args := step(i)
+		keys, _ := step(i)
 		node := s.link.Node(keys[0])
-		if byNode[node] == nil {
-			byNode[node] = &trips{}
-		}
-		byNode[node].add(i, args)
+		byNode[node] = append(byNode[node], i)
 	}
 	var nodes sync.WaitGroup
 	for _, all := range byNode {
 		nodes.Go(func() {
 			var away error // set if the node doesn't answer; further trips would take as long, in vain
-			for _, some := range all.steps {
+			for some := range slices.Chunk(all, inOneTrip) {
 				if away != nil {
 					for _, i := range some {
 						replies[i].Err = away

@@ -35,7 +35,6 @@ type reader struct {
 	directs atomic.Int32 // those on connections of their own
 	slow    atomic.Bool  // the last batch was slow
 	size    valueSize    // of the values that batches read
-	many    valueSize    // of the values that GetMany reads from a single server
 
 	slowTrip time.Duration // slowTrip but in tests
 	alarms   sync.Pool     // of *alarm
@@ -49,8 +48,7 @@ type reader struct {
 
 func (r *reader) init(s *Store) {
 	r.s, r.lanes, r.slowTrip = s, make(map[*redis.Client]*lane), slowTrip
-	r.size.init(firstReads)
-	r.many.init(manyReads)
+	r.size.init()
 	r.wholes.Store(new(wholes))
 	r.alarms.New = func() any { return newAlarm() }
 }
