@@ -26,6 +26,7 @@ func (e *env) shut() {
 	default:
 		e.Skipf("the fleet's lockers have no Close")
 	}
+	e.shutDown = true
 	closed := make(chan struct{})
 	var err error
 	go func() {
@@ -47,14 +48,6 @@ func (e *env) canClose() {
 	}
 }
 
-// answered makes the case begin again if an operation failed because the system didn't answer it in
-// time. An error that comes within a fourth of a lease has another reason.
-func (e *env) answered(took time.Duration, err error) {
-	if took > e.fleet.Lease/4 && !aboutLock(err) {
-		e.unlucky("an operation got no answer in time: %v", err)
-	}
-}
-
 func closeEnds(e *env) {
 	e.canClose()
 	taken := e.lock(e.b, e.name())
@@ -62,9 +55,12 @@ func closeEnds(e *env) {
 	w := e.wait(e.a, taken.Name())
 	e.pass(e.fleet.Lease / 10)
 	w.waits(taken)
+	closing := time.Now()
 	e.shut()
 	if err := w.returned(); !errors.Is(err, lock.ErrClosed) {
-		e.answered(w.at.Sub(w.began), err)
+		if w.at.Before(closing) {
+			e.unexpected(w.at.Sub(w.began), err, "a Lock that waited returned: %v, before Close", err)
+		}
 		e.Errorf("a Lock that waited returned: %v; want ErrClosed", err)
 	}
 	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
@@ -107,13 +103,20 @@ func closeOthers(e *env) {
 	e.unlock(e.lock(e.c, taken.Name())) // the call that waited for it has left no ghost
 }
 
+// failure is an error that an operation must not return.
+type failure struct {
+	took time.Duration // of the operation
+	err  error
+	what string // a format for the error
+}
+
 func closeTogether(e *env) {
 	e.canClose()
 	names := []string{e.name(), e.name(), e.name()}
 	all := e.crew()
 	busy := make(chan struct{}, 100)
 	const callers = 12
-	failed := make(chan func(), callers)
+	failed := make(chan failure, callers)
 	for i := range callers {
 		all.do(func() {
 			for n := i; ; n++ {
@@ -122,10 +125,7 @@ func closeTogether(e *env) {
 				took := time.Since(began)
 				if err != nil {
 					if !errors.Is(err, lock.ErrClosed) {
-						failed <- func() {
-							e.answered(took, err)
-							e.Errorf("Lock of a locker that is being closed: %v; want ErrClosed", err)
-						}
+						failed <- failure{took, err, "Lock of a locker that is being closed: %v; want ErrClosed"}
 					}
 					return
 				}
@@ -139,10 +139,7 @@ func closeTogether(e *env) {
 				took = time.Since(began)
 				cancel()
 				if err != nil && !errors.Is(err, lock.ErrLost) {
-					failed <- func() {
-						e.answered(took, err)
-						e.Errorf("Unlock while the locker is being closed: %v; want nil or ErrLost", err)
-					}
+					failed <- failure{took, err, "Unlock while the locker is being closed: %v; want nil or ErrLost"}
 					return
 				}
 			}
@@ -150,8 +147,16 @@ func closeTogether(e *env) {
 	}
 	judge := func() {
 		close(failed)
-		for report := range failed {
-			report()
+		var slow []failure
+		for f := range failed {
+			if e.unanswered(f.took, f.err) {
+				slow = append(slow, f)
+			} else {
+				e.Errorf(f.what, f.err)
+			}
+		}
+		for _, f := range slow {
+			e.unlucky(f.what, f.err)
 		}
 	}
 	ended := all.over()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
@@ -19,16 +20,19 @@ var doCases = []spec{
 func doReturns(e *env) {
 	name := e.name()
 	for _, want := range []error{nil, errors.New("the work failed")} {
+		last := time.Now() // when the latest of Do's own steps began
 		err := lock.Do(e.bounded(), e.a, name, func(ctx context.Context, held lock.Lock) error {
 			e.isHeld(held)
 			e.refused(e.b, held)
+			last = time.Now()
 			return want
 		})
+		took := time.Since(last)
 		if errors.Is(err, lock.ErrLost) {
 			e.unlucky("%v", err)
 		}
 		if !errors.Is(err, want) || want == nil && err != nil {
-			e.unexpected(err, "Do returned %v for work that returned %v", err, want)
+			e.unexpected(took, err, "Do returned %v for work that returned %v", err, want)
 		}
 		e.unlock(e.try(e.b, name))
 	}
@@ -56,6 +60,7 @@ func doLost(e *env) {
 	failed := errors.New("the work failed")
 	for _, own := range []error{nil, failed} {
 		name, ran := e.name(), false
+		began := time.Now()
 		err := lock.Do(e.bounded(), e.a, name, func(ctx context.Context, held lock.Lock) error {
 			ran = true
 			e.fleet.Steal(name)
@@ -65,8 +70,9 @@ func doLost(e *env) {
 			}
 			return own
 		})
-		if err != nil && !ran {
-			e.unexpected(err, "Do returned: %v; want the work done", err)
+		if !ran {
+			e.unexpected(time.Since(began), err, "Do returned %v without the work", err)
+			continue
 		}
 		if !errors.Is(err, lock.ErrLost) || !errors.Is(err, own) && own != nil {
 			e.Errorf("Do returned: %v; want ErrLost, and %v", err, own)
@@ -96,19 +102,26 @@ func doInside(e *env) {
 		e.Skipf("the fleet's locks are not reentrant")
 	}
 	name, ran := e.name(), false
+	var took time.Duration // by the longest part of the two Dos
+	last := time.Now()
+	part := func() { took, last = max(took, time.Since(last)), time.Now() }
 	err := lock.Do(e.bounded(), e.a, name, func(ctx context.Context, outer lock.Lock) error {
+		part()
 		err := lock.Do(ctx, e.a, name, func(_ context.Context, inner lock.Lock) error {
 			ran = inner.Token() == outer.Token()
 			return nil
 		})
+		part()
 		e.refused(e.b, outer)
+		last = time.Now()
 		return err
 	})
+	part()
 	if errors.Is(err, lock.ErrLost) {
 		e.unlucky("%v", err)
 	}
 	if err != nil || !ran {
-		e.unexpected(err, "Do inside Do returned %v, and had the same lock: %v", err, ran)
+		e.unexpected(took, err, "Do inside Do returned %v, and had the same lock: %v", err, ran)
 	}
 	e.unlock(e.try(e.b, name))
 }

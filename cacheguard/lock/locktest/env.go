@@ -24,6 +24,8 @@ type env struct {
 	prompt  time.Duration // the time limit for events that happen at once unless the machine is slow
 	waiters []*waiter
 	ended   []func()
+
+	shutDown bool // Lockers[0] is closed
 }
 
 // badLuck ends an attempt, as a panic: something allowed has happened, but the case proves nothing
@@ -55,13 +57,18 @@ func (e *env) Fatalf(format string, args ...any) {
 	e.TB.Fatalf(format+"\n\tprotects: "+e.rule, args...)
 }
 
-// unlucky makes the case begin again. Call it only on the case's own goroutine.
+// unlucky makes the case begin again, unless it has closed a locker that can't be opened again. Call
+// it only on the case's own goroutine.
 func (e *env) unlucky(format string, args ...any) {
+	e.Helper()
+	if e.shutDown && e.fleet.Longer == nil {
+		e.Fatalf("after Close: "+format, args...)
+	}
 	panic(badLuck{fmt.Sprintf(format, args...)})
 }
 
-// aboutLock reports whether an error says something about a lock or its locker. A slow server isn't
-// the reason for such an error.
+// aboutLock reports whether an error says something about a lock or its locker, and not about the
+// system.
 func aboutLock(err error) bool {
 	for _, about := range []error{lock.ErrHeld, lock.ErrNotHeld, lock.ErrLost, lock.ErrClosed} {
 		if errors.Is(err, about) {
@@ -72,13 +79,19 @@ func aboutLock(err error) bool {
 }
 
 // unexpected reports an error, or no error, that an operation must not return. If a slow server can
-// be the reason, the case has bad luck.
-func (e *env) unexpected(err error, format string, args ...any) {
+// be the reason, the case has bad luck instead: the operation got no answer, for longer than a
+// fourth of a lease.
+func (e *env) unexpected(took time.Duration, err error, format string, args ...any) {
 	e.Helper()
-	if err != nil && !aboutLock(err) {
+	if e.unanswered(took, err) {
 		e.unlucky(format, args...)
 	}
 	e.Errorf(format, args...)
+}
+
+// unanswered reports whether an operation may have failed because the system didn't answer in time.
+func (e *env) unanswered(took time.Duration, err error) bool {
+	return err != nil && !aboutLock(err) && took > e.fleet.Lease/4
 }
 
 // luckily runs a part of a case, and repeats only this part if it has bad luck.

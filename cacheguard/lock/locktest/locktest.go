@@ -21,7 +21,8 @@ type Fleet struct {
 	Lease time.Duration
 
 	// Longer opens the same lockers with a longer lease, for a case that had bad luck because the
-	// machine was too busy for Lease. If Longer is nil, such a case begins again with this fleet.
+	// machine was too busy for Lease. If Longer is nil, such a case begins again with this fleet, or
+	// fails if it has closed a locker.
 	Longer func(lease time.Duration) Fleet
 
 	// Fenced means that the locks have fencing tokens. Without Fenced, tokens must be 0.

@@ -28,6 +28,19 @@ var unlockMutants = []mutant{
 		mutate: onLock(func(_ *seat, b *brokenLock) { b.unlock = func(context.Context) error { return nil } }),
 	},
 	{
+		name:   "one Unlock says that it failed",
+		caught: []string{"do: returns what work does", "do: inside itself"},
+		mutate: onLock(func(s *seat, b *brokenLock) {
+			b.unlock = func(ctx context.Context) error {
+				err := b.Lock.Unlock(ctx)
+				if err == nil && s.shared.add(1) == 1 {
+					err = errOther
+				}
+				return err
+			}
+		}),
+	},
+	{
 		name:   "another Unlock says ErrNotHeld",
 		caught: []string{"unlock: again", "unlock: again, while another holds", "unlock: many at once", "reentrant: the last Unlock counts"},
 		mutate: onLock(func(_ *seat, b *brokenLock) {

@@ -3,6 +3,7 @@ package locktest_test
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -40,6 +41,19 @@ var waitMutants = []mutant{
 				held, err := s.inner.Lock(ctx, name)
 				if err != nil && ctx.Err() != nil {
 					err = errOther
+				}
+				return held, err
+			}
+		},
+	},
+	{
+		name:   "Lock doesn't say once why it ended",
+		caught: []string{"wait: deadline", "wait: cancelled", "wait: no ghost of one who left", "wait: left as the lock becomes free"},
+		mutate: func(s *seat) {
+			s.locker.lock = func(ctx context.Context, name string) (lock.Lock, error) {
+				held, err := s.inner.Lock(ctx, name)
+				if err != nil && ctx.Err() != nil && s.shared.add(1) == 1 {
+					err = os.ErrDeadlineExceeded // of the connection
 				}
 				return held, err
 			}

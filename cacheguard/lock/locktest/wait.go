@@ -111,7 +111,10 @@ func waitDeadline(e *env) {
 			e.isHeld(held)
 			e.Fatalf("two have the lock of %q", held.Name())
 		case !errors.Is(err, context.DeadlineExceeded):
-			e.unexpected(err, "Lock returned: %v; want an error that wraps DeadlineExceeded", err)
+			if w.at.Before(deadline) {
+				e.unexpected(w.at.Sub(w.began), err, "Lock returned: %v, before its deadline", err)
+			}
+			e.Errorf("Lock returned: %v; want an error that wraps DeadlineExceeded", err)
 		case w.at.Before(deadline):
 			e.Errorf("Lock returned %v before its deadline", deadline.Sub(w.at))
 		}
@@ -134,7 +137,10 @@ func waitCancelled(e *env) {
 			e.isHeld(held)
 			e.Fatalf("two have the lock of %q", held.Name())
 		case !errors.Is(err, context.Canceled):
-			e.unexpected(err, "Lock returned: %v; want an error that wraps Canceled", err)
+			if w.at.Before(began) {
+				e.unexpected(w.at.Sub(w.began), err, "Lock returned: %v, before it was cancelled", err)
+			}
+			e.Errorf("Lock returned: %v; want an error that wraps Canceled", err)
 		}
 		e.soon("Lock returned after it was cancelled", w.at.Sub(began), e.fleet.Lease/2)
 	}
@@ -176,6 +182,7 @@ func (e *env) leave(held, unlockFirst bool) {
 		}
 	}
 	unlocked := make([]error, len(gs))
+	gone := make([]time.Time, len(gs)) // when the ghost was told to leave
 	free := make([]time.Time, len(gs)) // the time from which the next call could have the lock
 	all := e.crew()
 	for i, g := range gs {
@@ -188,6 +195,7 @@ func (e *env) leave(held, unlockFirst bool) {
 				}
 			}
 			e.pass(g.after)
+			gone[i] = time.Now()
 			if unlockFirst {
 				go leavers[i].cancel()
 				unlock()
@@ -211,7 +219,10 @@ func (e *env) leave(held, unlockFirst bool) {
 		case w.err == nil && held && !unlockFirst:
 			e.Fatalf("two had the lock of %q", g.name)
 		case w.err != nil && !errors.Is(w.err, context.Canceled):
-			e.unexpected(w.err, "a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
+			if w.at.Before(gone[i]) {
+				e.unexpected(w.at.Sub(w.began), w.err, "Lock returned: %v, before it was cancelled", w.err)
+			}
+			e.Fatalf("a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
 		}
 	}
 	left, slow := 0, 0
