@@ -449,3 +449,37 @@ func TestLocalTierInAnOutageAfterInvalidateTags(t *testing.T) {
 		}
 	})
 }
+
+// The process that has loaded a value knows its stale windows. If the TTL ends while an early refresh
+// waits for the lease, the load is told for how long the value may still be served.
+func TestLocalEarlyRefreshIsLate(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := newTampered()
+		c := openOn(t, store, cacheguard.Options[int]{
+			TTL: time.Minute, StaleIfError: time.Hour, EarlyRefresh: 1000, Local: cacheguard.Local[int]{Entries: 10},
+		})
+		_, err := c.Get(t.Context(), "k", func(context.Context) (int, error) {
+			time.Sleep(time.Second) // EarlyRefresh is a multiple of this time
+			return 1, nil
+		})
+		must(t, err)
+		time.Sleep(time.Minute - time.Millisecond)
+		slow := func(context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		store.onto("Lease", slow)
+		store.onto("LeaseMany", slow)
+		seen := make(chan cacheguard.Result[int], 1)
+		r, err := c.GetEntry(t.Context(), "k", func(_ context.Context, previous cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+			seen <- previous
+			return cacheguard.Entry[int]{}, errOrigin
+		})
+		if err != nil || r.Value != 1 || !r.Local {
+			t.Fatalf("got %+v, %v; want the local value", r, err)
+		}
+		if previous := <-seen; previous.Value != 1 || previous.UsableFor < 59*time.Minute {
+			t.Errorf("the load saw %+v; want that the value may be served for most of an hour", previous)
+		}
+	})
+}

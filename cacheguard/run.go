@@ -16,8 +16,9 @@ type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Ent
 // run does the work for one miss, or for all misses of one GetMany together. If several misses need
 // the same step at the same time, the run does the step once for all of them: one slot, one request
 // for all leases, one load, one fill. One goroutine at a time does these steps, so the misses need
-// no locks: usually that in loop, and before it a caller's, which may ask for the lease (asksFirst). Work that may take longer than a step of the store has its own goroutines: waiting for
-// a slot, loads, renewals. These goroutines post their results to the run's mail.
+// no locks: first a caller's, if it asks for the lease in place of a read (asksFirst), and then the
+// one in loop. Work that may take longer than a step of the store has its own goroutines: waiting
+// for a slot, loads, renewals. These goroutines post their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own

@@ -72,7 +72,10 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		c.presence.Of(m.key.Key).Stands(h.Hard() - res.Age)
 		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
 			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,
-			made: made{id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp},
+			made: made{
+				id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp,
+				revalidate: h.Revalidate, ifError: h.IfError,
+			},
 		})
 	default: // refused: only callers that already wait get the result
 		c.observe(r.ctx, Event{Kind: EventFillRefused, Key: m.name})
