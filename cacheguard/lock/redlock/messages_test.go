@@ -46,6 +46,19 @@ func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	return took[len(took)/2]
 }
 
+// handsOver checks that half of the hand-overs take most at most. On a busy machine some of them take
+// longer, so it tries again.
+func handsOver(t *testing.T, from, to *redlock.Locker, most time.Duration) {
+	t.Helper()
+	var took time.Duration
+	for range 5 {
+		if took = handover(t, from, to); took <= most {
+			return
+		}
+	}
+	t.Errorf("a hand-over took %v; want %v at most", took, most)
+}
+
 // Messages of at least a majority of masters wake the waiting calls. Without these messages they
 // would ask only once a second.
 func TestWokenByMessages(t *testing.T) {
@@ -54,9 +67,7 @@ func TestWokenByMessages(t *testing.T) {
 		s := newSite(t)
 		from, to := s.open(t, opts()), s.open(t, opts())
 		warm(t, to)
-		if took := handover(t, from, to); took > time.Second/4 {
-			t.Errorf("a hand-over took %v", took)
-		}
+		handsOver(t, from, to, time.Second/4)
 	})
 	t.Run("two masters away", func(t *testing.T) {
 		t.Parallel()
@@ -66,9 +77,7 @@ func TestWokenByMessages(t *testing.T) {
 		s.proxies[0].Blackhole(true)
 		s.servers[4].Kill()
 		warm(t, to)
-		if took := handover(t, from, to); took > time.Second/4 {
-			t.Errorf("a hand-over took %v", took)
-		}
+		handsOver(t, from, to, time.Second/4)
 		s.proxies[0].Blackhole(false)
 	})
 }
@@ -91,9 +100,7 @@ func TestMessagesCut(t *testing.T) {
 		p.Cut()
 	}
 	log.Await(t, 3, "messages of a master don't arrive")
-	if took := handover(t, from, to); took > time.Second/4 {
-		t.Errorf("a hand-over took %v", took)
-	}
+	handsOver(t, from, to, time.Second/4)
 	for _, f := range cut {
 		f.Disarm()
 	}
@@ -101,9 +108,7 @@ func TestMessagesCut(t *testing.T) {
 	if n := log.Count("messages of a master don't arrive"); n != 3 {
 		t.Errorf("it was said %d times that messages don't arrive", n)
 	}
-	if took := handover(t, from, to); took > time.Second/4 {
-		t.Errorf("a hand-over took %v", took)
-	}
+	handsOver(t, from, to, time.Second/4)
 }
 
 // The rights in the package documentation are enough for everything. Without the rights for
@@ -144,9 +149,7 @@ func TestRights(t *testing.T) {
 			if name == "without listen" {
 				says(t, to.Warm(t.Context()), "the Redis user lacks +ping +subscribe", "NOPERM") // at once
 			}
-			if took := handover(t, from, to); took > 2*time.Second {
-				t.Errorf("a hand-over took %v", took)
-			}
+			handsOver(t, from, to, 2*time.Second)
 		})
 	}
 }
