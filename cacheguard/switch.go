@@ -207,7 +207,8 @@ func (c *Cache[V]) inShadow(of *target[V], got found[V], storeErr error) *miss[V
 	passing := got.passing
 	got.forget()
 	m := c.missOf(of, got, nil)
-	if m.Own = true; passing {
+	m.Own = true
+	if passing {
 		m.flight = flight.Solo[outcome[V]]()
 	}
 	return m

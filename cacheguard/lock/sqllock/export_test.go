@@ -22,7 +22,9 @@ func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 // themselves. Call SleepDeep before the first Lock.
 func (l *Locker) SleepDeep(d time.Duration) { l.drowsy = d }
 
-// Clean removes the rows of names that nobody has locked for the given time.
+// Clean removes the rows of names that nobody has locked for the given time. In the minute after it
+// the locker removes no rows in the background.
 func (l *Locker) Clean(ctx context.Context, after time.Duration) error {
+	l.cleaned.Store(int64(time.Since(l.born)))
 	return l.clean(ctx, after)
 }
