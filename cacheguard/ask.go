@@ -162,8 +162,8 @@ func complete[T any](replies []Reply[T], want int) []Reply[T] {
 // only makes a list of the reply to a single request.
 func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, err}} }
 
-// doubleCheck opens the values that came instead of a lease. It also checks again the stale values
-// that loads will see as previous values, because a load must not see a value that was invalidated
+// doubleCheck opens the values that came instead of a lease. It also checks again the values that
+// loads will see as previous values, because a load must not see a value that was invalidated
 // before its lease was granted. If the answers don't have the generations of the tags, doubleCheck
 // reads them in one trip. An error means that it is not known which of the values have been
 // invalidated.
@@ -228,7 +228,7 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
-		if r.stopping() && !m.Ended { // the grant came too late: no caller waits for a load any more
+		if r.stopping() && !m.Ended { // the grant came too late: no caller waits any more, or the cache is closing
 			r.step(m, protocol.Event{Kind: protocol.End})
 		}
 		if m.had.res.Status != StatusMiss {
@@ -309,7 +309,8 @@ func (r *run[V]) takeOutcome(m *miss[V], byMessage bool) protocol.Left {
 }
 
 // theirError returns the error of the failed load that left this outcome: the error itself if the
-// load ran in this process, else a LoadError with its text and sentinels.
+// load ran in this process and the error is still remembered, else a LoadError with its text and
+// sentinels. If the load has not failed, it returns nil.
 func (c *Cache[V]) theirError(m *miss[V]) error {
 	if m.ans.Outcome.Kind != OutcomeFailed {
 		return nil

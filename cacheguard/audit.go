@@ -48,7 +48,7 @@ const (
 )
 
 func (a *Audit) defaults(bad *complaints) {
-	if a.PerSecond != 0 && !(a.PerSecond >= leastAudited && a.PerSecond <= mostAudited) { // also not a number
+	if a.PerSecond != 0 && !(a.PerSecond >= leastAudited && a.PerSecond <= mostAudited) { // also rejects NaN
 		bad.add("Audit.PerSecond is %v, it must be 0 or from %v to %d", a.PerSecond, leastAudited, mostAudited)
 	}
 	bad.duration("Audit.Settle", &a.Settle, time.Second, minTTL, false)
@@ -91,8 +91,8 @@ func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], an
 	})
 }
 
-// askOrigin loads a key for an audit. ok is false if no slot is free, if the load fails, or if its
-// result is not for all callers.
+// askOrigin loads a key for an audit. ok is false if no slot is free, if the load fails, if its
+// result is not for all callers, or if the cache is being closed.
 func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]) (Result[V], bool) {
 	m := c.offPath(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), load})
 	m.audits = true

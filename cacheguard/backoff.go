@@ -10,9 +10,9 @@ import (
 // be served.
 //
 // If there is a value that can be served, the pause is Options.Backoff, which grows with the
-// failures in a row. But the pause ends when the value can't be served any longer. If there is no
-// value, callers get errors. So the pause is only ErrorTTL, and callers notice soon that the origin
-// works again.
+// failures in a row. But the pause ends when the value can't be served any longer, and lasts at
+// least ErrorTTL. If there is no value, callers get errors. So the pause is only ErrorTTL, and
+// callers notice soon that the origin works again.
 func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 	short := max(o.ErrorTTL, 0)
 	if keeps <= 0 {

@@ -28,7 +28,7 @@ type Cache[V any] struct {
 
 	flights flights[V]
 	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
-	tier    localTier[V]         // the process-local tier; without values if there is none
+	tier    localTier[V]         // the process-local tier; if there is none, its field values is nil
 	checks
 	loads loads // running loads
 	life  life
@@ -60,7 +60,7 @@ type checks struct {
 type memory struct {
 	changed       knowledge.Changes       // counts the changes of keys
 	failures      knowledge.Failures      // of loads in this process, as error values
-	refreshPauses knowledge.Pauses        // for keys whose refresh another process does, or whose refresh failed
+	refreshPauses knowledge.Pauses        // for keys whose refresh another process does, or whose refresh failed or got no answer about the lease
 	invalidations knowledge.Invalidations // invalidations by tag
 	hints         knowledge.Hints         // which tags values have
 	presence      knowledge.Presence      // which keys the store has a value of, and for how long
@@ -163,8 +163,8 @@ func (c *Cache[V]) received(m Message) {
 	c.waits.Tell(m.Key, m)
 }
 
-// seal closes the key's flights to new callers. It also forgets everything that this process knows
-// of the key, because this may be from before the change. Callers that joined before the change
+// seal closes the key's flights to new callers. It also forgets the key's error, refresh pause and
+// local value, because they may be from before the change. Callers that joined before the change
 // still get the flight's result.
 func (c *Cache[V]) seal(id string) {
 	c.changed.Of(id)
@@ -236,8 +236,9 @@ var (
 )
 
 // down notes that a use of the store has failed, and writes to the log if a line is due. If the
-// cause differs from the last cause, or if a different access right is missing, a line is due soon.
-// up notes that a use has succeeded.
+// cause is known and differs from the last cause, or if an access right is missing that was not
+// missing before in this trouble, a line is due at once, but at most three lines are written a
+// minute. up notes that a use has succeeded.
 func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) {
 	c.observe(ctx, Event{Kind: EventStoreError, Key: key, Err: err})
 	c.fails(ctx, t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 )
 
-// chainKey is the context key of the innermost load that a context belongs to.
+// chainKey is the context key of the innermost link of a context.
 type chainKey struct{}
 
 // link is one load in the chain of loads that led to a context: a load may ask a cache, and the

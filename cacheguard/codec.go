@@ -8,9 +8,10 @@ import (
 )
 
 // Codec turns values into bytes and back. Many goroutines use it at the same time. Decode must not
-// keep or change src. Neither method may call the cache, because the cache waits for the codec: a
-// Get of the same key would wait for itself. A codec may have a method Name() string. If a codec
-// has this method, values written by a codec with another name are misses, not errors.
+// change src, and the codec must not keep src. But the decoded value may share memory with src, as
+// a []byte may. Neither method may call the cache, because the cache waits for the codec: a Get of
+// the same key would wait for itself. A codec may have a method Name() string. If a codec has this
+// method, values written by a codec with another name are misses, not errors.
 type Codec[V any] interface {
 	// Append appends the encoded value to dst.
 	Append(dst []byte, v V) ([]byte, error)

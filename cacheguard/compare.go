@@ -22,7 +22,8 @@ const (
 	NoDifference Difference = iota
 
 	// DiffersMeanwhile means that after Audit.Settle callers would no longer get this answer,
-	// because the value was just being changed or its TTL ended.
+	// because the value was just being changed or its TTL ended, or that a second load gave the
+	// same value as the answer.
 	DiffersMeanwhile
 
 	// DiffersAllowed means that the value was younger than Audit.Tolerance.

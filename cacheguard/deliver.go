@@ -47,8 +47,8 @@ const (
 	leastNudge = time.Second
 
 	// mostAlone limits the time during which repeat tries one change at a time. After this time it
-	// tries all changes. If few changes are left, the time is one second per change. So while a
-	// store takes no changes, it gets about one change per second.
+	// tries all changes. If at most 300 changes are left, the time is one second per change. So
+	// while a store takes no changes, it gets about one of them per second, or all every 5 minutes.
 	mostAlone = 5 * time.Minute
 
 	// toldAgain limits the changes that are repeated after an interruption of messages. They are at

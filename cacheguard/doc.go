@@ -22,11 +22,13 @@
 // # What is promised
 //
 //   - One load. Among the processes that reach the store, one load of a key runs at a time while
-//     its lease lives. The leader renews the lease. If the leader dies, the next load begins within
-//     LeaseTTL.
-//   - One result for all. Every process that waits for a load gets a message with its result. If a
-//     value has more than 4 KiB, the process then reads it from the store, once. A failed load is
-//     not repeated by each waiting caller.
+//     its lease lives. The leader renews the lease. If the leader dies, the next load begins when
+//     its lease ends, a few milliseconds after LeaseTTL at the latest.
+//   - One result for all. Every process that waits for a load gets a message with its result. A
+//     stored value of more than 4 KiB is not in the message: the process reads it from the store,
+//     once. If a result of more than 4 KiB is not stored, only the callers of the process that
+//     loaded it get it, and each other waiting process loads for itself. A failed load is not
+//     repeated by each waiting caller.
 //   - A late load overwrites nothing. A result is stored only if the lease with which its load
 //     began is still alive. Invalidate, Set and Update end leases.
 //   - A value that was loaded before InvalidateTags or InvalidateAll is not served afterwards, even
@@ -63,9 +65,10 @@
 //   - Up-to-date values without StrongReads. After an Invalidate, InvalidateTags or InvalidateAll
 //     has returned in another process, a call may still get an older value. Until the message about
 //     the change arrives, usually within a fraction of a millisecond, the call may join an older
-//     flight of its own process. Inside a load, cache reads made with the load's context always go
-//     to the store: they join no older flight and don't use the local tier. So if a value is made
-//     of other cached values, invalidate the other values first and this value last.
+//     flight of its own process. Inside a load, cache reads made with the load's context go to the
+//     store: they join no flight that began before the load and don't use the local tier. An
+//     exception is a store that can't be read: then reads inside loads share what they can. So if a value is made of other cached values, invalidate the other
+//     values first and this value last.
 //   - Immediate invalidation by tag in a Redis cluster or with a local tier. There a process learns
 //     of the invalidation only when the message about it arrives.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
@@ -79,11 +82,12 @@
 // # Waiting and cancelling
 //
 // A load runs on its own goroutine, with a context of its own. The context has the values of the
-// caller that started the load. It ends after LoadTimeout, when no caller waits any more, when the
-// cache is closed, or, with the cause [ErrLeaseLost], when another load has the lease. Another load
-// can get the lease if the key is changed during the load, or if the process could not renew the
-// lease for LeaseTTL, for instance because it stood still. The callers then wait for the other
-// load. If a load ignores its context, its callers leave, but it keeps its slot of MaxLoads.
+// caller that started the load. It ends after LoadTimeout, when the last waiting caller leaves,
+// when the cache is closed, or, with the cause [ErrLeaseLost], when another load has the lease.
+// Another load can get the lease if the key is changed during the load, or if the process could not
+// renew the lease for LeaseTTL, for instance because it stood still. The callers then wait for the
+// other load. A refresh in the background goes on without callers. If a load ignores its context,
+// its callers leave, but it keeps its slot of MaxLoads.
 //
 // If a key is invalidated more than twice while a call waits for it, the process loads it without a
 // lease and doesn't store the result. So even a key that is invalidated faster than it loads gets
@@ -105,9 +109,9 @@
 //
 // Only neighbouring versions, one even and one odd, can run side by side. Versions 4 and 6 don't
 // read each other's values, but they overwrite each other's values, and share null sentinels and
-// remembered errors. If a new value replaces a value of the same release, the new value keeps the
-// tags of the old one. A new release must name the tags again. A new codec needs no new version if
-// it has a Name of its own.
+// remembered errors. If a new value names no tags and replaces a value of the same release, it
+// keeps the tags of the old value. A new release must name the tags again. A new codec needs no new
+// version if it has a Name of its own.
 //
 // Package redisstore describes what is stored in Redis.
 package cacheguard

@@ -12,22 +12,28 @@ import (
 
 var (
 	// ErrNotFound means that the value does not exist at the origin, or did not exist there at the
-	// last load, less than NegativeTTL ago. If the value does not exist, a load must return
-	// ErrNotFound or an error that wraps it. Callers get ErrNotFound with a zero value.
+	// last load. The cache remembers this for NegativeTTL, or as long as the load's Entry says. If
+	// the value does not exist, a load must return ErrNotFound or an error that wraps it. Callers
+	// get ErrNotFound with a zero value.
 	ErrNotFound = errors.New("cacheguard: not found")
 
-	// ErrPending means that a change could not reach the store. This process repeats the change
-	// until the store has it, and meanwhile serves nothing older than the change. Other processes
-	// may serve older values until then. [Cache.Flush] waits until the store has all changes.
+	// ErrPending means that a change may not have reached the store. This process repeats the
+	// change until the store has it; in place of a Set or Update it repeats an invalidation of the
+	// key. Meanwhile it serves nothing older than the change, or only as stale after MarkStale.
+	// Other processes may serve older values until then. [Cache.Flush] waits until the store has
+	// all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
 	// ErrClosed means that the cache is closed. If a load returns ErrClosed, for instance from
 	// another cache, this says nothing about the origin, so other processes load without a pause.
-	// The process of that load repeats it after the back-off; for a Refresh, or while messages
-	// don't arrive, it doesn't wait.
+	// The process of that load gives its callers this error, or a stale value, until the back-off
+	// is over. A Refresh loads at once, and so does every call without a stale value while messages
+	// don't arrive.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
-	// ErrUnavailable means that the store is unavailable and OnStoreDown is FailClosed.
+	// ErrUnavailable means that the store is unavailable. Calls that may load return it only with
+	// FailClosed. Peek returns it with FailOpen, too. It is also in the Result.Err of a stale
+	// value.
 	ErrUnavailable = errors.New("cacheguard: store is unavailable")
 
 	// ErrOverloaded means that too many callers, loads or reads of the store already wait
@@ -66,9 +72,10 @@ func (e *LoadError) Error() string {
 	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)
 }
 
-// PanicError is the error of a load, codec or option function that panicked in this process. Every
-// caller that waited for it gets the PanicError. The panic itself doesn't reach callers. If the
-// panic's value is an error, Unwrap returns it.
+// PanicError is the error of a load that panicked in this process. A panic of the codec or of
+// Options.Empty, for the result of a load, counts as a panic of the load. Every caller that waited
+// for it gets the PanicError. The panic itself doesn't reach callers. If the panic's value is an
+// error, Unwrap returns it.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked

@@ -29,7 +29,7 @@ func ExampleAudit() {
 	defer store.Close()
 	c, err := cacheguard.New(store, cacheguard.Options[int]{
 		Name: "stock", Observer: found,
-		Audit: cacheguard.Audit{PerSecond: 100, Settle: 10 * time.Millisecond}, // as a rule 1 a second, and the default
+		Audit: cacheguard.Audit{PerSecond: 100, Settle: 10 * time.Millisecond}, // in production PerSecond 1 and the default Settle
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// One budget of loads for all processes and several caches: ten thousand cold keys can't do what
-// one hot key isn't allowed to.
+// All processes and several caches share one limit of loads. So even ten thousand cold keys start
+// at most 20 loads at a time.
 func ExampleNewFleetLimiter() {
 	store := memstore.New(memstore.Options{})
 	database, err := cacheguard.NewFleetLimiter(store, "database", 20, 1000) // 20 at a time, 1000 wait in each process

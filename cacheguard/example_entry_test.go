@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// A load may decide how long its own result is kept, or that it is not.
+// A load may decide how long its own result is kept, or that the result is not stored.
 func ExampleCache_GetEntry() {
 	products := newProducts()
 	defer products.Close()
@@ -29,7 +29,7 @@ func ExampleCache_GetEntry() {
 	// lamp loaded 30s <nil>
 }
 
-// SetEntry stores what is known already, with a lifetime and tags of its own.
+// SetEntry stores a value that the program already has, with a lifetime and tags of its own.
 func ExampleCache_SetEntry() {
 	products := newProducts()
 	defer products.Close()
@@ -43,7 +43,8 @@ func ExampleCache_SetEntry() {
 	// Output: lamp 1h0m0s <nil>
 }
 
-// A load sees what was there before: an origin that can say "not modified" needn't send it again.
+// A load sees the previous value. So if the origin says "not modified", it needn't send the value
+// again.
 func ExampleEntry_notModified() {
 	products := newProducts()
 	defer products.Close()

@@ -124,8 +124,8 @@ func ExamplePanicError() {
 	// 500
 }
 
-// A load failed in one process. For a second the others answer with its error, of which ErrorText
-// lets only the harmless part out.
+// A load failed in one process. For ErrorTTL, here a minute, the other processes answer with its
+// error. ErrorText returns the text that they get, without secrets.
 func ExampleLoadError() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -173,8 +173,9 @@ func ExampleCache_Get_recursion() {
 	// Output: true
 }
 
-// A load that works for minutes ends when its context ends, and says why. If it has lost its lease,
-// its callers get the result of the load that has taken the lease.
+// A long load checks its context between the steps of its work, and returns the cause when the
+// context has ended. If it has lost its lease, its callers get the result of the load that has
+// taken the lease.
 func ExampleCache_Get_longLoad() {
 	products := newProducts()
 	defer products.Close()

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// The process-local tier holds a million ids altogether. Each caller gets a list of its own, which
-// it may sort.
+// The process-local tier holds a million ids altogether. Each call that the tier answers gets a
+// list of its own, which the caller may sort.
 func ExampleLocal() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

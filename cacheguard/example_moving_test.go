@@ -13,8 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 )
 
-// A cache begins in shadow: callers get the result of their loads, and what it would have answered is
-// compared with that.
+// A new cache begins in shadow. Callers get the results of their loads, and the cache's answers are
+// compared with these results.
 func ExampleSwitch_shadow() {
 	var mode cacheguard.Switch // Options.Switch: &mode
 	if err := mode.Set(cacheguard.ModeShadow); err != nil {
@@ -24,7 +24,8 @@ func ExampleSwitch_shadow() {
 	// Output: shadow
 }
 
-// While a new cache warms up, loads may read what the former one has stored under its own keys.
+// While a new cache is still empty, its loads may read the values that the former cache has stored
+// under other keys.
 func Example_oldKeys() {
 	m, _ := miniredis.Run() // a Redis for this example
 	defer m.Close()
@@ -50,8 +51,8 @@ func Example_oldKeys() {
 	// Output: lamp true true <nil>
 }
 
-// A lock made with SETNX around a load gives way to Get. One around something else gives way to
-// redislock.
+// Replace a SETNX lock around a load by Get. Replace a SETNX lock around anything else by a lock of
+// package redislock.
 func Example_fromSETNX() {
 	m, _ := miniredis.Run() // a Redis for this example
 	defer m.Close()

@@ -38,8 +38,9 @@ func ExampleCache_Get_notFound() {
 	// loads: 1
 }
 
-// Settings of a user, many of whom have none: each look-up that finds nothing would be a query, and
-// is one for every NegativeTTL. The id is part of the key, so that nobody gets another one's.
+// Many users have no settings. Without the cache, each look-up of such a user would be a query.
+// With it, there is one query per NegativeTTL. The user's id is part of the key, so that no user
+// gets the settings of another.
 func Example_perUser() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -82,7 +83,7 @@ func Example_perUser() {
 // Settings is what a user may have changed.
 type Settings struct{ Theme string }
 
-// An empty map from the origin means "nothing there", and is kept as briefly as that.
+// An empty map from the origin means "does not exist", and is remembered only for NegativeTTL.
 func ExampleOptions_empty() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -106,8 +107,8 @@ func ExampleOptions_empty() {
 
 var errRetired = errors.New("product is retired")
 
-// A load's error is itself only in its process. What callers tell apart by errors.Is is named in
-// Options.Errors, and is the same in all.
+// Only the process of a load has its error value. If callers test for an error with errors.Is, list
+// the error in Options.Errors. Then the test works in all processes.
 func ExampleOptions_errors() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

@@ -79,8 +79,8 @@ func (centsCodec) Decode(src []byte) (int, error) {
 	return whole*100 + rest, err
 }
 
-// A Codec decides what stands in the store. Version is raised with the release in which stored
-// values mean something else: here they were whole euros before.
+// A Codec decides which bytes the store has. Raise Version in a release that changes the meaning of
+// stored values: here the values were whole euros before.
 func ExampleCodec() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
@@ -122,8 +122,8 @@ func ExampleCache_MarkStaleTags() {
 	// Output: lamp stale <nil>
 }
 
-// A product that one customer sees at a price of their own is shared with nobody, and what is
-// stored for the others stays.
+// If one customer has a special price, the result is for this customer alone. The stored product
+// for all other customers stays.
 func ExampleEntry_noShare() {
 	products := newProducts()
 	defer products.Close()
@@ -144,7 +144,7 @@ func ExampleEntry_noShare() {
 	// lamp <nil>
 }
 
-// An operator's flag switches a cache, and says what it was.
+// A function for operators switches a cache on or off, and returns the mode from before.
 func ExampleMode() {
 	var products cacheguard.Switch // Options.Switch: &products
 	change := func(enabled bool) (was cacheguard.Mode, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A page is built of many things. When one of them changes, every page that has it goes, without
-// anybody having to know which these are.
+// A page is made of many things, and has a tag for each of them. When one thing changes,
+// InvalidateTags invalidates every page with its tag. The program needn't know these pages.
 func ExampleCache_InvalidateTags() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()

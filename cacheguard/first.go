@@ -13,9 +13,10 @@ import (
 // a trip. If there is a value after all, the answer contains the value, as the answer to a read
 // would, and the store grants no lease. With any other answer the run goes on.
 //
-// If asked is false, the caller must read. This happens if no slot is free, because then a load
-// couldn't begin at once; if reads or leases have trouble; if a load of the key has just failed;
-// inside a load of the same key; and if the server has answered with an error.
+// If asked is false, the caller must read. This happens if a slot would leave fewer slots free than
+// are taken; if the Limiter is a fleet's; if reads or leases have trouble; if a load of the key has
+// just failed; inside a load of the same key; if the server has answered with an error; and if the
+// cache is being closed.
 func (c *Cache[V]) leaseFirst(ctx context.Context, of *target[V]) (got found[V], goesOn *run[V], asked bool, err error) {
 	if c.reading.is() || c.leasing.is() || c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
 		return got, nil, false, nil

@@ -76,7 +76,7 @@ func (r *run[V]) await() {
 }
 
 // woken returns the event for a miss that has a reason to look again, but no further information.
-// If a miss has followed for too long, it gets Overdue, so that no call waits for ever.
+// If the run began too long ago, the miss gets Overdue, so that no call waits for ever.
 func (r *run[V]) woken() protocol.Event {
 	if time.Since(r.began) > r.cache.longest() {
 		return protocol.Event{Kind: protocol.Overdue}

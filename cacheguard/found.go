@@ -123,8 +123,8 @@ func (c *Cache[V]) changedUnsent(got *found[V], h *frame.Header, asked uint64, i
 	return gone
 }
 
-// recovers turns a panic of the codec into an error, because bytes from the store must not end a
-// goroutine of the program.
+// recovers turns a panic of the codec into an error, because bytes from the store must not end the
+// program.
 func (got *found[V]) recovers() {
 	if p := recover(); p != nil {
 		got.corrupt = fmt.Errorf("codec panicked: %v", p)

@@ -19,11 +19,12 @@ import (
 // the store at that moment, it returns within the store's operation timeout. The load goes on for
 // other callers, and is cancelled when the last caller has left.
 //
-// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns its error.
-// If the load ran in another process, the error is a [*LoadError]. If the load panicked in this
-// process, the error is a [*PanicError]. Get can also return [ErrOverloaded], [ErrClosed] or
-// [ErrRecursion], and [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed.
-// Any other trouble with the store is not an error for callers.
+// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns its error,
+// or a stale value and no error if there is one within its stale windows. If the load ran in
+// another process, the error is a [*LoadError]. If the load panicked in this process, the error is
+// a [*PanicError]. Get can also return [ErrOverloaded], [ErrClosed] or [ErrRecursion], and
+// [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed. Any other trouble
+// with the store is not an error for callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same value, but would spend half of its time on a Result
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
@@ -71,7 +72,8 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // stack to a new stack of 4 KiB, in memory that may never have been touched. That copy costs more
 // than the rest of a waiting call. So the loop in which a caller waits is written out in Get and in
 // each of its variants: a function with the loop would need stack, too. The functions begin and end
-// make deeper calls, but they return before the wait, so they are not on the stack.
+// make deeper calls, but they return before the wait, so they are not on the stack. The exceptions
+// are the leader of the flight, and calls with a SoftTimeout or a desk: they wait inside begin.
 type call[V any] struct {
 	group   group
 	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against the token

@@ -88,7 +88,7 @@ func (m *miss[V]) land(res Result[V], err error) {
 func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	if had := m.rehearsed; had != nil && !m.ownLoad.out.entry.NoShare {
 		of, loaded := m.target, res
-		if v, ok := r.cache.tier.cloned(res.Value); ok { // a copy, because callers may change the value that they get
+		if v, ok := r.cache.tier.cloned(res.Value); ok { // with Local.Clone a copy, because callers may then change the value that they get
 			loaded.Value = v
 			defer r.cache.compareBehind(r.values, func(ctx context.Context) {
 				r.cache.compare(ctx, &comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})

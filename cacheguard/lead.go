@@ -15,8 +15,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// work is one load for misses of a run, with or without leases. Only the run's goroutine uses it,
-// except the atomic fields and the methods that say so.
+// work is one load for misses of a run, with or without leases. Only the run's goroutine changes
+// its fields, except the atomic fields.
 type work[V any] struct {
 	run    *run[V]
 	all    []*miss[V]   // the misses for which the load was begun; a miss belongs to the load while its field work is this work
@@ -118,7 +118,7 @@ func (w *work[V]) notePrevious() {
 	}
 }
 
-// name returns the key of the load in events.
+// name returns the key of the load for a LoadTracer.
 func (w *work[V]) name() string {
 	if len(w.all) == 1 {
 		return w.all[0].name
@@ -204,7 +204,7 @@ func (w *work[V]) loadEnded(outs []loaded[V]) {
 	if r.late != nil {
 		r.late()
 	}
-	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: w.name(), Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
+	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
 }
 
 // timedOut is called when the load's context ends. The callers are answered at once, because the
@@ -261,8 +261,9 @@ func (w *work[V]) end() {
 	w.cancel()
 }
 
-// drop takes a miss out of the load, because no caller waits for the miss, or because the miss
-// follows another load now. If the load has no misses any more, drop cancels its context.
+// drop takes a miss out of the load, because no caller waits for the miss, because the cache
+// closes, or because another load has the lease. If the load has no misses any more, drop cancels
+// its context.
 func (w *work[V]) drop(m *miss[V]) {
 	if w == nil || m.work != w { // the load still waits for its slot, or has returned
 		return

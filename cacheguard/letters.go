@@ -12,12 +12,12 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// letterSize is the largest number of keys in one call to the store.
+// letterSize is the largest number of changes in one letter.
 const letterSize = 512
 
-// sendOne sends one change: in odd rounds the newest change, in even rounds one of the others. If
+// sendOne sends one change: in odd rounds the newest change, in even rounds each change in turn. If
 // the store takes it, repeat sends all others next. The choice varies because the store may refuse
-// only some changes.
+// only some changes. If there is only one change, sendOne leaves it to send.
 func (c *Cache[V]) sendOne(round int) error {
 	each := c.unsent.Letters(1)
 	if len(each) <= 1 {

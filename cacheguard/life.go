@@ -25,7 +25,7 @@ var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-proces
 // return.
 type life struct {
 	*lifetime.Life
-	ends *lifetime.Life // the life of goroutines that end leases in the background; Shutdown doesn't wait for them
+	ends *lifetime.Life // the life of goroutines that end leases or compare answers in the background; before Close, Shutdown doesn't wait for them
 	over atomic.Bool    // new calls get ErrClosed
 }
 
@@ -51,11 +51,11 @@ func (c *Cache[V]) mayChange(ctx context.Context) error {
 	return nil
 }
 
-// Shutdown closes the cache in an orderly way. New calls get ErrClosed. Until ctx ends, running
-// loads may finish and store their results, and changes may still reach the store (see
-// [Cache.Flush]). If changes are left, Shutdown waits until the store has them or ctx ends. If
-// loads are left then, Shutdown returns ctx's error. If changes are left, the error says how many
-// have not reached the store, and why.
+// Shutdown closes the cache in an orderly way. New calls get ErrClosed, except calls inside a
+// running load. Until ctx ends, running loads may finish and store their results, and changes may
+// still reach the store (see [Cache.Flush]). If changes are left, Shutdown waits until the store
+// has them or ctx ends. If loads are left then, Shutdown returns ctx's error. If changes are left,
+// the error says how many have not reached the store, and why.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext
@@ -81,8 +81,8 @@ func (c *Cache[V]) Shutdown(ctx context.Context) error {
 }
 
 // Close cancels running loads, releases their leases, gives waiting callers ErrClosed, and then
-// returns. If a load ignores its context, Close logs this and doesn't wait for that load. A second
-// Close does nothing. The store stays open. The error is always nil.
+// returns. If a load ignores its context, Close waits 250 ms for it, logs this and returns. A
+// second Close does nothing. The store stays open. The error is always nil.
 func (c *Cache[V]) Close() error {
 	c.life.over.Store(true)
 	if !c.life.Close() {

@@ -53,8 +53,8 @@ func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-c
 	}, nil
 }
 
-// try takes a slot if one is free at once, and returns nil otherwise. It takes no slot of a fleet's
-// budget, because a permit costs a trip to the store.
+// try takes a slot if at least as many slots are free afterwards as are taken, and returns nil
+// otherwise. It takes no slot of a fleet's budget, because a permit costs a trip to the store.
 func (l *Limiter) try(ctx context.Context) (release func()) {
 	switch {
 	case l == nil || insideLoad(ctx, l):

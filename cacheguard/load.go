@@ -18,29 +18,31 @@ import (
 // "does not exist".
 //
 // ctx has the values of the caller that started the load, but does not end with the context of that
-// caller. ctx ends when no caller waits any more, when another load holds the lease (context.Cause
-// returns ErrLeaseLost), when the cache is closed, or after LoadTimeout. So a load must not use a
-// transaction or a request that ends with its caller.
+// caller. ctx ends when the last waiting caller leaves, when another load holds the lease
+// (context.Cause returns ErrLeaseLost), when the cache is closed, or after LoadTimeout. A refresh
+// in the background goes on without callers. So a load must not use a transaction or a request that
+// ends with its caller.
 type LoadFunc[V any] func(ctx context.Context) (V, error)
 
 // EntryFunc is a load that sees the previous value and decides how its result is kept. If there is
 // no previous value, prev.Status is StatusMiss. A load never sees a value that was invalidated
 // before the load got its lease, nor a value that is too old for its context (see NotOlderThan). A
-// load may ask the origin, by a date or a weak tag, whether the previous value has changed. Even if
-// the answer is a wrong no, the load can't bring back an invalidated value.
+// load may ask the origin, by a date or a weak ETag, whether the previous value has changed. Even
+// if the origin wrongly says that it has not, the load can't bring back an invalidated value.
 //
 // With ErrNotFound, the Entry's TTL, Tags, stale windows and NoStore still apply. For instance,
 // ErrNotFound with NoStore means "does not exist, and don't remember this".
 type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error)
 
 // Entry is the result of an [EntryFunc]. If the result is not stored, the old value is removed,
-// because it is out of date; LeaveStored prevents this. NoShare takes precedence over NoStore.
+// because it is out of date; NoShare with LeaveStored prevents this. NoShare takes precedence over
+// NoStore.
 //
 // With NoShare and a TTL, the cache remembers for this TTL that results are not shared
 // (hit-for-miss): each call then loads for itself, in parallel, without waiting. The first load
 // whose result can be shared ends this time early. The value of a NoShare entry is not stored
-// unless Keep is set. With Keep, later loads see the value as their previous value, even loads for
-// other callers.
+// unless TTL and Keep are both set. With Keep, later loads see the value as their previous value,
+// even loads for other callers.
 //
 // An invalid Entry, with an impossible TTL or tags, fails the load. For a result that is already
 // out of date, set NoStore instead of a tiny TTL.
@@ -71,7 +73,10 @@ type Entry[V any] struct {
 	// stale window.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
-	NoStore bool // give the result to all callers that wait, but don't store it
+	// NoStore gives the result to all callers that wait, but doesn't store it. If the result is
+	// larger than 4 KiB, other processes that wait load for themselves.
+	NoStore bool
+
 	NoShare bool // give the result to the load's own caller only; every other caller loads for itself, in parallel
 
 	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
@@ -145,7 +150,7 @@ func (out loaded[V]) result() Result[V] {
 // load returns, even if it returns late, because until then the load may use the origin. If a job
 // keeps the slot, the job gives it back.
 func (w *work[V]) start(ctx context.Context, slot func()) {
-	c, name := w.run.cache, w.name()
+	c := w.run.cache
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
 	if after := in.after.unforged(c.store); after > 0 && w.prev.stamp <= after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
@@ -190,10 +195,10 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 				safely(func() { ended(err, notFound) })
 			}
 			c.observe(ctx, Event{
-				Kind: EventLoad, Key: name, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err, Audit: w.all[0].audits,
+				Kind: EventLoad, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err, Audit: w.all[0].audits,
 			})
 		}()
-		ctx, ended = c.trace(ctx, name, &w.note)
+		ctx, ended = c.trace(ctx, w.name(), &w.note)
 		outs = w.call(ctx)
 		err = nil
 	}()

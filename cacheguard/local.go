@@ -158,7 +158,7 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
 	var ok bool
-	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // a copy, because callers may change the value that they got
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // with Local.Clone a copy, because callers may then change the value that they got
 		return false
 	}
 	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // copies, because slices of the frame would keep all of it in memory
@@ -170,9 +170,9 @@ func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, l
 	})
 }
 
-// last returns the tier's value of a key while messages don't arrive. The value may have been
-// changed since it was found. So it may be served only while the store can't be used, only as a
-// stale value, and only within its stale windows.
+// last returns the tier's value of a key after a read of the store has failed, even while messages
+// don't arrive. The value may have been changed since it was found. So it may be served only while
+// the store can't be used, only as a stale value, and only within its stale windows.
 func (n *localTier[V]) last(id string) (got found[V]) {
 	if n.values == nil {
 		return got

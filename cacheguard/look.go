@@ -8,11 +8,11 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 )
 
-// unread handles a read that failed. If it failed only because the caller's deadline is over, the
-// store has no trouble, and other callers of the flight must not get an error. So unread returns no
-// error, and the value counts as missing. If there is a value, the request for the lease finds it.
-// After any other failure unread returns the error, and sets got to the value of the local tier, if
-// there is one.
+// unread handles a read that failed. If the caller's context has ended or its deadline is over, the
+// store is not known to have trouble, and other callers of the flight must not get an error. So
+// unread returns no error, and the value counts as missing. If there is a value, the request for
+// the lease finds it. After any other failure, and if too many reads wait, unread returns the
+// error, and sets got to the value of the local tier, if there is one that may be served as stale.
 func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
@@ -107,7 +107,7 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 }
 
 var (
-	errReplies = errors.New("cacheguard: the store answered another number of questions")
+	errReplies = errors.New("cacheguard: the store returned too few or too many answers")
 	errAnswer  = errors.New("cacheguard: the store gave an answer of an unknown kind")
 )
 

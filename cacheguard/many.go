@@ -12,8 +12,10 @@ import (
 
 // GetMany returns the values of many keys. It reads the store in one trip, and asks in a second
 // trip for the leases of all missing keys (redisstore: one trip for each 1,024 reads, in a cluster
-// for each 128 at most, and for each 256 leases). Then it calls load once, with the keys that no
-// other caller loads. load takes one slot of MaxLoads. GetMany shares flights and leases with every
+// for each 128 at most, and for each 256 leases). Then it usually calls load once, with the keys
+// that no other caller loads. There may be further calls, even at the same time or after GetMany
+// has returned: to refresh stale values in the background, and for keys that other loads brought no
+// result for. Each call takes one slot of MaxLoads. GetMany shares flights and leases with every
 // Get of the same keys. A repeated key is loaded once. If its value is found, each repetition is
 // counted, as a hit or as stale.
 //

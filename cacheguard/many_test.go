@@ -618,6 +618,9 @@ func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				counts[e.Kind]++
+				if e.Kind == cacheguard.EventLoad && (e.Key != "k" || e.More != 1) {
+					t.Errorf("the event of the load has key %q and %d more; want the first key and 1 more", e.Key, e.More)
+				}
 			})
 			c, err := cacheguard.New(memstore.New(memstore.Options{}), opts)
 			if err != nil {

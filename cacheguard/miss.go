@@ -47,7 +47,7 @@ type target[V any] struct {
 
 // sight is the value that was last seen in the store.
 type sight[V any] struct {
-	had      found[V]  // the stored value, which can't be served at once
+	had      found[V]  // the stored value, if there is one
 	at       time.Time // when had was read
 	storeErr error     // why the store can't be used
 }

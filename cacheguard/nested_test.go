@@ -2,6 +2,7 @@ package cacheguard_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -94,6 +95,36 @@ func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 			p.store.late.Store(true)
 			must(t, p.other.Invalidate(t.Context(), "part"))
 			whole(t, p, way, returning(2)).gives(2, nil)
+		})
+	}
+}
+
+// Peek inside a load doesn't use the local tier either.
+func TestPeekInsideALoad(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		inBubble(t, fmt.Sprintf("changed %v", changed), func(t *testing.T) {
+			p := newPair(t, cacheguard.Options[int]{})
+			must(t, p.other.Set(t.Context(), "part", 1))
+			for range 2 {
+				getting(t.Context(), t, p.near, "part", returning(3)).gives(1, nil)
+			}
+			p.store.late.Store(true)
+			want := 1
+			if changed {
+				must(t, p.other.Set(t.Context(), "part", 2))
+				want = 2
+			}
+			if res, err := p.near.Peek(t.Context(), "part"); err != nil || res.Value != 1 || !res.Local {
+				t.Errorf("outside of a load Peek got %+v, %v; want the local value", res, err)
+			}
+			wholes := openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{Name: "wholes"})
+			getting(t.Context(), t, wholes, "whole", func(ctx context.Context) (int, error) {
+				res, err := p.near.Peek(ctx, "part")
+				if res.Local {
+					t.Error("inside a load Peek got the local value")
+				}
+				return res.Value, err
+			}).gives(want, nil)
 		})
 	}
 }

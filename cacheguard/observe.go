@@ -17,11 +17,13 @@ type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is one event in a cache. Cache and Kind are always set. The comment of each [EventKind]
-// names the other fields that are set.
+// Event is one event in a cache. Cache and Kind are always set. Key is set, too, except in some
+// events of the kinds EventStoreError and EventUnstored. The comment of each [EventKind] names the
+// other fields that are set.
 type Event struct {
 	Cache    string
-	Key      string
+	Key      string // of a load for several keys: the first one
+	More     int    // of EventLoad and EventLoadLate: the number of further keys of the load
 	Kind     EventKind
 	NotFound bool // the result is "does not exist"
 	Local    bool // the value was found in the process-local tier
@@ -44,19 +46,19 @@ const (
 	EventCoalesced                         // a caller was served by the load of another call; Took (how long the caller waited), NotFound, Err, Note
 	EventLeaseAsked                        // the store was asked for the lease
 	EventLeaseGranted                      // the store granted the lease
-	EventWaited                            // this process has waited for the load of another process; Took; Note if the outcome of that load came
-	EventLoad                              // a load ended; Took, NotFound, Err, Note, Audit; the event's context is the load's context
+	EventWaited                            // this process has waited for a load that had the lease, mostly of another process; Took; Note if the result of that load came
+	EventLoad                              // a load, or the write of an Update, ended; Took, NotFound, Err, Note, Audit; the event's context is the load's context
 	EventLoadLate                          // a load returned after the cache had given it up, for instance after LoadTimeout; Took, Err, Note
 	EventFilled                            // a result was stored
 	EventFillRefused                       // a result was not stored, because its lease was lost
 	EventFillUnknown                       // it is not known whether the result was stored; Err
-	EventNotStored                         // a result was not stored, because the load set NoStore or because the result can't be stored; Err
+	EventNotStored                         // a result was not stored, because the load set NoStore, NegativeTTL is negative, or the result can't be stored; Err
 	EventRenewed                           // a lease was renewed
 	EventLeaseLost                         // a lease was lost while its load was running
-	EventCorrupt                           // the store had bytes under a key that are not a value; Err
+	EventCorrupt                           // the store had bytes under a key that are not a value, or are a value of another codec or Options.Version; Err
 	EventStoreError                        // the store could not be used; Err
 	EventOverloaded                        // a caller or a load was turned away with ErrOverloaded; Err
-	EventStale                             // a stale value was served; NotFound; Err if a load failed; Took and Note if the caller waited for a load
+	EventStale                             // a stale value was served; NotFound; Err as in Result.Err; Took and Note if the caller waited for a load
 	EventLoaded                            // a caller got the result of the load that it began, or an error because the load could not begin; fields as for EventCoalesced
 	EventUnstored                          // package middleware: a response was not stored; Reason
 	EventCompared                          // a hit, or in shadow mode a value that would have been a hit, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story

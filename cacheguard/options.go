@@ -29,8 +29,8 @@ type Options[V any] struct {
 	ErrorTTL time.Duration
 
 	// Jitter shortens a value's TTL or NegativeTTL by a random share, so that values stored
-	// together don't expire together. Jitter is the largest share. It does not affect leases.
-	// Default 0.1; must be below 1. Negative: TTLs are not shortened.
+	// together don't expire together. Jitter is the largest share. It affects neither leases nor
+	// the TTL of an Entry. Default 0.1; must be below 1. Negative: TTLs are not shortened.
 	Jitter float64
 
 	// StaleWhileRevalidate is how long after its TTL a value is served while one process of the
@@ -75,9 +75,10 @@ type Options[V any] struct {
 
 	// With StrongReads, every call returns a value at least as new as every change that had
 	// returned, in any process, before the call began. A change is a call of Invalidate, MarkStale,
-	// InvalidateTags, Set, Update or a variant of them. Without StrongReads, the process that made
-	// a change has this guarantee at once. Other processes have it when the message about the
-	// change arrives, usually within a fraction of a millisecond.
+	// InvalidateTags, Set, Update or a variant of them. After MarkStale and MarkStaleTags, the
+	// older value may still be served, as stale, within its stale windows. Without StrongReads, the
+	// process that made a change has this guarantee at once. Other processes have it when the
+	// message about the change arrives, usually within a fraction of a millisecond.
 	//
 	// The cost of StrongReads: if a call begins while the process already looks up or loads the
 	// key, the call waits for this flight, and then for a second look-up. All such calls share the
@@ -89,8 +90,8 @@ type Options[V any] struct {
 
 	// LeaseTTL is how long a lease lasts unless its leader, the process that loads the key, renews
 	// it. The leader renews the lease after each third of LeaseTTL. If the leader dies, other
-	// processes wait for LeaseTTL at most before one of them loads. Default 3 seconds; at least 10
-	// ms.
+	// processes wait until its lease ends, a few milliseconds longer than LeaseTTL at most. Then
+	// one of them loads. Default 3 seconds; at least 10 ms.
 	LeaseTTL time.Duration
 
 	// LoadTimeout is the longest time that a load may take. After it the load's context ends and
@@ -98,7 +99,8 @@ type Options[V any] struct {
 	// seconds.
 	LoadTimeout time.Duration
 
-	// MaxLoads is how many loads of this cache run at a time in this process. Up to 64 times
+	// MaxLoads is how many loads of this cache run at a time in this process. The write of an
+	// Update is not counted, nor is a load inside another load of this cache. Up to 64 times
 	// MaxLoads further loads wait for a slot, in order, each for LoadTimeout at most. Default 64.
 	// Negative: no limit.
 	MaxLoads int
@@ -117,7 +119,8 @@ type Options[V any] struct {
 	OnStoreDown StorePolicy
 
 	// MaxValueSize is the largest size of an encoded value, in bytes. A larger value goes to the
-	// callers, but is not stored. Default 8 MiB.
+	// callers in the process that loaded it, but is not stored. Other processes that wait load for
+	// themselves. Default 8 MiB.
 	MaxValueSize int
 
 	// Local is the process-local tier, in front of the store. Default: none.
@@ -142,8 +145,8 @@ type Options[V any] struct {
 	// ErrNotFound is not allowed, because every process recognises it anyway. Every process that
 	// uses the cache needs the same list. A process recognises an error by its place in the list
 	// and its text, so append new errors at the end. context.DeadlineExceeded is always recognised.
-	// context.Canceled is never recognised, because callers would take it for the end of their own
-	// context. Default: none.
+	// Don't list context.Canceled, because callers would take it for the end of their own context;
+	// New doesn't refuse it. Default: none.
 	Errors []error
 
 	// Switch turns the cache off and on while the program runs; see [Switch]. Several caches may
@@ -175,9 +178,10 @@ type Options[V any] struct {
 
 // Local configures the process-local tier: decoded values that are served without asking the store.
 // If any process changes a value, the tier removes it as soon as the message about the change
-// arrives. While messages don't arrive, the tier is not used, because it could serve old values. As
-// an exception it serves stale values if the store is unavailable, too. So the tier is used only
-// after the store has subscribed to messages (see Store.Warm).
+// arrives. While messages don't arrive, the tier is not used, because it could serve old values. So
+// it is used only after the store has subscribed to messages (see Store.Warm). There is one
+// exception: while messages don't arrive and the store is unavailable, the tier serves values
+// within their stale windows, as stale.
 type Local[V any] struct {
 	// Entries is the largest number of values in the tier. With Weigh it is the total weight of the
 	// values. Default 0: there is no tier.
@@ -192,8 +196,8 @@ type Local[V any] struct {
 	Weigh func(key string, v V) uint32
 
 	// Clone copies a value for each call that is answered from the tier. So the caller may change
-	// its copy. Callers that wait for the same load still share its result. Default: no copies; all
-	// callers share the value and must not change it.
+	// its copy. Callers that share a look-up in the store or a load still share its result.
+	// Default: no copies; all callers share the value and must not change it.
 	Clone func(V) V
 }
 

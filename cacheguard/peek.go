@@ -20,9 +20,11 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 	return res, true
 }
 
-// Peek returns the value that is stored for key, and never loads. If there is no usable value, the
-// result has StatusMiss. "Does not exist" is a result with NotFound set. In both cases the error is
-// nil. While a [Switch] is off or in shadow, Peek finds nothing.
+// Peek returns the value that the process-local tier or the store has for key, and never loads. The
+// value may be stale, even past its stale windows. If there is no usable value, the result has
+// StatusMiss. "Does not exist" is a result with NotFound set. In both cases the error is nil. If
+// the store can't be read, the error wraps ErrUnavailable, whatever OnStoreDown is. While a
+// [Switch] is off or in shadow, Peek finds nothing.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
@@ -31,7 +33,7 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		return Result[V]{}, nil
 	}
 	id, after := keyID(key), c.demanded(ctx)
-	if c.tier.values != nil {
+	if c.tier.values != nil && c.sinceIfRead(ctx, id) == 0 {
 		if res, e := c.tier.get(id); e != nil && res.NotOlderThan(Token{moment: after}) {
 			return res, nil
 		}

@@ -9,7 +9,7 @@ type Reason uint8
 
 const (
 	ReasonMethod         Reason = iota + 1 // the request is neither GET nor a POST whose response may answer a GET
-	ReasonBypass                           // the request is of a kind that caches don't answer: with a body, with If-Match, without a URL
+	ReasonBypass                           // the request is of a kind that caches don't answer, for instance with a body, with If-Match or with an invalid Host; or the cache is closed
 	ReasonRange                            // the request is for a part of a response that isn't stored
 	ReasonRequestNoStore                   // the request says no-store
 	ReasonAlone                            // the request has waited too long, or has waited for a response that was not for it
@@ -49,7 +49,7 @@ var reasonNames = [...]string{
 	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 
-// String returns the reason in one or two words. The parameter detail of Cache-Status uses the same
+// String returns the reason in a few words. The parameter detail of Cache-Status uses the same
 // words. For the zero Reason it returns "".
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {

@@ -12,11 +12,11 @@ type Result[V any] struct {
 	NotFound  bool          // the value does not exist at the origin (the null sentinel)
 	Local     bool          // answered by the process-local tier
 	Degraded  bool          // the store could not be used; in a load's previous value: the load's result will not be stored
-	began     uint32        // the result's load began after this time, on the clock of this process' flights; 0: another process loaded; the field is at this place because it takes no extra space here
+	began     uint32        // the result's load began after this time, on the clock of this process' flights; 0: not known; the field is at this place because it takes no extra space here
 	Age       time.Duration // since the value was stored, on the store's clock
-	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored
+	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored, and for the result of UpdateEntry
 	UsableFor time.Duration // in a load's previous value: for how long the value may still be served if the load fails; else 0
-	Err       error         // if a stale value was served because a load failed or could not begin: the reason
+	Err       error         // the reason if a stale value was served because a load failed or could not begin, or because the store is unavailable
 
 	stamp int64 // when its load got its lease, on the store's clock; 0: not known
 }
@@ -34,8 +34,8 @@ type Status uint8
 
 const (
 	StatusMiss      Status = iota // no value was found
-	StatusHit                     // a fresh value from the store
-	StatusStale                   // a value past its TTL, within a stale window unless Peek returned it
+	StatusHit                     // a fresh value from the store or the process-local tier
+	StatusStale                   // a value that is past its TTL or marked stale; within a stale window, unless Peek returned it or it is a load's previous value
 	StatusLoaded                  // the load that this call began
 	StatusCoalesced               // the load of another call, in this process or another one
 )
@@ -51,8 +51,8 @@ func (s Status) String() string {
 }
 
 // outcome is the result of a flight. All callers of the flight read the same outcome, so they must
-// only change copies. Thousands of waiting callers have a copy on their stacks, so rarely set
-// fields are in a separate struct, aside.
+// only change copies. With SoftTimeout each of thousands of waiting callers has a copy on its
+// stack, so rarely set fields are in a separate struct, aside.
 type outcome[V any] struct {
 	res  Result[V]
 	err  error

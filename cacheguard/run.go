@@ -17,8 +17,8 @@ type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Ent
 // the same step at the same time, the run does the step once for all of them: one slot, one request
 // for all leases, one load, one fill. One goroutine at a time does these steps, so the misses need
 // no locks: first a caller's, if it asks for the lease in place of a read (asksFirst), and then the
-// one in loop. Work that may take longer than a step of the store has its own goroutines: waiting
-// for a slot, loads, renewals. These goroutines post their results to the run's mail.
+// one in loop. Loads and renewals have their own goroutines. So has the wait for a slot, if other
+// misses of the run have not landed. These goroutines post their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
@@ -112,10 +112,10 @@ func (r *run[V]) loop() {
 	}
 }
 
-// abort lands all flights that have not landed. It runs if the user's code has called Goexit on
-// this goroutine, because callers would otherwise wait for ever. It also gives back the leases,
-// because other processes would otherwise wait until the leases end. Mail that comes later only
-// gives back slots, and calls no code of the user.
+// abort closes the mail of a run that has ended. If the user's code has called Goexit on this
+// goroutine, it also lands all flights that have not landed, because callers would otherwise wait
+// for ever, and gives back the leases, because other processes would otherwise wait until the
+// leases end. Mail that comes later only gives back slots, and calls no code of the user.
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		switch m.State {

@@ -12,7 +12,7 @@ import (
 // flag due.
 type sampler struct {
 	due         atomic.Uint32 // the uses of the next hit, as bits: forAudit, forWatcher
-	loadsFailed atomic.Int32  // how many loads of audits have failed in a row
+	loadsFailed atomic.Int32  // how many audits in a row got nothing from their load: it failed, or no slot was free
 	goes        context.Context
 	stop        context.CancelFunc // ends goes; nil if no hit is ever picked
 
@@ -28,7 +28,8 @@ const (
 	samplings
 )
 
-// longestPause is the longest average pause between audits while loads fail.
+// longestPause limits the average pause between audits while loads fail, unless PerSecond makes the
+// pause longer.
 const longestPause = time.Minute
 
 // beginSampling starts the pauses for the samplings that the options ask for.

@@ -38,7 +38,7 @@ func wrongSentinels(own []error, bad *complaints) {
 		case err == nil:
 			bad.add("Errors[%d] is nil", i)
 		case !reflect.TypeOf(err).Comparable():
-			bad.add("Errors[%d] is a %T, which can't be compared: no error would be it", i, err)
+			bad.add("Errors[%d] is a %T, which can't be compared, so errors.Is would never find it", i, err)
 		case errors.Is(err, ErrNotFound):
 			bad.add("Errors[%d] is ErrNotFound, which every process knows as a result", i)
 		}

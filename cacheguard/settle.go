@@ -44,7 +44,7 @@ func (r *run[V]) fill(all []*miss[V]) {
 // filled handles the answer to a fill.
 func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 	c, h, out := r.cache, m.ownLoad.header, &m.ownLoad.out
-	if m.Claims { // a write has no events; Update returns what happened
+	if m.Claims { // the fill of a write has no events; Update returns what happened
 		m.ownLoad.stored = err == nil && ans == FillStored
 		r.step(m, protocol.Event{Kind: protocol.Stored})
 		return
@@ -200,8 +200,8 @@ func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
 	return h
 }
 
-// settle ends a lease. If the first try fails, endLater tries again in the background, so that
-// callers don't wait for a store that is in trouble.
+// settle ends a lease. If the first try fails, endLater notes the end, and sendLeftover tries again
+// in the background, so that callers don't wait for a store that is in trouble.
 func (r *run[V]) settle(end func(context.Context) error) {
 	ctx := context.Background()
 	if err := end(ctx); err != nil {

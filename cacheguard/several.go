@@ -68,6 +68,6 @@ const (
 	reads     group = iota // flights of Get and its variants
 	refreshes              // flights of Refresh, and of refreshes in the background
 	parted                 // flights of the callers that a value is for, if it is for some callers only
-	direct                 // flights of all calls while the Switch is off or in shadow, and of loads without the lease for a token
+	direct                 // flights while the Switch is off, or in shadow except for Refresh, and of loads without the lease for a token or StrongReads
 	groups
 )

@@ -12,14 +12,14 @@ type Stats struct {
 	LocalEntries int // values in the process-local tier
 
 	// LocalHits counts the hits of the process-local tier that were values. LocalNegativeHits
-	// counts the hits that were "does not exist". Both are 0 unless the Observer implements
-	// [HitsUntold].
+	// counts the hits that were "does not exist". Both are 0 unless the Observer is a [HitsUntold]
+	// whose LocalHitsUntold returns true.
 	LocalHits, LocalNegativeHits uint64
 
-	LoadsRunning int // load functions that have not returned, including loads that the cache has given up
+	LoadsRunning int // functions of loads and of Updates that have not returned, including those that the cache has given up
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
-	Flights      int // keys whose look-up or load new calls can join; without keys that were changed meanwhile, and without loads for one caller
-	Callers      int // callers that wait for these keys
+	Flights      int // look-ups and loads that new calls can join; without those whose key was changed meanwhile, and without loads for one caller
+	Callers      int // callers that wait for these flights
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that

@@ -13,15 +13,16 @@ import (
 // makes a store and passes it to [New]. Only an author of a new store needs to know these methods;
 // package storetest tests such a store.
 //
-// Every method is safe for concurrent use. It returns within the store's operation timeout, even if
-// its context ends later. It returns an error only if the outcome is unknown or the store can't be
-// used. A refusal, for instance of a lease, is an answer and not an error. A store may send a step
-// twice, because a reply can be lost. So a repeated step with the same token must do no harm.
+// Every method is safe for concurrent use. Each of its trips to the store ends within the store's
+// operation timeout, even if its context ends later; only Warm may take longer. A method returns an
+// error only if the outcome is unknown or the store can't be used. A refusal, for instance of a
+// lease, is an answer and not an error. A store may send a step twice, because a reply can be lost.
+// So a repeated step with the same token must do no harm.
 //
-// A frame is an encoded value. A store doesn't look into it, with two exceptions. First, bytes 2 to
-// 17 of a frame are the id of the load that made it, and some methods compare them. If a frame is
-// shorter, the store compares only the bytes that exist. Second, [Store.MarkStale] writes into a
-// frame.
+// A frame is an encoded value. A store doesn't look into it, with three exceptions. First, bytes 2
+// to 17 of a frame are the id of the load that made it, and some methods compare them. If a frame
+// is shorter, the store compares only the bytes that exist. Second, [Store.MarkStale] writes into a
+// frame. Third, [Store.Claim] replaces a frame by its [Remnant].
 //
 // To invalidate by tag, a store doesn't search for values. It keeps a generation for each cache and
 // for each of its invalidated tags. A generation is the time of the last invalidation, on the clock
@@ -30,11 +31,11 @@ import (
 // generation of its cache and the generations of all its tags.
 type Store interface {
 	// Get returns the frame of a key, or nil if there is none. If the key's data is not a string,
-	// Get returns an empty frame that is not nil. But if generations are read in the same trip, it
-	// returns nil. If tags is not nil, Get also returns the generations of the key's cache and of
-	// these tags, in the same trip if the store can do that. If there is no frame, callers ignore
-	// the generations. A frame that a store returns, here or by another method, belongs to the
-	// caller: values may share its memory.
+	// Get returns an empty frame that is not nil. It may return nil instead if it reads generations
+	// in the same trip. If tags is not nil, Get also returns the generations of the key's cache and
+	// of these tags, or no generations if they would cost another trip. If there is no frame,
+	// callers ignore the generations. A frame that a store returns, here or by another method,
+	// belongs to the caller: values may share its memory.
 	Get(ctx context.Context, k Key, tags []string) (frame []byte, of Generations, err error)
 
 	// GetMany is Get for many keys of one cache, in one trip if the store can do that. If Get would
@@ -47,8 +48,8 @@ type Store interface {
 	Generations(ctx context.Context, cache string, tags []string) (Generations, error)
 
 	// InvalidateTags sets the generation of these tags to the store's present time, and sends a
-	// message to every process. Without tags it sets the generation of the whole cache. The time
-	// that it takes does not depend on how many values have the tags.
+	// message to every process that listens to the cache. Without tags it sets the generation of
+	// the whole cache. The time that it takes does not depend on how many values have the tags.
 	InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error)
 
 	// Lease asks for the right to load a key. It contains the double check: if there is a value
@@ -72,11 +73,12 @@ type Store interface {
 
 	// Conclude ends the lease without a value, if the lease still carries the grant. It stores the
 	// outcome in place of the lease for the time keep, and sends it to the processes that wait.
-	// During the time backoff, which begins now, Lease answers every request with the outcome.
-	// After that, Lease answers with the outcome only if LeaseAsk.Awaited names this load. So a
-	// process that missed the message still gets the result of the load for which it waited. If
-	// keep is zero, the outcome is only in the message and is not stored. If Outcome.Drop is set,
-	// the stored value is removed in the same step.
+	// During the time backoff, which begins now, Lease answers every request with the outcome,
+	// unless there is a value that the asker has not seen. After that, Lease answers with the
+	// outcome only if LeaseAsk.Awaited names this load. So a process that missed the message still
+	// gets the result of the load for which it waited. If keep is zero, the outcome is only in the
+	// message and is not stored. If Outcome.Drop is set, the stored value is removed in the same
+	// step.
 	Conclude(ctx context.Context, k Key, g Grant, o Outcome, keep, backoff time.Duration) error
 
 	// Renew sets the lease's remaining time to ttl, if the lease still carries the grant.
@@ -90,23 +92,24 @@ type Store interface {
 	// lease, it doesn't know the number.
 	Release(ctx context.Context, k Key, token ID) error
 
-	// MarkStale writes the mark into the frames of the keys, at byte at, if the bytes there are all
-	// zero: an earlier mark stays. In the same step it removes the leases of the key and tells
-	// every process that the key changed. MarkStale changes all versions of a key, in one step for
-	// each key. The error is like that of Invalidate.
+	// MarkStale writes the mark into the frames of the keys, beginning with the byte number at,
+	// unless some of the bytes there are not zero: an earlier mark stays. In the same step it
+	// removes the leases of the key and tells every process that listens to the cache that the key
+	// changed. MarkStale changes all versions of a key, in one step for each key. The error is like
+	// that of Invalidate.
 	MarkStale(ctx context.Context, keys []Key, at int, mark []byte) error
 
 	// Claim removes the value, takes the lease over from any other holder, and tells every process
-	// that the key changed, all in one step. If the value has tags, its remnant (see [Remnant])
-	// takes its place until the value would have expired. Grant.Left then has a copy of the
-	// remnant, so that the next value can keep the tags. Claim also removes the values and leases
-	// of the key's other versions. The later fill removes them once more, because another release
-	// may have loaded them from the origin before the write.
+	// that listens to the cache that the key changed, all in one step. If the value has tags, its
+	// remnant (see [Remnant]) takes its place until the value would have expired. Grant.Left then
+	// has a copy of the remnant, so that the next value can keep the tags. Claim also removes the
+	// values and leases of the key's other versions. The later fill removes them once more, because
+	// another release may have loaded them from the origin before the write.
 	Claim(ctx context.Context, k Key, token ID, ttl time.Duration) (Grant, error)
 
 	// Invalidate removes the values and the leases of the keys, of all versions, and tells every
-	// process that the keys changed, in one step for each key. The error is a [KeyErrors] with the
-	// keys that may not have been invalidated.
+	// process that listens to the cache that the keys changed, in one step for each key. The error
+	// is a [KeyErrors] with the keys that may not have been invalidated.
 	Invalidate(ctx context.Context, keys []Key) error
 
 	// Now returns an estimate of the store's clock. The ages of values are measured on this clock,
@@ -118,11 +121,11 @@ type Store interface {
 	// grant before the call has a later stamp, and no grant after the call has an earlier one.
 	Clock(ctx context.Context, cache string) (int64, error)
 
-	// Listen calls tell for each message about keys of this cache, until you call stop. It calls
-	// tell for one message after another. tell must not block and must not call the store. tell
-	// gets MessageLost when messages may no longer arrive, and MessageRestored when they arrive
-	// again. tell also gets MessageRestored once at the beginning: as soon as messages arrive, or
-	// at once if they already do.
+	// Listen calls tell for each message about keys or tags of this cache, until you call stop. It
+	// calls tell for one message after another. tell must not block and must not call the store.
+	// tell gets MessageLost when messages may no longer arrive, and MessageRestored when they
+	// arrive again. tell also gets MessageRestored once at the beginning: as soon as messages
+	// arrive, or at once if they already do.
 	Listen(cache string, tell func(Message)) (stop func())
 
 	// Listening reports whether messages arrive at present. If the store doesn't listen yet,
@@ -147,8 +150,8 @@ type Permits interface {
 	// TakePermit gives the token a permit of a budget for ttl, or renews the permit that it has. A
 	// budget has at most max permits. taken reports whether the token has a permit now. If not,
 	// wait is the time after which the first permit of another token ends if it is not renewed.
-	// When a permit is returned, listeners to PermitsCache get a message with the budget's name as
-	// the key.
+	// When a permit is returned after a token got none, listeners to PermitsCache get a message
+	// with the budget's name as the key.
 	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.
@@ -226,8 +229,8 @@ const (
 
 // LeaseAnswer is the answer to a [LeaseAsk].
 //
-// A store knows Remaining for what it has stored itself. Remaining is 0 only if another program has
-// changed the stored data, for instance removed the expiry. Then the asker polls.
+// Remaining is 0 for an outcome whose back-off is over. For a held lease it is 0 only if the store
+// doesn't know the end of the lease; then the asker polls.
 type LeaseAnswer struct {
 	State     LeaseState
 	Grant     Grant
@@ -278,7 +281,7 @@ type OutcomeKind uint8
 const (
 	OutcomeFailed   OutcomeKind = iota + 1 // Text: the load's error
 	OutcomeUnstored                        // Frame: the result, for the calls that waited; it is not stored
-	OutcomeUnshared                        // the result is only for the load's own caller, so calls that waited load for themselves, in parallel
+	OutcomeUnshared                        // the result is only for the load's own caller or process, so other calls that waited load for themselves, in parallel
 )
 
 // Outcome describes the end of a load without a stored value. Text is at most 2 KiB,

@@ -148,9 +148,9 @@ func groupIn(m Mode, g group) group {
 	return direct
 }
 
-// leadDirect is the path of the caller that leads a flight while the cache is off or in shadow. If
-// this caller has already found a value that is one of several (see several.go), had is this value.
-// Otherwise had is nil.
+// leadDirect is the path of the caller that leads a flight of the group direct: while the cache is
+// off or in shadow, or for a load without the lease (see besideLease). If this caller has already
+// found a value that is one of several (see several.go), had is this value. Otherwise had is nil.
 //
 //go:noinline
 func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {

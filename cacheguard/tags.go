@@ -120,7 +120,10 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		c.down(ctx, &c.changing, "", err)
 		what := "all values"
 		if len(tags) > 0 {
-			what = fmt.Sprintf("values with %s and %d more tags", quoteKey(tags[0]), len(tags)-1)
+			what = "values with tag " + quoteKey(strings.TrimPrefix(tags[0], softMark))
+			if more := len(tags) - 1; more > 0 {
+				what += fmt.Sprintf(" or one of %d further tags", more)
+			}
 		}
 		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, c.deliver()(err))
 	}

@@ -46,7 +46,7 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 	for _, cache := range caches {
 		said, failed := store.Clock(ctx, cache)
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("cacheguard: the token is an estimate, for the store's clock can't be read: %w", failed))
+			err = errors.Join(err, fmt.Errorf("cacheguard: the token is an estimate, because the store's clock can't be read: %w", failed))
 			said = store.Now().Add(protocol.ClockSlack).UnixMicro()
 		}
 		t.moment = max(t.moment, said)
@@ -56,8 +56,8 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 
 // NotOlderThan returns a context for reads. A read with this context returns no value that was
 // loaded before the token was made. If a load begins with the context, the rule also applies to
-// reads inside the load. If a context has several tokens, the one with the latest moment counts
-// that is not in the future.
+// reads inside the load. If a context has several tokens, only the two latest moments are kept. The
+// later one counts, unless it is in the future; then the other one counts.
 //
 // If the stored value may be older, the read waits for a refresh: one load for all calls of the
 // fleet that need a newer value at the same time. If the load fails, the read returns the load's

@@ -13,10 +13,10 @@ import (
 // from ctx; nil means ctx. If end is not nil, the cache calls it when the load has ended, with the
 // load's error. notFound is true if the load found that the value does not exist.
 //
-// note is stored and sent together with the load's result, and the events of all callers that get
-// the result have it in Event.Note. The note should identify the load, for instance by the id of a
-// trace. A note of more than 255 bytes is ignored. The note must not be changed after StartLoad has
-// returned.
+// note is stored and sent together with the load's result, and the events of all callers that
+// waited for the load have it in Event.Note. The note should identify the load, for instance by the
+// id of a trace. A note of more than 255 bytes is ignored. The note must not be changed after
+// StartLoad has returned.
 //
 // For a refresh in the background, ctx has the values of the call that began the refresh. That call
 // may have returned before the load runs.

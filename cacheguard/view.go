@@ -12,8 +12,8 @@ import (
 
 // Watcher is implemented by an [Observer] that looks into its caches, as package statuspage does.
 // New calls Watch, and Close calls detach. Several caches may have the same name. A Watcher also
-// gets an EventSampled for some hits, which are picked at random: at most 20 per second and cache.
-// So a Watcher can find the keys that are hit most without an event for every hit.
+// gets an EventSampled for some hits, which are picked at random: at most 20 per second and cache,
+// on average. So a Watcher can find the keys that are hit most without an event for every hit.
 type Watcher interface {
 	Watch(v View) (detach func())
 }

@@ -75,7 +75,8 @@ func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) e
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
 // a late copy of it could bring the old value back after a later Set or Invalidate. A late copy of
 // a claim only costs a miss, and a late copy of a fill is refused. If the fill itself is refused, a
-// later change has won, as if this Set had come before that change.
+// later change has won, as if this Set had come before that change, or the lease was over, and the
+// key has no value.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	token := newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -121,10 +122,10 @@ func (c *Cache[V]) encodeSafely(e Entry[V]) (f []byte, notFound bool, err error)
 // after Invalidate, and no later call of this process joins the load. Commit to the origin first,
 // then call Invalidate. Invalidate is carried out even if ctx ends.
 //
-// The error of Invalidate is a [KeyErrors] with the keys that may not have been invalidated. If the
-// error wraps [ErrPending], this process repeats the call until the store has carried it out, and
-// serves no value from before the call. Other processes may serve old values until then. See
-// [Cache.Flush].
+// The error of Invalidate is ErrClosed, or a [KeyErrors] with the keys that may not have been
+// invalidated. If the error wraps [ErrPending], this process repeats the call until the store has
+// carried it out, and serves no value from before the call. Other processes may serve old values
+// until then. See [Cache.Flush].
 func (c *Cache[V]) Invalidate(ctx context.Context, keys ...string) error {
 	if err := c.mayChange(ctx); err != nil {
 		return err
@@ -189,8 +190,8 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 }
 
 // withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate,
-// it leaves the tags for the next value, because the writer has not named any tags. For this
-// purpose it claims the key and releases the claim.
+// it leaves the value's tags for the next value, because the writer stores no value with other
+// tags. For this purpose it claims the key and releases the claim.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	k := c.key(id)
@@ -222,9 +223,10 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 //
 // If write fails, Update returns write's error, and no value stays stored. If the error wraps
 // ErrNotFound, "does not exist" is stored. If write succeeds but the change can't reach the store,
-// Update returns the value and an error. If the store is unavailable before the write, OnStoreDown
-// decides: with FailClosed, Update returns ErrUnavailable and doesn't call write; with FailOpen, it
-// calls write.
+// Update returns the value and an error. If the value can't be encoded or is larger than
+// MaxValueSize, Update returns it without an error, and no value stays stored. If the store is
+// unavailable before the write, OnStoreDown decides: with FailClosed, Update returns ErrUnavailable
+// and doesn't call write; with FailOpen, it calls write.
 func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V, error) {
 	res, err := c.update(ctx, key, loader[V]{value: write})
 	return res.Value, err

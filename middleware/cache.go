@@ -106,9 +106,10 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // Handler returns next with the cache in front of it, for chi's With and Use or around any
 // [http.Handler].
 //
-// Some middlewares add fields of their own to each response (a request id, CORS, a session cookie).
-// Put them in front of the cache, because header fields that are set before next is called are
-// never stored. Put middlewares whose output depends on the client behind the cache. For example,
+// Some middlewares add fields of their own to each response (a request id, CORS). Put them in front
+// of the cache, because header fields that are set before next is called are never stored. A
+// middleware that sets a cookie must add it when the header is written: a response that has
+// Set-Cookie before next is called isn't shared. Put middlewares whose output depends on the client behind the cache. For example,
 // with r.With(c.Handler, compress) the compressed response is stored. These middlewares must name
 // the request field in Vary every time. chi's Compress doesn't do this: see the package
 // documentation.

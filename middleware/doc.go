@@ -7,17 +7,17 @@
 //	r.With(pages.Handler).Get("/catalog", catalog)
 //
 // By default nothing is cached. A response is shared only if it has a lifetime of its own
-// (Cache-Control with max-age or s-maxage, CDN-Cache-Control, Expires), or if [Options.DefaultTTL]
-// gives it one. With DefaultTTL you promise that these routes send every client the same answer,
-// unless a response says otherwise. A response with max-age=0 and stale-while-revalidate also has a
-// lifetime, unless it is a 5xx.
+// (Cache-Control with max-age or s-maxage, CDN-Cache-Control, Expires), or if an option gives it
+// one: [Options.DefaultTTL], NegativeTTL or Heuristic. With these options you promise that these
+// routes send every client the same answer, unless a response says otherwise. A response with
+// max-age=0 and stale-while-revalidate also has a lifetime, unless it is a 5xx.
 //
 // # Who asks
 //
 // [Options.DefaultTTL] and [Options.Heuristic] don't apply to the response to a request with Cookie
 // or Authorization, and a response that is fresh only because of these options isn't given to such
-// a request. There are two exceptions: the response says public, or the request has only Cookie and
-// the response says Vary: Cookie. To share a page among users, let its handler say so: with a
+// a request. There are two exceptions: the response says public, or its Vary names each of these
+// fields that the request has. To share a page among users, let its handler say so: with a
 // lifetime (max-age, s-maxage, Expires) or public. For requests with Authorization the response
 // needs public, s-maxage or must-revalidate (RFC 9111, section 3.5). Vary: Cookie gives each user a
 // copy of their own. In [Options.IgnoreCookies], name the cookies that mean nothing to the pages,
@@ -35,15 +35,15 @@
 // the copy, even after a logout. With private="X-User" the response is shared without the field
 // X-User. With private alone it isn't shared.
 //
-// If a request identifies its user (by Cookie, Authorization and so on), its response is validated
-// only by ETag, because a date doesn't tell two users' pages apart. So different pages of two users
-// must have different ETags. A 304 with an ETag other than the one in the request is ignored.
+// If a request identifies its user by a field that Vary doesn't name, the cache validates its
+// response with the handler only by ETag, because a date doesn't tell two users' pages apart. So
+// different pages of two users must have different ETags. A 304 with another ETag is ignored.
 //
 // A 5xx that isn't shared, usually because it has no lifetime, is given only to the client whose
 // request ran the handler. Waiting requests never get its header or body. A handler may fail
-// because of the fields or the body that its client has sent. So the waiting requests get one more
-// try together: one of them runs the handler, and the others wait for this second run. If the
-// second run fails, too, all of them get its status, through [Options.Error]. So a failing origin
+// because of the fields that its client has sent. So the waiting requests get one more try
+// together: one of them runs the handler, and the others wait for this second run. If the second
+// run fails, too, the others get only its status, through [Options.Error]. So a failing origin
 // gets one request at a time for each resource, and a burst of requests costs the origin two runs,
 // not one for each request. In a fleet a process adds one run if it learns of the first failure
 // only after the second run is over. A panic and a response that is not whole are treated in the
@@ -57,20 +57,23 @@
 //
 // The cache follows the rules of RFC 9111 for shared caches. It never shares a response that is
 // private or no-store, that varies by "*", or that answers a request with Authorization (unless the
-// response is public or must-revalidate or has s-maxage). Beyond the RFC it never shares a response
-// with Set-Cookie. The cache learns that a response can't be shared only when the handler writes
-// its header. Requests that are waiting then run the handler themselves at once, in parallel. All
+// response is public or must-revalidate or has s-maxage). Beyond the RFC it shares no response with
+// Set-Cookie, unless private="Set-Cookie" lets the cache leave the cookie out. The cache learns
+// that a response can't be shared only when the handler writes its header. Requests that are
+// waiting then run the handler themselves at once, in parallel. All
 // processes then remember for the time [Options.HitForMiss] that the resource can't be shared, so
 // that no request waits in vain. The first response that can be shared ends this time.
 //
-// At most [Options.MaxLoads] handlers run at a time for GET and HEAD requests. Requests that can't
-// be answered from the cache have additional slots. A slow client occupies no slot: a handler that
+// At most [Options.MaxLoads] handlers run at a time for requests that may be answered from the
+// cache. Other GET and HEAD requests have additional slots. A slow client occupies no slot: a
+// handler that
 // waits for its own client gives up its slot, and takes one of the additional slots before it
 // continues. A client may ask for a newer response although the stored one is fresh. If the newer
 // response can't be shared, or is an error that is fresh only because of the options, the stored
-// response stays and is served to other clients. A 4xx without a lifetime says something about its
-// request and not about the resource, so it isn't remembered. A response below 400 that can't be
-// shared is remembered, even a 301, 302, 303, 307, 206 or 304 that says nothing about freshness.
+// response stays and is served to other clients. A 4xx that says nothing about freshness says
+// something about its request and not about the resource, so it isn't remembered. But a 4xx with
+// no-store, private or Set-Cookie is. A response below 400 that can't be shared is remembered, even
+// a 301, 302, 303, 307, 206 or 304 that says nothing about freshness.
 //
 // # What a handler notices
 //
@@ -82,8 +85,9 @@
 // writes directly to that client.
 //
 // Clients that wait in the same process can read a response while it is made. The response must
-// have its own lifetime, and nothing may prevent it from being shared. The clients can read it from
-// its first Flush on. If it has a Content-Length, they can read it as soon as its first bytes are
+// have its own lifetime or say public, and nothing may prevent it from being shared. The clients
+// can read it from its first Flush on. If it has a Content-Length, they can do so when its first
+// bytes are
 // sent to the handler's own client. All of them read one buffer, so a slow client costs no
 // additional memory. For a client that reads slowly, or not at all, the response stays in memory
 // after the handler has returned. [Options.MaxBacklog] limits this memory for all clients together.
@@ -91,8 +95,8 @@
 // A response is broken off if the handler panics, writes less than its Content-Length, calls
 // WriteHeader with an error after it has begun to write, or flushes a body that grows above
 // MaxBody. A response without a Content-Length is also broken off if the handler returns after its
-// context has ended. The cache then aborts the connections of the clients that read the response,
-// and stores nothing. Other processes get a response only when it is whole. With
+// context has ended. The cache then aborts the connections of the other clients that read it, and
+// stores nothing. Other processes get a response only when it is whole. With
 // [Options.StrongReads] all waiting clients get it only when it is whole.
 //
 // As soon as the handler has written a header with Vary, requests in the same process for other
@@ -118,8 +122,9 @@
 // MaxBody.
 //
 // If a handler writes nothing and sets no lifetime, its response is passed on unchanged, because
-// middleware in front may turn it into an error. If such a handler panics, only its own client sees
-// the panic, even if waiting clients were given a stale response.
+// middleware in front may turn it into an error. If a handler panics while there is a stale
+// response to serve, its own client still sees the panic. Only the waiting clients get the stale
+// response.
 //
 // The cache removes conditions (If-None-Match, If-Modified-Since) from the request before the
 // handler sees it, and evaluates them itself. If a stored response has a validator, the cache puts
@@ -137,16 +142,19 @@
 // A range is served from a complete response, or from a stored part. If a handler answers a request
 // for one range with a 206, this part is stored if (a) a 200 with the same fields could be stored,
 // (b) the part has a Content-Range with all three numbers, (c) its body has exactly the length that
-// these numbers say, and at most MaxBody bytes, (d) it has no Content-Encoding, and (e) the request
-// doesn't identify its user. The part is stored in addition to complete responses and never
+// these numbers say, and at most MaxBody bytes, (d) it has no Content-Encoding, Content-Digest,
+// Content-MD5 or trailer, and isn't flushed, and (e) the request doesn't identify its user and has
+// no If-None-Match or If-Modified-Since. The part is stored in addition to complete responses and
+// never
 // replaces one. A part for a request with If-Range may lack fields, so it is stored only if it can
 // be joined with other parts.
 //
 // Parts with the same strong ETag are joined. There may be up to 16 of them with gaps between them,
 // and together they have at most MaxBody. A part that can't be joined with stored parts of the same
 // ETag replaces them only if they aren't larger. When the parts make up the whole body, they are
-// stored as a complete response. Requests for ranges never wait for each other's handlers. While
-// one request stores a part, other parts of the same resource are sent to their clients without
+// stored as a complete response. Requests for ranges wait at most 20 ms for each other's handlers.
+// While one request stores a part, other parts of the same resource are sent to their clients
+// without
 // being stored. At a time, at most MaxLoads/8 requests store parts. Further parts are not stored.
 //
 // Storing parts has no option, because a part is given only to clients that would also get a
@@ -158,12 +166,13 @@
 //
 // With a stale window (stale-while-revalidate or the option) the handler runs in the background. It
 // gets a copy of the request with the values of its context, including chi's route. This run has no
-// client, so nothing that the handler flushes is sent.
+// client of its own. What the handler flushes is sent only to clients that wait for the response.
 //
 // # Keys and variants
 //
 // The key has the parts of a request that a handler usually reads. These are (a) the URL as it was
-// received, with scheme, path, query and Host (as it is spelled, with its port), (b) the name in
+// received, with scheme, path, query and Host (as it is spelled, with its port), and Request.URL if
+// a layer in front has changed it (http.StripPrefix), (b) the name in
 // the TLS handshake if it differs from Host, and (c) the string that [Options.VaryBy] returns.
 // [Options.TrustForwarded] adds a proxy's fields. GET and HEAD have the same key. Requests that
 // identify their user (Cookie, Authorization and so on) can get the responses that are stored for
@@ -188,8 +197,9 @@
 // ETag.
 //
 // If different requests mean the same to you, use [Options.Hosts], IgnoreQuery, KeepQuery,
-// Normalize and Shape to let them share responses. These options change the request that the
-// handler gets, so a client can't put anything into a response that isn't in its key. With Shape
+// Normalize and Shape to let them share responses. These options change the GET or HEAD request
+// that the handler gets, so a client can't put anything into a response that isn't in its key. With
+// Shape
 // the key also has the values that http.ServeMux or chi in front of the cache has taken from the
 // path (Request.PathValue, chi.URLParam), because Shape can't change them. Put the cache in front
 // of the router if requests should share by the changed path. If another layer in front of the
@@ -234,15 +244,15 @@
 // # Why a response is not stored
 //
 // Cache-Status has "stored" if the response is stored, and if this is known when the header is
-// sent. It is known if the response has a Content-Length or is complete by then. If the response
-// isn't stored, the parameter "detail" says why. At the end, observers get and count the same
-// reason, as Event.Reason of EventUnstored. These are the reasons, and a remedy for each:
+// sent. It is known if the response has a Content-Length or is complete by then. If it is known
+// that the response isn't stored, the parameter "detail" says why. At the end, observers get and
+// count the reason, as Event.Reason of EventUnstored. These are the reasons, and a remedy for each:
 //
 //	no freshness       set Cache-Control: max-age=60 in the handler, or Options.DefaultTTL for all of them
 //	stale              max-age=0, or an Age or Date that is too old: give it a lifetime, or an ETag to be asked about
 //	no-store, private  that is what the handler says; private means: for this client only
 //	no-cache           add an ETag: then it is stored and asked about each time
-//	Set-Cookie         set cookies on other routes, or in a middleware in front of the cache
+//	Set-Cookie         set cookies on other routes, or let a middleware in front add them when the header is written
 //	Authorization      (or Proxy-Authorization, or a certificate) if the page is the same for everybody, say public or s-maxage
 //	Cookie             if the page is the same for everybody, say public, s-maxage or max-age, or Vary: Cookie
 //	Vary: *            name the fields on which the page depends

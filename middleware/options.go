@@ -13,11 +13,11 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// Options configures a [Cache]. The zero value of a field means its default. If a feature can be
-// turned off, a negative value of its field turns it off.
+// Options configures a [Cache]. The zero value of a field means its default. A negative value turns
+// a feature or a limit off if the field's comment says so; for other fields it is an error.
 //
-// Without DefaultTTL, a response that has neither Cache-Control nor Expires is neither shared nor
-// stored.
+// Without DefaultTTL, NegativeTTL and Heuristic, a response that has none of Cache-Control, Expires
+// and TargetedFields is neither shared nor stored.
 type Options struct {
 	// Name is part of every key in the store. Caches in front of the same handlers must have the
 	// same Name. If a request passes through two caches, in one process or in several, their names
@@ -37,12 +37,12 @@ type Options struct {
 	// identifies the user, the response must say private or name the field in Vary, or VaryBy must
 	// return the field's value.
 	//
-	// Default 0. With zero or a negative value a response without a lifetime isn't shared.
+	// Default 0. With zero or a negative value DefaultTTL gives no response a lifetime.
 	DefaultTTL time.Duration
 
 	// NegativeTTL replaces DefaultTTL for the statuses 404, 405, 410, 414 and 501. Default:
 	// DefaultTTL, but at most 30 seconds. Negative: responses with these statuses are stored only
-	// if they have their own lifetime.
+	// if they have their own lifetime, or one by Heuristic.
 	NegativeTTL time.Duration
 
 	// Heuristic gives a lifetime to a response with Last-Modified that has no lifetime of its own
@@ -60,9 +60,9 @@ type Options struct {
 	// a row this pause is up to 1.5 s. Default 0. Zero or negative means no stale window.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
-	// Keep is how long a response with a validator (ETag, Last-Modified) stays stored after it is
-	// no longer fresh. During this time the handler can answer 304 instead of making the response
-	// again. Default 1 hour. Negative: responses aren't kept after they are no longer fresh.
+	// Keep is how long a response with a validator (ETag, Last-Modified) stays stored after its
+	// freshness and its stale windows have ended. During this time the handler can answer 304
+	// instead of making the response again. Default 1 hour. Negative: responses aren't kept longer.
 	Keep time.Duration
 
 	// HitForMiss is how long all processes remember that a resource's responses can't be shared.
@@ -71,15 +71,16 @@ type Options struct {
 	HitForMiss time.Duration
 
 	// WaitTimeout is how long a request waits for the handler of another request. After that it
-	// runs the handler itself, and its response isn't stored. Default 10 seconds. Negative: a
-	// request waits as long as its client does.
+	// runs the handler itself, and its response isn't stored. Default 10 seconds. Negative: only
+	// LoadTimeout limits the wait, and then the request gets a 504.
 	WaitTimeout time.Duration
 
 	// With StrongReads, a request that arrives after a purge or an unsafe request has returned in
-	// any process never gets a response from before that change. This sometimes costs an additional
-	// look-up: see [cacheguard.Options]. StrongReads can't be combined with LocalBytes. Default:
-	// off. Without StrongReads another process may take a fraction of a millisecond to learn of a
-	// purge.
+	// any process gets no response from before that change. This doesn't hold in a Redis cluster
+	// until the message about the change arrives, nor while Redis is unavailable: see "What is not
+	// promised" in package cacheguard. StrongReads sometimes costs an additional look-up, and can't
+	// be combined with LocalBytes. Default: off. Without StrongReads another process learns of a
+	// purge when the message arrives, usually within a fraction of a millisecond.
 	StrongReads bool
 
 	// LoadTimeout is the longest time that other requests wait for one run of the handler. It is
@@ -98,12 +99,13 @@ type Options struct {
 	// If-Match, a body, no-store, a Range that is not stored) have additional slots and a queue of
 	// their own. The additional slots are a quarter of MaxLoads, but at least one.
 	//
-	// A run occupies its slot until the handler returns. There is one exception: if a response is
+	// A run occupies its slot until the handler returns. There are two exceptions. If a response is
 	// streamed to its own client alone, the slot is free as soon as its first bytes are sent. This
 	// applies to a WebSocket, an event stream, and a response that the handler flushes and no other
 	// client gets.
 	//
-	// A handler may wait for its own client in Write or while it reads a body. After more than 25
+	// Second, a handler may wait for its own client in Write or while it reads a body. After more
+	// than 25
 	// ms of such waits altogether, the handler gives up its slot while it waits. Before it
 	// continues, it takes one of the additional slots. If none gets free within a second, the
 	// handler may continue without a slot, but only one handler per second may do so. Default
@@ -187,7 +189,7 @@ type Options struct {
 	// responses, at most once a second. The replaced response stays stored until it is stale, but
 	// isn't counted any more. A process keeps counts for the last 4,096 URLs that vary. After 4,096
 	// other URLs, the count of a URL starts again at zero. Requests that identify their user
-	// (Cookie, Authorization) have a separate count with the same limit.
+	// (Cookie, Authorization) and all other requests have one count together.
 	//
 	// MaxVariants protects against clients that send very many different values of a Vary field. It
 	// doesn't limit the store's memory: set Redis' maxmemory for that. Default 128. A negative
@@ -273,11 +275,11 @@ type Options struct {
 	// ShowKey adds the key to Cache-Status.
 	ShowKey bool
 
-	// Error answers two kinds of requests: those that waited for a handler that failed twice, and
-	// those that could not be served (status 503). If the handler failed twice, status is the 5xx
-	// that it answered without a lifetime, 500 after a panic, 502 if its response was not whole,
-	// and 504 if it took longer than LoadTimeout. err is the error that [cacheguard.Cache.GetEntry]
-	// returned.
+	// Error answers two kinds of requests: those that waited for a handler that failed, and those
+	// that could not be served (status 503). If the handler failed twice, status is the 5xx that it
+	// answered without a lifetime, 500 after a panic, and 502 if its response was not whole or it
+	// panicked with [http.ErrAbortHandler]. If it took longer than LoadTimeout, there is no second
+	// try, and status is 504. err is the cause, such as an error of [cacheguard.Cache.GetEntry].
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
 	// Switch sets the cache to on, off or shadow while the program runs. Several caches can have

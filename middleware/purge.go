@@ -13,8 +13,9 @@ import (
 )
 
 // Purge removes the responses of these resources, with all their variants, in all processes. If a
-// handler started before the purge, its response is neither served nor stored after the purge. A
-// URL with a host names the resource on this host, for http and https. A path, with its query, names
+// handler started before the purge, its response isn't stored, and requests that come after the
+// purge don't get it. A URL with a host names the resource on this host, for http and https. A
+// path, with its query, names
 // the resource on every host. For Purge all spellings of a URL name the same resource, with or
 // without the scheme's default port. Commit to the origin first, then purge. If Purge returns an
 // error, old responses may stay until they are stale.
@@ -97,8 +98,8 @@ func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, erro
 // PurgeHandler returns an endpoint for purging. It accepts a POST with "Authorization: Bearer" and
 // the token, and with the form values url, prefix, tag and stale (a URL to mark as stale), each as
 // often as needed. It answers 204 if everything was purged, 400 with the errors if the request is
-// invalid, 401 without the token, and 502 if the purge could not reach the store. If token is
-// empty, it answers 401 to every request.
+// invalid, 401 without the token, 405 if the method isn't POST, and 502 if the purge could not
+// reach the store. If token is empty, it answers 401 to every request.
 func (c *Cache) PurgeHandler(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -42,7 +42,7 @@ func newShaper(o Options) (*shaper, error) {
 	}
 	for from, to := range o.Hosts {
 		if name, ok := oneHost(to); ok && s.hosts[name] != "" && s.hosts[name] != to {
-			wrong("Hosts has %q for %q, which stands for another one itself", to, from)
+			wrong("Hosts maps %q to %q, but %q is mapped to another host itself", from, to, to)
 		}
 	}
 	if len(o.IgnoreQuery) > 0 && o.KeepQuery != nil {

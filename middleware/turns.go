@@ -65,7 +65,7 @@ func (t *turns) take(ctx context.Context) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = fmt.Errorf("%w: no turn within %v", cacheguard.ErrOverloaded, t.patience)
+		err = fmt.Errorf("%w: no slot within %v for a request that can't be answered from the cache", cacheguard.ErrOverloaded, t.patience)
 	}
 	if !t.leave(&t.begin, in) { // the turn was handed over at the last moment
 		t.release()

@@ -9,7 +9,7 @@ import (
 )
 
 var goredisContender = contender.Contender{
-	Name: "goredis-cache", What: "its Once",
+	Name: "goredis-cache", What: "Once of this library",
 	Note: of("github.com/go-redis/cache/v9") + " without its local tier, which no change in another process would reach. " +
 		"It knows no lock between processes, and no \"does not exist\": a sentinel is stored.",
 	Better: "It needs no scripts and no messages: a user of Redis with the rights to GET, SET and DEL will do. It compresses MessagePack by default.",

@@ -57,5 +57,5 @@ func (l *locked) Close() error {
 }
 
 // recipe is the note for all contenders that use a library's lock.
-const recipe = "hand-rolled: GET, lock, GET, load, SET, unlock; each caller takes the lock, none are put together in the process; " +
+const recipe = "hand-rolled: GET, lock, GET, load, SET, unlock; each caller takes the lock for itself, also within a process; " +
 	"nothing stops a SET after a change"

@@ -10,8 +10,8 @@ import (
 
 var otterContender = contender.Contender{
 	Name: "otter", What: "in memory, with a loader, and nothing between processes",
-	Note: of("github.com/maypok86/otter/v2") + ", 10,000 entries, ExpiryWriting of -ttl; that there is nothing is an entry like any other. " +
-		"It uses no Redis: each process loads for itself, and a change reaches the process it is told to only.",
+	Note: of("github.com/maypok86/otter/v2") + ", 10,000 entries, ExpiryWriting of -ttl; \"does not exist\" is stored like any other entry. " +
+		"It uses no Redis: each process loads for itself, and a change reaches only the process that is told of it.",
 	Better: "It needs no server, and its hits are faster than any that leave the process.",
 	Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
 		cache, err := otter.New(&otter.Options[string, outcome]{

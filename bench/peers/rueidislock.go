@@ -13,9 +13,9 @@ import (
 )
 
 var rueidislockContender = contender.Contender{
-	Name: "rueidislock", OwnClient: true, What: "a lock that is told by client-side caching, " + recipe,
+	Name: "rueidislock", OwnClient: true, What: "a lock whose waiting callers are woken by client-side caching, " + recipe,
 	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
-		"Some callers of a burst get no answer from it; why is not known, and without NoLoopTracking it is the same. " +
+		"Some callers of a burst get no answer from it; the cause is not known, and it also happens without NoLoopTracking. " +
 		"It needs a redis-server, not an embedded one.",
 	Better: "Its client needs few connections, for it pipelines the commands of all callers by itself.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {

@@ -14,7 +14,7 @@ import (
 var sturdycContender = contender.Contender{
 	Name: "sturdyc", What: "in memory, with distributed storage behind it",
 	Note: of("github.com/viccon/sturdyc") + ", 10,000 entries in 10 shards, WithMissingRecordStorage, WithDistributedStorage on Redis, both for -ttl, without early refreshes. " +
-		"Values are written to Redis behind the answer. It knows no lock between processes; a change reaches Redis and the memory of its own process only.",
+		"Values are written to Redis in the background, after the answer. It knows no lock between processes; a change reaches Redis and the memory of its own process only.",
 	Better: "It puts loads and refreshes of many keys together into batches, so that the origin gets one query for many of them.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		storage := sturdycStorage{r.Redis, r.TTL}

@@ -8,7 +8,8 @@ import (
 )
 
 // Subject is a codec, and the values and bytes to test it with. Only Codec and Values are required.
-// If another field isn't set, the cases that need it are skipped.
+// If another field isn't set, its default applies, or the cases that need it are skipped. If Shares
+// is set, the cases "own values" and "new values" are skipped.
 type Subject[V any] struct {
 	Codec cacheguard.Codec[V]
 
@@ -28,7 +29,7 @@ type Subject[V any] struct {
 	Garbage map[string][]byte
 
 	// Memory returns how many bytes of memory Decode may allocate when it refuses n bytes. Default:
-	// 256 KiB and 2 n.
+	// 256 KiB + 2 n bytes.
 	Memory func(n int) uint64
 
 	// Largest returns the largest number of bytes of an encoded value. Default: no limit.
@@ -88,21 +89,21 @@ func Cases[V any]() []Case[V] {
 			ownValues[V],
 		},
 		{
-			"new values", "each Decode returns a value of its own: who changes it changes no other",
+			"new values", "each Decode returns a new value: a change of one value changes no other value",
 			newValues[V],
 		},
 		{"goroutines", "a codec is used by many goroutines at once", goroutines[V]},
 		{
-			"name", "values under another name are misses, so that a codec has one name for all time",
+			"name", "values under another name are misses, so a codec must always have the same name",
 			oneName[V],
 		},
 		{
 			"garbage", "bytes that are no value are an error, no panic, and take little memory",
 			garbage[V],
 		},
-		{"cut", "what was cut off is an error, not a smaller value", cut[V]},
+		{"cut", "cut bytes make no Decode panic and, if Delimited is set, are an error", cut[V]},
 		{
-			"flipped", "no changed bit makes Decode panic, or return what can't be stored again",
+			"flipped", "with a flipped bit Decode neither panics nor returns a value that can't be stored again",
 			flipped[V],
 		},
 		{"refused", "what Append refuses leaves dst as it was", refused[V]},

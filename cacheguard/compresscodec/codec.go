@@ -101,7 +101,8 @@ func (c *Codec[V]) compress(room, value []byte) (kind byte, packed []byte) {
 }
 
 // Decode returns the value that src holds, whichever algorithm it was compressed with. If the value
-// was stored uncompressed, the inner codec gets a part of src and must not keep it.
+// was stored uncompressed, the inner codec gets a part of src and must not keep it. The default
+// codec for []byte is an exception: its value is that part of src, as in package cacheguard.
 func (c *Codec[V]) Decode(src []byte) (v V, err error) {
 	if len(src) == 0 {
 		return v, errEmpty

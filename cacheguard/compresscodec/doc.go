@@ -25,9 +25,9 @@
 // cacheguard's MaxValueSize limits the stored bytes, which are the first byte and the compressed
 // bytes. [Options.MaxDecoded] limits the bytes that the inner codec writes and reads. If a value is
 // larger when it is written, Append returns an error that wraps cacheguard.ErrTooLarge: callers of
-// a load get the value, but it is not stored. If bytes that are read are larger, Decode returns an
-// error. All programs that share a cache should have the same MaxDecoded: for a program with a
-// smaller MaxDecoded the largest values are misses.
+// a load get the value, but it is not stored. If compressed bytes decompress to more, Decode
+// returns an error. Uncompressed values are read at any size. All programs that share a cache
+// should have the same MaxDecoded: with a smaller one the largest compressed values are misses.
 //
 // # What is guaranteed
 //

@@ -18,8 +18,8 @@ func RedisServer(tb testing.TB) (addr string) {
 }
 
 // Proxy sits between a program and its Redis, and disturbs their traffic as networks do. A client
-// of the program under test dials [Proxy.Addr] instead of the server. Every disturbance applies to
-// all connections of the Proxy.
+// of the program under test dials [Proxy.Addr] instead of the server. Every disturbance except
+// DropReply applies to all connections of the Proxy.
 //
 // A Proxy parses the traffic, so that it can lose the reply to a chosen command. Commands have to
 // be arrays of at most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. The
@@ -80,8 +80,9 @@ func (p *Proxy) Refuse(on bool) {
 // loses only one reply.
 //
 // match gets the words of the command, the first of them in upper case ("GET", "EVALSHA"), and must
-// not change or keep them. It is asked about each command of any client, until it returns true or
-// an earlier DropReply takes the command. There is only one call at a time, so match may count
+// not change or keep them. It is asked about each command of any client until it returns true. It
+// isn't asked about a command that an earlier DropReply takes. Only one call runs at a time, so
+// match may count
 // without a lock. It must not use the Proxy. A nil match fails the test with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()

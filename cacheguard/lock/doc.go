@@ -1,7 +1,8 @@
 // Package lock defines the interface of distributed locks. A [Locker] hands out locks by name, and
-// at any time only one holder in all processes has the lock of a name. The packages below implement
-// Locker. Each of these packages can be used without a cache. To use a Locker for the loads of a
-// cache, see package lockstore. To test a Locker, run the test suite in package locktest.
+// at any time only one holder in all processes has the lock of a name. The packages redislock,
+// redlock, zklock and sqllock implement Locker. Each of them can be used without a cache. To use a
+// Locker for the loads of a cache, see package lockstore. To test a Locker, run the test suite in
+// package locktest.
 //
 //	err := lock.Do(ctx, locker, "invoices/2026-11", func(ctx context.Context, held lock.Lock) error {
 //		return writeInvoices(ctx, held.Token()) // ctx ends if the lock is lost
@@ -22,11 +23,11 @@
 //
 // They store the lock in different systems. So different failures can give one lock to two holders:
 //
-//	           where                   two holders when                                   token    who waits is
-//	redislock  one Redis               a failover, a restart or an eviction loses it (2)  (1)      woken in order (3)
+//	           where                   two holders when                                   token    a waiting call is
+//	redislock  one Redis               failover, restart, eviction, the clock jumps (2)   (1)      woken in order (3)
 //	redlock    most of N masters       a master forgets, clocks jump (2)                  none     woken, in order as a rule
 //	zklock     ZooKeeper               (2)                                                czxid    woken, and has it in order
-//	sqllock    a row in a database     a failover to a replica that lags (2)              (1)      asking, or woken by NOTIFY
+//	sqllock    a row in a database     a replica that lags takes over, clock jumps (2)    (1)      asking, or woken by NOTIFY
 //
 //	(1) the last token plus one, or the server's clock in microseconds if that is larger: grows also after a loss, unless that clock is set back
 //	(2) with every locker: a holder is stopped for longer than its lease and goes on
@@ -43,10 +44,10 @@
 // old. So the lockers of this module follow three rules. The lease in a reply is counted from
 // before the request was sent. A message can hand over a lock only if it is newer than the last
 // reply. Any other message only wakes a waiting call. So when a call returns a [Lock], the lock is
-// held at that moment, and a holder that was stopped for too long gets ErrLost from [Lock.Err]
-// before it does anything else. Package locktest checks this for each locker with processes that
-// are stopped while they wait, acquire, hold and unlock. The command go run ./bench locks checks it
-// with random stops.
+// held at that moment, and a holder that was stopped for too long gets ErrLost from its next call
+// of [Lock.Err]. Package locktest checks this for each locker with processes that are stopped while
+// they wait, acquire, hold and unlock. The command go run ./bench locks checks it with random
+// stops.
 //
 // # Coming from another library
 //
@@ -55,7 +56,7 @@
 //	redsync        Extend                       renewal, as long as the lock is held; Options.MaxHold bounds it
 //	               Until                        Lock.Until
 //	               WithValue, SetValue          Continuer: a lock is continued by its fencing token
-//	               WithTries, WithRetryDelay    the ctx of Lock; TryLock tries once; nobody polls
+//	               WithTries, WithRetryDelay    the ctx of Lock; TryLock doesn't wait
 //	bsm/redislock  TTL                          time.Until(Lock.Until())
 //	               Refresh                      renewal
 //	               Token, Options.Token         Lock.Token with Continuer, in another process too
@@ -65,8 +66,9 @@
 //	               TryWithContext               TryLock
 //	               ForceWithContext             Seizer.SeizeUnsafely
 //
-// When a lock is continued or seized, its new holder gets a larger fencing token. The previous
-// holder learns of the loss at its next renewal.
+// When a lock is continued or seized, its new holder gets a larger fencing token (redlock has
+// none). The previous holder learns of the loss at its next renewal at the latest, if it can reach
+// the system.
 //
 // # What clients log
 //
@@ -85,7 +87,7 @@
 //	})
 //
 // redis.SetLogger sets where these lines go, for the whole program. The lockers log on their own,
-// too: one line when a problem begins and one when it ends.
+// too: one line when a problem begins, one every five minutes, and one when it ends.
 //
 // # Five properties
 //
@@ -111,7 +113,7 @@
 //	sqllock                      yes (e)     yes         yes       polls or NOTIFY; one   yes
 //	cacheguard's lease           yes (e)     yes         no (f)    pushed with the value  yes
 //
-//	(a) Go's can be unlocked by whoever reaches it
+//	(a) any goroutine that reaches the mutex can unlock it
 //	(b) not when the holder dies between the two commands
 //	(c) a holder that works longer than the expiry isn't told that its lock has ended; with plain DEL it also deletes the next holder's lock
 //	(d) not when the lock ends between the two commands

@@ -32,10 +32,10 @@ type Continuer interface {
 	// when a job continues in another process. The lock is never free in between. The caller gets a
 	// larger token, so the protected resource can refuse anything that the previous holder still
 	// sends. The Lost channel of the previous holder is closed at its next renewal, at most a third
-	// of a lease later. The previous holder needn't do anything, and its Unlock returns [ErrLost].
-	// To release a lock on behalf of a process that has ended, continue the lock and unlock it. (If
-	// that process is still alive, another process can have the lock before the previous holder
-	// learns of its loss.)
+	// of a lease later, or when its lease ends if it can't reach the system. The previous holder
+	// needn't do anything, and its Unlock returns [ErrLost]. To release a lock on behalf of a
+	// process that has ended, continue the lock and unlock it. (If that process is still alive,
+	// another process can have the lock before the previous holder learns of its loss.)
 	//
 	// Continue doesn't wait. If the holder with this token no longer has the lock, the error wraps
 	// [ErrLost]. ctx and all other errors have the same meaning as for TryLock. After any other
@@ -50,12 +50,12 @@ type Seizer interface {
 
 	// SeizeUnsafely takes the lock of a name even if another holder has it. It is for operators who
 	// know that the holder hangs and can't be ended. It breaks the promise of a Locker: until its
-	// next renewal, at most a third of a lease later, the previous holder believes that it still
-	// has the lock, so both holders may do what only one of them should do. The protected resource
-	// can still tell the two holders apart if it checks their fencing tokens. Calls that wait for
-	// the lock go on waiting. The errors are the same as for TryLock, but [ErrHeld] never occurs.
-	// After an error the previous holder may still have lost the lock, as with Continue. ctx has
-	// the same meaning as for Lock.
+	// next renewal, at most a third of a lease later (one lease if it can't reach the system), the
+	// previous holder believes that it still has the lock, so both holders may do what only one of
+	// them should do. The protected resource can still tell the two holders apart if it checks
+	// their fencing tokens. Calls that wait for the lock go on waiting. The errors are the same as
+	// for TryLock, but [ErrHeld] never occurs. After an error the previous holder may still have
+	// lost the lock, as with Continue. ctx has the same meaning as for Lock.
 	SeizeUnsafely(ctx context.Context, name string) (Lock, error)
 }
 
@@ -92,9 +92,9 @@ type Lock interface {
 	// Unlock gives the lock back. It returns nil if the lock was held until this call. It returns
 	// [ErrLost] if the lock had been lost. In this case another holder may have had the lock in the
 	// meantime. ctx limits how long Unlock waits for the system's reply, not the attempt itself, so
-	// a deferred Unlock works with a context that has ended. With this context it returns nil or an
-	// error that wraps the error of ctx. After an error of the system the lock expires by itself,
-	// at most one lease later. If Unlock is called again, that call waits for the result of the
-	// first one.
+	// a deferred Unlock works with a context that has ended. If ctx has ended, Unlock returns nil,
+	// [ErrLost] or an error that wraps the error of ctx. After an error of the system the lock
+	// expires by itself, at most one lease later. If Unlock is called again, that call waits for
+	// the result of the first one.
 	Unlock(ctx context.Context) error
 }

@@ -8,9 +8,9 @@
 //
 // The lease works as before: calls request it first, waiting calls get messages about it, and a
 // fill is accepted only while it is valid. The call that gets the lease then requests the lock. The
-// other calls don't use the lock. The lock costs one more round trip before a load, and one in the
-// background after the load. Only one load of a key runs at a time if either the lease or the lock
-// works as promised.
+// other calls don't use the lock. The lock costs one more round trip before a load (with zklock at
+// least three), and one in the background after the load. Only one load of a key runs at a time if
+// either the lease or the lock works as promised.
 //
 // # Who needs it
 //
@@ -38,7 +38,7 @@
 //	P3 late fills           refused             refused: by the store's grant, which each load gets anew
 //	P4 "does not exist"     yes                 yes
 //	P5 contexts             yes                 yes; a step waits for a lock for Patience at most
-//	P6 every exit releases  yes                 yes, the lock too, aside
+//	P6 every exit releases  yes                 yes, the lock too, in the background
 //
 // A fill is fenced by the number of its grant. The store gives out this number and compares it
 // itself, so the number is a fencing token of the value that is written. It is stronger than a
@@ -47,14 +47,14 @@
 //
 // # When there is trouble
 //
-// If a locker can't be used, the Store logs this once. After each failure it doesn't use the locker
-// for a second, and loads need only the store's leases. If a load has lost its lease, or its
-// process was stopped, the lock of a key may be held although the lease of the key is free. Then
-// the Store treats the key as held, and requests the lock again about every Patience. Set the Lease
-// of the locker to about the cache's LeaseTTL, so that callers don't wait longer for a dead leader
-// because of its lock.
+// If a locker can't be used, the Store logs this, and again every five minutes. After each failure
+// it doesn't use the locker for a second, and loads need only the store's leases. If a load has
+// lost its lease, or its process was stopped, the lock of a key may be held although the lease of
+// the key is free. Then the Store waits for the lock for Patience, treats the key as held for
+// another Patience, and requests the lock again. Set the Lease of the locker to about the cache's
+// LeaseTTL, so that callers don't wait longer for a dead leader because of its lock.
 //
 // Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
 // load's lock. If the load is in another process, a message tells that process to release the lock.
-// Budgets (cacheguard.NewFleetLimiter) use the wrapped store.
+// Pass the wrapped store to cacheguard.NewFleetLimiter, because a lockstore.Store has no permits.
 package lockstore

@@ -21,7 +21,7 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return s.lock(ctx, k, ask, answer, asked, make(chan struct{}, 1)), nil
 }
 
-// LeaseMany is [Store.Lease] for many keys. The locks are requested at the same time.
+// LeaseMany is [Store.Lease] for many keys. Up to 16 locks are requested at the same time.
 func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	asked := time.Now()
 	replies := s.Store.LeaseMany(ctx, keys, asks)

@@ -16,7 +16,7 @@ import (
 // Options configures a [Store]. The zero value of a field means its default.
 type Options struct {
 	// Patience is how long a request for a lease waits for a lock that is held although its key is
-	// free in the store. In this case the lock has just been given back, or its holder has lost the
+	// free in the store. In this case the lock is just being given back, or its holder has lost the
 	// lease and doesn't know it yet. After Patience the key counts as held, and the request is sent
 	// again later. Patience also limits the wait for a locker that doesn't reply. No request and no
 	// batch waits longer than a third of the cache's LeaseTTL, whatever Patience is. If the locks

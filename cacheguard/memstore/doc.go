@@ -8,7 +8,8 @@
 // It fulfils the whole contract of cacheguard.Store. One mutex takes the place of Redis' single
 // thread. So every step is atomic, late fills are refused, failed loads leave a record, and
 // messages arrive in the order of the steps that they report. Several caches of the same name on
-// one Store behave like the processes of a fleet, and all of them get every message.
+// one Store behave like the processes of a fleet, and all of them get every message. Only a cache
+// that is more than 1,024 messages behind loses some, and is told so.
 //
 // Its guarantees are limited to this process. If two processes have a memstore each, the stores are
 // separate: each process loads every key for itself, and an invalidation in one process doesn't

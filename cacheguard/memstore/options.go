@@ -5,9 +5,9 @@ type Options struct {
 	// MaxBytes limits the memory for values and for the records of failed loads, including their
 	// keys and an estimate of the memory that manages them. Above the limit, the store first drops
 	// the items that would expire next. A dropped value is a miss. A dropped record allows one more
-	// try of a load that failed. A value that is larger than the limit is not stored. Leases don't
-	// use this memory, because there is only one for each running load. Default 256 MiB. Negative:
-	// no limit.
+	// try of a load that failed. Records have a sixteenth of MaxBytes, and values have the rest. A
+	// value that is larger than this rest is not stored. Leases don't use this memory, because
+	// there is only one for each running load. Default 256 MiB. Negative: no limit.
 	MaxBytes int64
 }
 

@@ -72,11 +72,12 @@ func (s *Store) Now() time.Time { return s.began.Add(s.age()) }
 
 func (s *Store) age() time.Duration { return time.Since(s.began) }
 
-// Warm does nothing.
+// Warm does nothing. It returns an error if the store is closed or ctx has ended.
 func (s *Store) Warm(ctx context.Context) error { return s.step(ctx, func(*turn) {}) }
 
-// Listen registers tell. The step that causes a message calls tell. No call of tell begins after
-// stop has returned, but a call may still be running. See [cacheguard.Store].
+// Listen registers tell. The step that causes a message calls tell, or leaves this to another step
+// that is calling tell. After stop has returned, one call of tell may still be running or about to
+// begin. See [cacheguard.Store].
 func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	l := &listener{tell: tell}
 	s.mu.Lock()

@@ -24,9 +24,9 @@
 //
 // Decode returns an error for bytes that are not MessagePack, for bytes that were cut short, for an
 // object that is followed by further bytes, and for declared lengths that exceed the number of
-// bytes. These errors cost no memory. A panic in the library is returned as an error, too. Append
-// refuses every value that Decode would refuse, so a stored value can always be read again. Decode
-// keeps no reference to its source.
+// bytes. These errors cost little memory, whatever the bytes declare. A panic in the library is
+// returned as an error, too. Append makes the same check of the bytes, so it returns no bytes that
+// this check would refuse. Decode keeps no reference to its source.
 //
 // # What is not
 //

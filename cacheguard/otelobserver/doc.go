@@ -20,7 +20,7 @@
 // Spans have the attribute cacheguard.cache. If the load found that the value does not exist, they
 // have cacheguard.not_found. If the wait ended with a stale value, they have cacheguard.stale. They
 // have cacheguard.key only if Options.Keys is set. The span of a failed load or wait has the error
-// as its status. A load's span also has the error as an event.
+// as its status and as an event. After a panic the status is "load panicked".
 //
 // # Metrics
 //
@@ -44,7 +44,7 @@
 //	                                           rights, memory, read_only, busy, cluster, foreign, other
 //	cacheguard.values.corrupt, cacheguard.overloads
 //	cacheguard.changes              {change}   of keys, tags and whole caches that this process has made
-//	cacheguard.changes.late         {change}   invalidations and the like that the store was told of late
+//	cacheguard.changes.late         {change}   invalidations and other changes that the store was told of late
 //	cacheguard.local.entries, cacheguard.loads.running, cacheguard.loads.queued, cacheguard.flights,
 //	cacheguard.callers, cacheguard.switched_off, cacheguard.in_shadow, cacheguard.breakers.open,
 //	cacheguard.breakers, cacheguard.changes.unsent: gauges
@@ -61,8 +61,8 @@
 //
 //	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|otel)' -benchtime 1x -cpu 1,2 ./internal/alltest
 //
-// A load costs one span, its metrics and, if the span is sampled, 27 bytes in the store. A wait
-// costs one span.
+// A load costs one span, its metrics and, if the span is sampled, 27 bytes in the store (26 for the
+// span's identity, 1 for their length). A wait costs one span.
 //
 // # What is not guaranteed
 //

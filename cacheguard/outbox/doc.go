@@ -58,8 +58,8 @@
 //	...
 //	err = box.InvalidateTags(ctx, tx, "pages", tags...)
 //
-// Rows are delivered in the order in which they were written. So if a page is made of values, write
-// the invalidations of the values before the invalidation of the page.
+// The rows of a transaction are delivered in the order in which they were written. So if a page is
+// made of values, write the invalidations of the values before the invalidation of the page.
 //
 // # The relay
 //
@@ -67,8 +67,9 @@
 // process that has the lock named after the table (package sqllock, in Options.LockTable of the
 // same database). It reads the table in the order of ids, delivers the rows, and removes delivered
 // rows. If this process dies, another one takes over when the lease of the lock is over. If its Run
-// ends normally, another process takes over within a second. If two relays work at the same time,
-// because one of them was stopped and goes on, some rows are delivered twice.
+// ends normally, another process takes over within a second, or within Options.Poll if that is
+// longer. If two relays work at the same time, because one of them was stopped and goes on, some
+// rows are delivered twice.
 //
 // The relay reads the table every Options.Poll. It also reads the table when Wake is called in its
 // process. With Options.Listen it also reads the table when a transaction with invalidations is
@@ -81,9 +82,9 @@
 //
 // # The table
 //
-// Schema returns the statements that create the tables. No other code of this package changes the
-// schema. Any program can write rows. A trigger of the database can write them, too, so that manual
-// changes are not forgotten:
+// Schema returns the statements that create the tables, and Create runs them. No other code of this
+// package changes the schema. Any program can write rows. A trigger of the database can write them,
+// too, so that manual changes are not forgotten:
 //
 //	INSERT INTO cacheguard_outbox (kind, cache, name) VALUES ('key', 'product', NEW.id)
 //
@@ -91,7 +92,7 @@
 // is not valid UTF-8, contains a zero byte or begins with \x is written as \x and hexadecimal
 // digits.
 //
-// A relay needs SELECT, UPDATE and DELETE on the table, a writer needs INSERT, and both need the
+// A writer needs INSERT on the table. A relay needs SELECT, UPDATE and DELETE on the table, and the
 // rights that sqllock names. The table should stay small, because rows are removed as soon as they
 // are delivered. Leave autovacuum on. Use [Box.Backlog] for a gauge.
 package outbox

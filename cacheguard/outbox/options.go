@@ -26,8 +26,8 @@ type Options struct {
 	Dialect sqllock.Dialect
 
 	// Table is the name of the table of invalidations that wait for delivery. Default
-	// "cacheguard_outbox". The name consists of letters, digits and underscores. A schema and a dot
-	// may precede it.
+	// "cacheguard_outbox". The name consists of letters, digits and underscores, and doesn't begin
+	// with a digit. A schema and a dot may precede it. Together they have at most 63 bytes.
 	Table string
 
 	// LockTable is the name of the table with the relays' lock. The table may also have locks for

@@ -96,8 +96,8 @@ func (b *Box) remove(ctx context.Context, rows []row) error {
 	return err
 }
 
-// Flush waits until all invalidations committed so far have been delivered, by any process. It
-// returns the error of ctx or of the database.
+// Flush waits until all invalidations committed so far have been delivered, by any process, except
+// those that can never be delivered. It returns the error of ctx or of the database.
 func (b *Box) Flush(ctx context.Context) error {
 	b.Wake()
 	var last int64

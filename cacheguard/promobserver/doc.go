@@ -29,7 +29,7 @@
 //	cacheguard_corrupt_values_total, cacheguard_overloads_total
 //	cacheguard_changes_total              changes of keys, tags and whole caches that this process has made
 //	cacheguard_late_changes_total         invalidations and other changes that the store was told of late
-//	cacheguard_unsent_changes             gauge: those that it has not been told of yet
+//	cacheguard_unsent_changes             gauge: changes that the store has not been told of yet
 //	cacheguard_local_entries, cacheguard_loads_running, cacheguard_loads_queued, cacheguard_flights,
 //	cacheguard_callers, cacheguard_switched_off, cacheguard_in_shadow, cacheguard_breakers_open,
 //	cacheguard_breakers: gauges, read when they are collected

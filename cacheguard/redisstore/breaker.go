@@ -30,7 +30,7 @@ const (
 // errOpen is the error of a step that is not sent.
 var (
 	errOpen    = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
-	errNoWrite = errors.New("redisstore: not asked, because Redis has taken no writes and doesn't yet")
+	errNoWrite = errors.New("redisstore: not asked, because Redis takes no writes at present")
 )
 
 var (

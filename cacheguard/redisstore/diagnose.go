@@ -24,10 +24,10 @@ import (
 const oldest = "6.2"
 
 // Diagnose tries each step of the store, on names of its own. The result says which steps work,
-// which fail and why, and what this means for callers. Diagnose takes a few trips, or some seconds
-// if the server doesn't answer, and ends when ctx is done. The data that it writes has a TTL of a
-// minute or is removed at the end. Call it at the start of a program, from a command, or when
-// something looks wrong. Caches don't need it.
+// which fail and why, and what this means for callers. Diagnose takes some dozens of trips, or some
+// seconds if the server doesn't answer, and ends when ctx is done. The data that it writes has a
+// TTL of a minute or is removed at the end. Call it at the start of a program, from a command, or
+// when something looks wrong. Caches don't need it.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
@@ -46,12 +46,12 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	if err := d.Parts[1].Err; err != nil && !redislink.Refused(err) {
 		return d.Diagnosis
 	}
-	d.try("has all rights", "what needs a right that is missing doesn't work", d.rights)
+	d.try("has all rights", "steps that need a missing right don't work", d.rights)
 	d.try("tells the time", "every call loads for itself, and nothing is shared", d.tellTime)
 	d.try("reads values", "every call loads for itself, and nothing is shared", d.read)
 	d.try("gives leases", "each process loads for itself, and nothing is stored", d.lease)
 	d.try("keeps leases", "a load that takes longer than LeaseTTL is not stored, and another begins beside it", d.renew)
-	d.try("ends loads that fail", "who waits for a load that failed waits until its lease is over", d.conclude)
+	d.try("ends loads that fail", "callers that wait for a load that fails wait until its lease is over", d.conclude)
 	d.try("stores values", "each process loads for itself, and nothing is stored", d.fill)
 	d.try("changes values", "those calls fail, and old values live until their TTL is over", d.change)
 	d.try("changes values by tag", "InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
@@ -211,7 +211,7 @@ func (d *diagnosing) lease() error {
 	return err
 }
 
-var errNoLease = errors.New("not tried, for want of a lease")
+var errNoLease = errors.New("not tried, because no lease was granted")
 
 func (d *diagnosing) renew() error {
 	if d.grant == (cacheguard.Grant{}) {
@@ -343,14 +343,15 @@ func (d *diagnosing) permits() error {
 	return cmp.Or(err, d.s.ReturnPermit(d.ctx, d.cache, token))
 }
 
-// tidy removes the data that has no TTL.
+// tidy removes the data that has no TTL, even if the caller's context has ended.
 func (d *diagnosing) tidy() {
+	ctx := context.WithoutCancel(d.ctx)
 	for _, name := range []string{d.s.names.generations(d.cache), d.s.names.whole(d.cache)} {
-		_, _ = call(d.ctx, d.s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+		_, _ = call(ctx, d.s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 			return rdb.Del(ctx, name).Result()
 		})
 	}
-	_ = d.s.Invalidate(d.ctx, []cacheguard.Key{d.key("claimed"), d.key("failed"), d.key("told")})
+	_ = d.s.Invalidate(ctx, []cacheguard.Key{d.key("claimed"), d.key("failed"), d.key("told")})
 }
 
 func randomID() (id cacheguard.ID) {

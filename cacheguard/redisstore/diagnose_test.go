@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,62 @@ func TestDiagnose(t *testing.T) {
 				t.Errorf("it left %d keys (%v): %q", n, err, keys)
 			}
 		})
+	}
+}
+
+// If the caller's context ends during a diagnosis, nothing is left for good either.
+func TestDiagnoseIsInterrupted(t *testing.T) {
+	t.Parallel()
+	admin := newClient(t, redistest.Start(t).Addr())
+	rdb := newClient(t, admin.Options().Addr)
+	hook := &interrupting{}
+	rdb.AddHook(hook)
+	store := newStore(t, rdb, redisstore.Options{})
+	for after := int32(1); ; after += 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		hook.cancel = cancel
+		hook.left.Store(after)
+		_ = store.Diagnose(ctx)
+		interrupted := ctx.Err() != nil
+		cancel()
+		keys, err := admin.Keys(t.Context(), "*").Result()
+		must(t, err)
+		for _, key := range keys {
+			if ttl, err := admin.TTL(t.Context(), key).Result(); err != nil || ttl == -1 {
+				t.Fatalf("interrupted after %d commands it left %s for good (%v)", after, key, err)
+			}
+		}
+		if !interrupted {
+			return
+		}
+	}
+}
+
+// interrupting ends a context after some commands.
+type interrupting struct {
+	left   atomic.Int32
+	cancel func()
+}
+
+func (h *interrupting) count() {
+	if h.left.Add(-1) == 0 {
+		h.cancel()
+	}
+}
+
+func (h *interrupting) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *interrupting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer h.count()
+		return next(ctx, cmd)
+	}
+}
+
+func (h *interrupting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer h.count()
+		return next(ctx, cmds)
 	}
 }
 

@@ -64,7 +64,8 @@
 // generation), in microseconds since 1970 on the clock of the server that has the set. The first
 // lease of a cache creates the set, with a score just before the lease's own grant. A value is
 // valid only if its stamp is later than the score of the whole cache and of each of its tags.
-// Without the set no value is valid, so values whose invalidation was lost by an eviction or a
+// Without the set no value is valid, except for values without tags on a single server, for which
+// the separate score below counts. So values whose invalidation was lost by an eviction or a
 // restart can't come back as fresh.
 //
 // The score of the whole cache is also stored by itself, in <prefix>:{<cache>}:all, so that one
@@ -73,12 +74,12 @@
 // keys, because they are read together with values. The volatile policies never evict them, because
 // they have no TTL.
 //
-// On a single server a value's stamp is the number of its lease's grant. In a cluster the stamp is
-// read from the node that has the set after the lease is granted, which costs the load one trip.
-// While that node is away, the stamp is an estimate of its clock, 250 ms early. Values are then
-// checked with the last known generations. If a process knows none yet, it serves only values
-// without tags. The clocks of a master and of its replicas should not differ by more than the
-// duration of a failover.
+// On a single server a value's stamp is the number of its lease's grant. In a cluster the load
+// reads its stamp, after the grant of its lease, from the node that has the set. This costs the
+// load one trip. While that node is away, the stamp is an estimate of its clock, 250 ms early.
+// Values are then checked with the last known generations. If a process knows none yet, it serves
+// only values without tags. The clocks of a master and of its replicas should not differ by more
+// than the duration of a failover.
 //
 // # The frame
 //
@@ -102,7 +103,8 @@
 //	             body
 //
 // The extension is empty, or it is a note followed by tags. Before the note and before each tag
-// there is one byte with its length. The fingerprint is the FNV-1a hash of the codec's name. A
+// there is one byte with its length. The fingerprint is the FNV-1a hash of the codec's name. If
+// Options.Version is above 0, a zero byte and the version in decimal digits follow the name. A
 // frame that breaks any of these rules is a miss: it is counted, logged once, and overwritten by
 // the next fill.
 //
@@ -139,33 +141,35 @@
 //
 // # Steps
 //
-// Every step is one command or one Lua script (the .lua files of this package) and takes at most
-// Options.OpTimeout. If the first try gets no answer, the step is sent a second time. If Redis has
-// already carried out the first try, Redis recognises the second try by the step's token. A copy of
-// a command that is applied late does no harm: the server numbers each grant of a lease, and a fill
-// must carry the number. A write without a load, Cache.Set, claims the key first, so it takes two
-// steps. In a burst on a cold key, the process that loads needs two trips of one command each, for
-// any number of callers. A process that waits needs one trip, and a second one to read a value of
-// more than 4 KiB. A process that expected a value and read first needs one more trip and command.
+// Every step is one command, one Lua script (the .lua files of this package) or one pipeline of
+// them, and takes at most Options.OpTimeout. If the first try gets no answer, the step is sent a
+// second time. If Redis has already carried out the first try of a load's step, it recognises the
+// second try by the load's token. Other steps, such as invalidations, can be repeated without harm.
+// A copy of a command that is applied late does no harm: the server numbers each grant of a lease,
+// and a fill must carry the number. A write without a load, Cache.Set, claims the key first, so it
+// takes two steps. In a burst on a cold key, the process that loads needs two trips of one command
+// each (in a cluster three), for any number of callers. A process that waits needs one trip, and a
+// second one to read a value of more than 4 KiB. A process that expected a value and read first
+// needs one more trip and command.
 //
 // On a single server up to four reads at a time run on their callers' goroutines, and further reads
-// are collected into one MGET. In a cluster, and with a client of your own type, all reads are
-// collected into pipelines. The store doesn't use the AutoPipeline of go-redis for this: it is
-// marked experimental, its blocking form ignores the caller's context, and one command for a batch
-// costs the server less than a batch of commands.
+// are collected into batches of one MGET each. In a cluster, and with a client of your own type,
+// all reads are collected into pipelines. The store doesn't use the AutoPipeline of go-redis for
+// this: it is marked experimental, its blocking form ignores the caller's context, and one command
+// for a batch costs the server less than a batch of commands.
 //
 // Values age by Redis' own clock. In a cluster it is the clock of the node that has the name
 // <prefix>:clock, or of any other node while that node is away. The store measures this clock at
-// the first call, once a minute and after each reconnection.
+// the first call, after each reconnection, and once a minute while messages arrive.
 //
 // # Tags
 //
 // An invalidation by tag doesn't look for values. It writes one member of a sorted set, whose score
 // is the time in microseconds by the clock of the node that has the set; the empty member is the
-// whole cache. The script that grants a lease reads the same clock before the load begins, and the
-// frame stores this time as the value's stamp. A value is valid only if its stamp is later than the
-// scores of its tags and of the whole cache. Once the process knows which tags the value has, these
-// scores are read in the same trip as the value.
+// whole cache. Before a load begins, the same clock is read (on a single server by the script that
+// grants the lease), and the frame stores this time as the value's stamp. A value is valid only if
+// its stamp is later than the scores of its tags and of the whole cache. On a single server, if the
+// process knows which tags the value has, these scores are read in the same trip as the value.
 //
 // If the set was lost, evicted or overwritten, all values with tags from before that moment are
 // invalid. If the separate score of the whole cache was lost with the set, the values without tags
@@ -185,11 +189,11 @@
 // A replica that takes over has only what its master had replicated to it. A lease that wasn't
 // replicated costs at most one more load. If a change from the last 30 seconds before the loss of
 // the master wasn't replicated, the process that made the change repeats it. The process does this
-// when it has noticed the failover: at once with Sentinel, within 3 seconds in a cluster, where
-// only the connections to that node break. To notice a failover, a process that only writes is
-// subscribed, too. Until the change is repeated, or if that process has ended, other processes may
-// serve the old value. In a failover by hand with Sentinel, the old master goes on for a moment, so
-// changes get lost then, too. CLUSTER FAILOVER loses nothing.
+// when it has noticed the failover: at once with Sentinel, within about 4 seconds in a cluster,
+// where only the connections to that node break. To notice a failover, a process that only writes
+// is subscribed, too. Until the change is repeated, or if that process has ended, other processes
+// may serve the old value. In a failover by hand with Sentinel, the old master goes on for a
+// moment, so changes get lost then, too. CLUSTER FAILOVER loses nothing.
 //
 // If the number of refused connections in a row reaches the client's PoolSize, go-redis tries again
 // only once a second. So changes that wait for Redis can arrive up to a second later.
@@ -197,7 +201,7 @@
 // As soon as a step gets no answer, the store tells a cluster client to look for the new master. By
 // itself the client would look within a minute. A node that hangs can delay this by twice the
 // client's ReadTimeout. The default of ReadTimeout is 5 seconds; one second is enough. A node that
-// is away makes only its own keys unavailable.
+// is away makes only its own keys unavailable, and at times keys in the slots next to its own.
 //
 // While a slot moves from one node to another, values in it can be read and invalidated, one name
 // at a time. In that slot Redis can't grant leases, and Set fails, because a lease and its value
@@ -212,9 +216,10 @@
 //
 //	ACL SETUSER cacheguard on >secret ~cg:* resetchannels &cg:messages &cg:messages:* +get +mget +set +del +getrange +setrange +pttl +pexpire +time +zadd +zscore +zmscore +zrange +zcard +zremrangebyscore +eval +evalsha +script|load +publish +subscribe +psubscribe +unsubscribe +pubsub|numsub +ping +hello
 //
-// With Sentinel add +info. Then the store can check that the connection for messages is to the same
-// master as the connection for commands, which go-redis doesn't check. So the store leaves an old
-// master at once, even if the old master is still alive. Without +info messages may not arrive for
+// In a cluster add +cluster|slots, and for another database than 0 add +select. With Sentinel add
+// +info. Then the store can check that the connection for messages is to the same master as the
+// connection for commands, which go-redis doesn't check. So the store leaves an old master within
+// two seconds, even if the old master is still alive. Without +info messages may not arrive for
 // some ten seconds after a failover by hand.
 //
 // The permits of a fleet-wide limiter (cacheguard.NewFleetLimiter) are kept in the key

@@ -28,7 +28,7 @@ type Inspection struct {
 	Why   []string `json:"why"` // the meaning of the value and the lease for callers
 
 	Value   *InspectedValue   `json:"value,omitempty"` // nil: no value is stored
-	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name
+	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name; a remnant has no entry for it
 	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing is stored under the lease's name
 	Waiters *InspectedWaiters `json:"waiters,omitempty"`
 
@@ -47,7 +47,7 @@ const (
 	StateStale      State = "stale"          // served at once while it is refreshed
 	StateOnError    State = "stale on error" // served when a load fails
 	StateExpired    State = "expired"        // only shown to the next load
-	StateInvalid    State = "invalid"        // its cache or one of its tags was invalidated after its load began
+	StateInvalid    State = "invalid"        // its cache or one of its tags was invalidated after its load began, or the times of invalidations are lost
 	StateUnshared   State = "unshared"       // each caller loads for itself (hit-for-miss)
 	StateRemnant    State = "remnant"        // the tags of a value that a writer has removed
 	StateUnreadable State = "unreadable"     // not a value: the next load overwrites it
@@ -64,7 +64,7 @@ type InspectedValue struct {
 
 	NotFound    bool   `json:"not_found"`
 	Fingerprint uint32 `json:"fingerprint"`     // fingerprint of the codec; 0: the codec has no name
-	Codec       string `json:"codec,omitempty"` // name of the codec, if it is one of this module's
+	Codec       string `json:"codec,omitempty"` // name of the codec, if it is one of this module's except protocodec
 
 	Made time.Time     `json:"made,omitzero"`
 	Age  time.Duration `json:"age_ns"`
@@ -114,7 +114,7 @@ type InspectedLease struct {
 type InspectedOutcome struct {
 	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: written by a later program
 	Text        string        `json:"text,omitempty"`     // error of a load that failed
-	Size        int           `json:"size,omitempty"`     // size of a result that could not be stored, in bytes
+	Size        int           `json:"size,omitempty"`     // size of a result that was not stored, in bytes
 	Failures    int           `json:"failures,omitempty"` // failures in a row
 	Backoff     time.Duration `json:"backoff_ns"`         // for this time after the load's end, calls that would load get this outcome instead
 	BackoffLeft time.Duration `json:"backoff_left_ns"`
@@ -133,7 +133,8 @@ type InspectedWaiters struct {
 // [cacheguard.Cache.Get] would do with it. Inspect doesn't know the state inside processes: their
 // local tiers, and changes that have not reached Redis yet. It only reads, in up to three trips,
 // and asks Redis even if the store's breakers are open. The error is the reason why Redis can't be
-// asked. Damaged or foreign data under the key is no error.
+// asked, or why no cache can have this name or version. Damaged or foreign data under the key is no
+// error.
 //
 // The documentation of the package lists the rights that Inspect needs.
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
@@ -141,8 +142,8 @@ func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, err
 }
 
 // InspectVersion is [Store.Inspect] for caches with this [cacheguard.Options.Version]. These caches
-// can't read a value that was made for another version. If one of the module's own codecs wrote the
-// value, InspectVersion reports this. For other codecs it can't know.
+// can't read a value that was made for another version. InspectVersion reports such a value if one
+// of the module's own codecs except protocodec wrote it. For other codecs it can't know.
 func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:

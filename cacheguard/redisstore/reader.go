@@ -62,9 +62,10 @@ func (r *reader) close() {
 }
 
 // Get returns the frame of a key, and the generations of its cache and of these tags. On a single
-// server they are read in the same trip; in a cluster they are the known ones. Commands use the
-// values and the deadline of ctx. If ctx is cancelled and has no deadline, Get still waits for a
-// read that is under way, for at most OpTimeout.
+// server they are read in the same trip; in a cluster they are the known ones. A read on the
+// caller's goroutine uses the values and the deadline of ctx. If ctx is cancelled, Get still waits
+// for this read, for at most OpTimeout. A read in a batch doesn't use the values of ctx, and Get
+// stops waiting for it when ctx ends.
 func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
 	if s.closed.Load() {
 		return nil, nil, errClosed

@@ -65,15 +65,15 @@ var (
 // [Store.Close] doesn't close it.
 //
 // Set ContextTimeoutEnabled in the client's options. Without ContextTimeoutEnabled the client's
-// calls ignore the context's deadline and last up to its ReadTimeout. The store then uses a view of
-// a single-server client, which shares the client's connections. It calls a cluster client on
-// another goroutine, one for each read. The client's hooks see every command except those of the
-// subscription. If the store uses a view, hooks that are added after New see hardly any of its
-// commands.
-// The context that a hook gets has a deadline, but may never be done: a hook must not leave a
-// goroutine that waits for its Done. If a hook panics, the panic reaches the caller of the store,
-// or becomes an error, which may be that of several reads. Only a panic in a hook of a node of a
-// cluster client ends the process, because go-redis runs it on a goroutine of its own.
+// calls ignore the context's deadline and last up to its ReadTimeout. For such a client of a single
+// server the store uses a view, which shares the client's connections. A cluster client, or a
+// client of your own type, is always called on another goroutine, one for each step. The client's
+// hooks see every command except those of the subscription. If the store uses a view, hooks that
+// are added after New see hardly any of its commands. The context that a hook gets has a deadline,
+// but may never be done: a hook must not leave a goroutine that waits for its Done. If a hook
+// panics, the panic reaches the caller of the store, or becomes an error, which may be that of
+// several reads. Two panics end the process: that of a hook of a node of a cluster client, because
+// go-redis runs it on a goroutine of its own, and that of a DialHook while the subscription dials.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
@@ -138,10 +138,10 @@ var errClosed = errors.New("redisstore: store is closed")
 
 // Warm prepares the store, so that the first stampede doesn't pay for it. It dials a few
 // connections, subscribes, loads the scripts and measures the server's clock. Only ctx limits how
-// long Warm takes. In a cluster it returns an error while any master is away, but the store still
-// works. If the store can't work with the server, the error says why, and which client or server is
-// needed. It can't work, for example, with a replica, or with a node of a cluster behind the client
-// of a single server. [Store.Diagnose] says more.
+// long Warm takes. In a cluster it returns an error while a master, or a replica that the cluster
+// lists, is away, but the store still works. If the store can't work with the server, the error
+// says why, and which client or server is needed. It can't work, for example, with a replica, or
+// with a node of a cluster behind the client of a single server. [Store.Diagnose] says more.
 func (s *Store) Warm(ctx context.Context) error {
 	sub, err := s.subscribe()
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package slogobserver logs the events of caches that matter to an operator. It limits the number
 // of records, so that a person can read them.
 //
-// Each kind of event has its own level, and its own limit in each cache. In each interval the first
-// Burst events are logged, and after them every Every-th event. The next record has the number of
-// events that were left out, as "left_out". If no record of the same kind follows, in this interval
+// Each kind of event, and each of its levels, has its own limit in each cache. In each interval the
+// first Burst events are logged, and after them every Every-th event. The next record has the
+// number of events that were left out, as "left_out". If no such record follows, in this interval
 // or a later one, the events that were left out are not reported. So to count events, use
 // promobserver or otelobserver.
 //
@@ -39,7 +39,7 @@
 // # What is not guaranteed
 //
 // Not every event has a record. Records have no key, because a key may be personal data. If
-// Options.Keys is set, records have the key, quoted and cut to 64 bytes. Records of slow loads and
-// of wrong answers have a hash of the key, from which a short key can be guessed. The text of an
-// error may contain personal data, because it is the text of the load's own error.
+// Options.Keys is set, records have the key, quoted and cut to 64 bytes. Otherwise records of slow
+// loads and of wrong answers have a hash of the key, from which a short key can be guessed. The
+// text of an error may contain personal data, because it is the text of the load's own error.
 package slogobserver

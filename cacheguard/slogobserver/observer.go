@@ -21,7 +21,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Interval, Burst and Every limit the number of records. The limit applies to each kind of
-	// event in each cache, and for wrong answers to each cause. In each Interval the first Burst
+	// event in each cache, to each level of this kind, and for wrong answers to each cause. In each Interval the first Burst
 	// events have a record, and after them every Every-th event. Defaults: Interval 1 minute, Burst
 	// 5, and no further records.
 	Interval time.Duration
@@ -57,6 +57,7 @@ type about struct {
 	cache   string
 	kind    cacheguard.EventKind
 	differs cacheguard.Difference
+	level   slog.Level // so that loads that Trace shows don't use up the records of loads that failed
 }
 
 // count counts the events of one kind in one interval, and the events left out since the last
@@ -108,7 +109,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 		if e.Differs.Wrong() {
 			text = "wrong answer"
 		}
-		leftOut, write = o.sample(about{e.Cache, e.Kind, e.Differs}, time.Now())
+		leftOut, write = o.sample(about{e.Cache, e.Kind, e.Differs, level}, time.Now())
 	}
 	if !write {
 		return
@@ -120,6 +121,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	} else if slow || e.Differs.Wrong() { // without the hash an operator could not find the key
 		hash := sha256.Sum256([]byte(e.Key))
 		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
+	}
+	if e.More > 0 {
+		attrs = append(attrs, slog.Int("more_keys", e.More))
 	}
 	if e.Took > 0 && e.Story == nil { // if there is a story, it has the age of the answer
 		attrs = append(attrs, slog.Duration("took", e.Took))

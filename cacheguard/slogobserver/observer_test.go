@@ -90,6 +90,20 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// Loads that succeed, which Trace shows, don't use up the records of loads that fail.
+func TestLevelsHaveTheirOwnLimit(t *testing.T) {
+	l := &log{}
+	o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Burst: 2, Trace: slog.LevelDebug})
+	for range 10 {
+		o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a"})
+	}
+	o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Err: errors.New("no such table")})
+	all := l.records(t)
+	if len(all) != 3 || all[2]["level"] != "WARN" {
+		t.Errorf("want two loads and the one that failed, got %v", all)
+	}
+}
+
 // This test lists the level of every kind of event. A new kind must be added.
 func TestLevels(t *testing.T) {
 	failed := errors.New("no such table")
@@ -198,9 +212,9 @@ func TestSlowLoads(t *testing.T) {
 	for _, keys := range []bool{false, true} {
 		l := &log{}
 		o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second, Burst: 1, Keys: keys})
-		for range 20 {
+		for n := range 20 {
 			for _, took := range []time.Duration{time.Second - 1, time.Second, time.Minute} {
-				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: took})
+				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", More: n % 2, Took: took})
 				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventCoalesced, Cache: "a", Key: "abc", Took: took})
 			}
 		}
@@ -208,7 +222,10 @@ func TestSlowLoads(t *testing.T) {
 		if len(records) != 40 {
 			t.Errorf("%d records of 40 slow loads", len(records))
 		}
-		for _, r := range records {
+		for i, r := range records {
+			if more := r["more_keys"]; (more == 1.) != (i/2%2 == 1) {
+				t.Errorf("record %d: %v further keys", i, more)
+			}
 			hash, hashed := r["key_hash"]
 			key, named := r["key"]
 			if r["msg"] != "cacheguard: slow load" || r["level"] != "WARN" || hashed == keys || named != keys ||

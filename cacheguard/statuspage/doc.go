@@ -14,17 +14,17 @@
 // of callers that wait for them, loads that wait for a slot, and changes that the store doesn't
 // have yet. It also shows the consistency that an audit has measured, and the keys that are hit
 // most. For all caches together it shows the slowest loads of the last minutes, and the latest
-// problems with their causes, which include loads of Options.SlowLoad or more. docs/operations.md
-// explains each problem and its remedy.
+// problems with their causes. A load that takes Options.SlowLoad or longer is a problem, too.
+// docs/operations.md explains each problem and its remedy.
 //
 // # Who may see it
 //
 // Everybody who can reach the handler sees the page. The handler changes nothing and shows no
 // values. Unless Options.Keys is set, the page shows only the first 16 digits of the key's SHA-256
 // in place of a key. To compute them, use printf %s KEY | sha256sum. To find the key, use
-// redisstore's command inspect with -find. Errors are shown unchanged, with all the text that the
-// origin's driver has put into them. So mount the page where pprof would be, behind your own access
-// control.
+// redisstore's command inspect with -find. The first 300 bytes of an error are shown unchanged,
+// with what the origin's driver has put into them. So mount the page where pprof would be, behind
+// your own access control.
 //
 // # What it costs
 //

@@ -13,7 +13,8 @@ import (
 
 // Options configures a [Page].
 type Options struct {
-	// Keys shows keys in full. Default: the page shows the beginning of each key's hash.
+	// Keys shows keys, quoted and cut to 300 bytes. Default: the page shows the beginning of each
+	// key's hash.
 	Keys bool
 
 	// SlowLoad is the duration from which a load is listed among the problems. Default 2 seconds.
@@ -90,7 +91,7 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 		c.hot.hit(e.Key)
 		return
 	case cacheguard.EventLoad:
-		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
+		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, More: e.More, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
 	}
 	if text := p.wrong(e); text != "" {
 		now := time.Now()

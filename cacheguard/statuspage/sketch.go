@@ -80,6 +80,7 @@ func (h *hottest) top() (all []hotKey) {
 type slowLoad struct {
 	Cache  string        `json:"cache"`
 	Key    string        `json:"key"`
+	More   int           `json:"more,omitempty"` // number of other keys that the same load loaded
 	Took   time.Duration `json:"took_ns"`
 	At     time.Time     `json:"at"`
 	Last   time.Time     `json:"last"` // end of the key's last load that took at least half of Took

@@ -12,7 +12,7 @@
 //	}
 //
 // The store need not be empty: the cases use random names for their caches. If a case tests time
-// limits of the store, it waits for them, some tens of milliseconds each, and it never fails
+// limits of the store, it waits for them, some tens of milliseconds each, and it hardly ever fails
 // because the machine was slow. Cases that must damage the store from outside are skipped unless
 // the Fleet has a function for that.
 //

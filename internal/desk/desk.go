@@ -99,7 +99,7 @@ type Load struct {
 	crowd Crowd
 
 	mu    sync.Mutex // guards the fields below
-	slot  func()     // returns the load's slot; nil: the load has none
+	slot  func()     // gives the load's slot back; nil: the load has none
 	kept  bool
 	ended bool
 }

@@ -63,8 +63,8 @@ type detached struct {
 	urge    func() // called when a member can't wait until the work gets a slot
 }
 
-// now orders the beginnings of the flights of all groups and the moments of Now. It counts the
-// moments after the first one, because 0 is no moment: it means any flight.
+// now orders the beginnings of the flights of all groups and the moments of Now. A moment is now
+// plus 1, because 0 is no moment: it means any flight.
 var now atomic.Uint64
 
 // Now returns a moment for JoinSince, which is never 0. All existing flights were begun before this

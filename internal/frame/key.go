@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A key up to this length is stored unchanged. A longer key is replaced by its hash.
+// A key of at most maxKey bytes is stored unchanged, unless it begins with hashedMark. Any other
+// key is replaced by its hash.
 const (
 	maxKey     = 512
 	hashedMark = "#sha256:"
@@ -31,7 +32,7 @@ func HashOf(id string) (hash string, ok bool) { return strings.CutPrefix(id, has
 // the type that it encodes. It returns 0 if there is neither a name nor a version.
 func Fingerprint(name string, version int) uint32 {
 	if version > 0 {
-		name += "\x00" + strconv.Itoa(version) // no name has a zero byte
+		name += "\x00" + strconv.Itoa(version) // a zero byte, because names hardly ever have one
 	}
 	if name == "" {
 		return 0

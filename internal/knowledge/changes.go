@@ -17,7 +17,7 @@ var seed = maphash.MakeSeed()
 // this value, and every later change seals the flight.
 type Changes struct {
 	all   atomic.Uint32
-	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, which sometimes costs a stale value
+	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, so sometimes a stale value is not served because another key was changed
 }
 
 func (c *Changes) at(key string) *atomic.Uint32 {

@@ -16,7 +16,7 @@ type Invalidations struct {
 	count atomic.Uint64 // number of invalidations
 	tags  [1024]struct {
 		generation atomic.Int64
-		count      atomic.Uint64 // value of count at the last invalidation
+		count      atomic.Uint64 // value of Invalidations.count at the last invalidation in this bucket
 	}
 }
 

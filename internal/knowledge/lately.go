@@ -37,10 +37,12 @@ type told struct {
 	at time.Time
 }
 
-// maxTold limits the memory. If there are more recent changes, the oldest of them are not repeated.
+// maxTold limits the memory. If the number of recent changes is above maxTold, the oldest of them
+// are not repeated.
 const maxTold = 8 << 10
 
-// oustedTimes is more than the number of seconds whose changes are repeated.
+// oustedTimes is how many seconds ousted covers. If an interruption of messages lasts longer than
+// half a minute, changes are repeated of more seconds than these, and some are not counted.
 const oustedTimes = 64
 
 // Keys records changes of keys, as [Unsent.AddKeys] does. late says that the store got them only

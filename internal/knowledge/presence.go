@@ -35,8 +35,8 @@ const (
 	instantBits = 42 // until the year 2109
 	lastInstant = 1<<instantBits - 1
 
-	// rounding is the largest difference between two estimates of the end of one value. They differ
-	// because the process only estimates the store's clock.
+	// If two estimates of the end of one value differ by at most rounding, in ms, the later one is
+	// not written. They differ because the process only estimates the store's clock.
 	rounding = 100
 )
 

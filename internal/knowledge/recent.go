@@ -28,7 +28,7 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, valid func(
 		return false
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
-		if now.Sub(r.swept) > time.Second { // not for each call, because there may be thousands
+		if now.Sub(r.swept) > time.Second { // not for each call, because there may be thousands of items
 			r.swept = now
 			for k, t := range r.byKey {
 				if now.After(t.until) {
@@ -131,7 +131,7 @@ type Pauses struct{ recent[pause] }
 
 type pause struct {
 	seen string // id of the value
-	err  error  // error of the load that failed; nil if another process loads
+	err  error  // error of the load that failed; nil if another process loads, or if the store gave no answer about the lease
 }
 
 // maxPauses limits the memory. If a value isn't remembered, the process asks for its lease.

@@ -105,8 +105,8 @@ func (u *Unsent) add(to *map[string]change, name string, c change) {
 }
 
 // after returns the change that replaces both c and the earlier change old. Even if the store has
-// old by now, values that old invalidated stay invalid, because answers from before that may still
-// be on their way.
+// old by now, values that old invalidated stay invalid, because answers that the store gave before
+// it had old may still be on their way.
 func (c change) after(old change) change {
 	if old.mark.IsZero() || !c.mark.IsZero() && old.mark.Before(c.mark) {
 		c.mark = old.mark

@@ -11,8 +11,8 @@ type workers struct {
 	running sync.WaitGroup
 }
 
-// run does not wait for the work. otter allows this only if the work doesn't wait for other
-// goroutines.
+// run doesn't wait for the work, because otter calls run while it holds locks. After close, run
+// does the work itself: otter allows this, because the work doesn't wait for other goroutines.
 func (w *workers) run(work func()) {
 	w.mu.Lock()
 	if w.closed {

@@ -132,7 +132,7 @@ type Event struct {
 	Sent time.Duration // when the request was sent that is answered now
 	Load ID            // the load that has the lease
 	Use  Use
-	Mine bool // the value is of the awaited load, and was not marked stale since
+	Mine bool // the value is of the awaited load; no soft tag and no unsent change has marked it stale since
 	Left Left
 }
 
@@ -243,10 +243,11 @@ func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 }
 
 // asking handles the answer to the request for the lease. After a grant the miss leads. If another
-// load has the lease, the miss gives its slot back and follows. If the request was made in place of
-// a look-up, and the answer is a value or doesn't come, the miss is Begun again. In the first case
-// the driver looks at the value. In the second case it reads the store, because a store that grants
-// no leases may still have values.
+// load has the lease, the miss gives its slot back and follows, unless it is Solo, Behind or Own
+// and so never waits for another load. If the request was made in place of a look-up, and the
+// answer is a value or doesn't come, the miss is Begun again. In the first case the driver looks at
+// the value. In the second case it reads the store, because a store that grants no leases may still
+// have values.
 func (m *Miss) asking(e Event) (Do, Landing) {
 	switch e.Kind {
 	case Unanswered, Granted, Held, Value, Outcome:
@@ -300,9 +301,10 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 	return 0, 0
 }
 
-// granted handles a grant. If the process stood still for longer than LeaseTTL, the lease has ended
-// and another load may have it. Then the miss releases the lease, in case it still exists, and asks
-// again. If no caller waits any longer, the miss releases the lease and ends.
+// granted handles a grant. If LeaseTTL has passed since the request, because the process stood
+// still or the store was slow, the lease may have ended and another load may have it. Then the miss
+// releases its lease, in case it still exists, and asks again. If no caller waits any longer, or if
+// the cache is closing, the miss releases the lease and ends.
 func (m *Miss) granted(e Event) (Do, Landing) {
 	switch {
 	case m.Ended:
@@ -325,7 +327,7 @@ func (m *Miss) leading(e Event) (Do, Landing) {
 		if e.Sent >= m.Until { // the lease may have ended
 			return m.lose(), 0
 		}
-	case Gone: // invalidated or evicted; the load goes on for the callers that wait for it
+	case Gone: // invalidated, evicted or expired; the load goes on for the callers that wait for it
 		return m.lose(), 0
 	case Taken:
 		if m.Claims { // a write isn't cancelled, because it may be half done
@@ -510,8 +512,8 @@ func (m *Miss) end() (Do, Landing) {
 		if m.Claims {
 			return m.land(CancelLoad, LandEnded)
 		}
-		// The load was given up and has not failed, so the processes that wait for it ask again and
-		// load by themselves.
+		// The load was given up and has not failed, so the processes that wait for it ask again,
+		// and one of them loads.
 		return m.land(CancelLoad|Release, LandEnded)
 	case Alone:
 		return m.land(CancelLoad, LandEnded)

@@ -19,7 +19,7 @@ type dials struct {
 	made    bool       // the last dial that ended made a connection
 	failed  failure    // the last failed dial, unless a later dial to the same address succeeded
 	pending int
-	since   time.Time // since when a dial has been running
+	since   time.Time // since when at least one dial has been running
 
 	refused   error // the last answer of a server to a connection that it refused
 	refusedAt time.Time
@@ -98,8 +98,8 @@ func (d *dials) ended(addr string, err error) {
 	}
 }
 
-// last returns the last failed dial, if it failed recently. takes is true if a dial takes long now,
-// and made is true if the last dial made a connection.
+// last returns the last failed dial, if it failed recently. takes is true if dials have been
+// running for long without a gap, and made is true if the last dial that ended made a connection.
 func (d *dials) last() (failed failure, takes, made bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

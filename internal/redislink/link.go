@@ -20,7 +20,7 @@ type Link struct {
 	direct  *redis.Client         // a client of the same server whose calls end with their context; nil if there is none
 	listen  redis.UniversalClient // a client of the same server for subscriptions, but see Subscription.client
 	timeout time.Duration
-	routed  atomic.Bool // a step has been sent, so a cluster client knows its nodes
+	routed  atomic.Bool // a step has succeeded, so a cluster client knows its nodes
 	answers atomic.Bool // the last step got an answer
 	dials   *dials
 
@@ -112,8 +112,9 @@ func (l *Link) Node(name string) *redis.Client {
 }
 
 // reroute makes a cluster client find out, in the background, which node has which slots. By itself
-// the client does so when a node redirects it, and once a minute. A dead master sends no redirects,
-// so its replica would not be found for up to a minute. The client itself limits how often it asks.
+// the client does so when a node redirects it, and by default once a minute, if it is used. A dead
+// master sends no redirects, so its replica would not be found for up to a minute. The client
+// itself limits how often it asks.
 func (l *Link) reroute(ctx context.Context) {
 	if c, ok := l.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(ctx)

@@ -244,8 +244,8 @@ func cause(err error) string {
 	return ""
 }
 
-// answers are the causes that a server names, by the beginning of its error. The error of a script
-// begins in another way.
+// answers are the causes that a server names, by words anywhere in its error, because the error of
+// a script begins with other words.
 var answers = []struct {
 	says  *regexp.Regexp
 	cause string

@@ -21,7 +21,7 @@ type Hold struct {
 
 func newHold(t *tenure) *Hold { return &Hold{tenure: t, unlocked: make(chan struct{})} }
 
-// carried is the key of a context's value: a *tenure.
+// carried is the key under which a context has the *tenure of a lock.
 type carried struct {
 	keeper *Keeper
 	name   string

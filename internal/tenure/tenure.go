@@ -84,7 +84,7 @@ type tenure struct {
 	holds   int
 	state   error // nil, ErrLost or ErrNotHeld
 	until   time.Time
-	expiry  *time.Timer        // fires at until, if the lock has an end; with renewals only after the first renewal
+	expiry  *time.Timer        // fires at until, if the lock has an end; with renewals it is set when the first renewal begins
 	renewal *time.Timer        // timer of the next renewal, if there is one; it is not a goroutine for each lock, because each Unlock would wake the goroutine
 	over    context.CancelFunc // cancels the running renewal, or nil
 

@@ -69,8 +69,9 @@ func line(r *http.Request) string {
 // Config configures [Run].
 type Config struct {
 	// Build returns the handler with its cache, as the program makes it. The cache must be empty.
-	// Run calls Build for each pair of requests, some hundred times for each sample. Build may
-	// return the same handler each time if it empties the cache. Required.
+	// Run calls Build for each pair of requests and for each request alone, more than a thousand
+	// times for each sample. Build may return the same handler each time if it empties the cache.
+	// Required.
 	Build func() http.Handler
 
 	// Fields and Cookies are names of request fields and cookies that are varied in addition to

@@ -5,8 +5,8 @@
 // response names in Vary. Only the handler knows which other parts it reads. If the handler builds
 // a link from X-Forwarded-Host, greets the owner of a cookie or picks a language, and doesn't say
 // so in its response, all clients get the first client's response (web cache poisoning, or another
-// user's page). Tests that request each page once don't find this. [Audit] finds it, by varying
-// everything that a client controls for each page:
+// user's page). Tests that request each page once don't find this. [Audit] looks for it: for each
+// page it varies the parts of a request that a client controls:
 //
 //	func TestPages(t *testing.T) {
 //		middlewaretest.Audit(t, func() http.Handler {
@@ -19,8 +19,9 @@
 // # What it does
 //
 // For each sample and each variation Audit makes a handler with an empty cache and sends the
-// variation first, then the sample. It compares the response to the sample with the response that
-// the sample gets first from an empty cache. Then it does the same in the other order. Each
+// variation first, then the sample. It compares the response to the sample with the responses that
+// the sample gets alone. If they don't differ, it does the same in the other order, except for
+// requests that a cache may answer by itself (Range, conditions, Cache-Control, Pragma, HEAD). Each
 // difference is a [Finding] with the two requests. Parts of a response that differ between two
 // equal requests (times, counters, random tokens) are not compared. In these parts only one thing
 // counts as a difference: a mark that a variation has put into one request appears in the response
@@ -29,8 +30,10 @@
 //
 // # What it varies
 //
-// Each variation is one change of a sample. Duplicates are an exception: they are compared with a
-// request that has both values in one line.
+// Most variations are one change of a sample. Four kinds are compared with another request than the
+// sample: duplicates with both values in one line, fields that Connection names with the same
+// fields without Connection, a connection by TLS with another one by TLS, and Config.Users with
+// each other.
 //
 //   - fields: the fields in [Fields], which frameworks and handlers read (forwarded hosts, schemes,
 //     addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer, User-Agent,

@@ -21,8 +21,8 @@ type options = cacheguard.Options[string]
 // guarded are the contenders of cacheguard: one with its defaults, except for the lifetimes that
 // all contenders have, and one for each option that changes a stampede.
 var guarded = []Contender{
-	{Name: "cacheguard", What: "with its defaults, but for the lifetimes that all have here: LeaseTTL is -lock-ttl (by default 3s), NegativeTTL is TTL, no Jitter",
-		Note: "A process runs MaxLoads, 64, loads at a time.", Open: openGuarded(func(*options) {})},
+	{Name: "cacheguard", What: "with its defaults, except for the lifetimes that all have here: LeaseTTL is -lock-ttl (its own default is 3s), NegativeTTL is -ttl, no Jitter",
+		Note: "A process runs at most 64 loads at a time (MaxLoads).", Open: openGuarded(func(*options) {})},
 	{Name: "cacheguard-swr", What: "stale while it is loaded again", Open: openGuarded(func(o *options) { o.StaleWhileRevalidate = window })},
 	{Name: "cacheguard-early", What: "loads again before the end", Open: openGuarded(func(o *options) { o.EarlyRefresh = 1 })},
 	{Name: "cacheguard-strong", What: "with StrongReads", Open: openGuarded(func(o *options) { o.StrongReads = true })},

@@ -122,13 +122,14 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 	var page strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&page, format, args...) }
 	say("# The field side by side\n\n%s\n", wrapped("", fmt.Sprintf(
-		"This page compares cacheguard with what else protects an origin from Go. A program makes it (`go run -C bench/peers . page > docs/comparison.md`): "+
+		"This page compares cacheguard with other ways to protect an origin in Go. A program makes it (`go run -C bench/peers . page > docs/comparison.md`): "+
 			"each library is used as its own documentation shows, by the same processes, with the same Redis and the same origin. This run: %v, %d processes with %d callers each, "+
 			"loads of %v, values of %d bytes, locks and leases of %v, polling every %v, %s.",
 		about, p.Processes, p.Callers, p.Load, p.Size, p.LockTTL, p.Poll, repetitions(p.Repeat))))
 	say("## What reaches the origin\n\n%s\n", wrapped("", fmt.Sprintf(
 		"A row is a contender, a column is a scenario. A cell has the most loads of a round, the median of the p99 in milliseconds (the load included), and the most commands at Redis, of all processes. "+
-			"Italics: in this scenario the contender did what nobody wants, and the list below the table says what. A dash: nobody got an answer, or nobody counts. Scenarios with %s pass.", passing)))
+			"Italics: in this scenario the contender did what nobody wants, and the list below the table says what. A dash: nobody got an answer, or the number wasn't counted. A contender passes a scenario with %s; in failing, errors don't count. "+
+			"In remarks, -lock-ttl and -poll are the times above, -ttl is %v, and -patience is four times the load and -lock-ttl together.", passing, p.TTL)))
 	say("| |")
 	for _, r := range reports {
 		say(" %s |", r.Scenario)
@@ -165,7 +166,7 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 	}
 	say("\n## What a hit costs\n\n%s\n", wrapped("", fmt.Sprintf(
 		"Calls for a cached value, compared with a plain `GET` in the same repetition: 2.0 is twice as many calls in the same time. `%d callers` each ask for a key of their own. "+
-			"Those far above 1 answer from the memory of the process.", pageCallers)))
+			"Contenders with a ratio far above 1 answer from the memory of the process.", pageCallers)))
 	say("| | one caller | %d callers |\n|---|--:|--:|\n", pageCallers)
 	for i, row := range one {
 		say("| %s | %s | %s |\n", row.Contender, factor(row.Ratio), factor(all[i].Ratio))

@@ -51,7 +51,7 @@ var scenarios = []scenario{
 		failing, []fault{everybodyLoads, stuck},
 	},
 	{
-		"avalanche", "everything is cold, as after a restart of Redis: as many keys as a process has callers are asked for at the same moment, each by all processes", 1,
+		"avalanche", "no key is cached, as after a restart of Redis; at the same moment each caller of a process asks for another key, and all processes ask for the same keys", 1,
 		avalanche, []fault{everybodyLoads, errs, stuck, servesStale},
 	},
 	{
@@ -59,7 +59,7 @@ var scenarios = []scenario{
 		killedLeader, []fault{loadsAgain, errs, stuck},
 	},
 	{
-		"redis-gone", "a key is hot, and Redis is gone when everybody asks for it: who only passes its error on has failed", 1,
+		"redis-gone", "Redis is killed while a key is hot, then everybody asks for the key; a contender that only returns Redis' error has failed", 1,
 		redisGone, []fault{loadsInCrowds, errs, stuck, servesStale},
 	},
 	{

@@ -15,10 +15,11 @@
 //	}
 //
 // The cases don't need an empty system, because they choose random names for their locks. If time
-// is part of the contract, a case waits a few leases. A slow machine never makes a case fail:
+// is part of the contract, a case waits a few leases. A slow machine hardly ever makes a case fail:
 // events that must happen have generous time limits, and whether something forbidden happened is
 // judged by the order of events. If a lock reports that it was lost, the case treats the loss as
-// bad luck and begins again. So give the lockers timeouts that a busy machine can meet.
+// bad luck and begins again, up to four times. So give the lockers timeouts that a busy machine can
+// meet.
 //
 // Some cases have to damage the system from outside. They are skipped unless the Fleet has a
 // function for this damage. Cases with processes that are killed and stopped need a TestMain:

@@ -4,8 +4,8 @@
 //
 // While a holder lives, its lock is renewed. When the holder dies, the lock expires by itself, at
 // most one Lease later. Waiting calls form a queue in Redis (the line). Unlock gives the lock
-// directly to the first call in the queue, so a hand-over costs one message and two steps (one
-// script each), however many calls wait.
+// directly to the first call in the queue, so a hand-over costs one message and one step (one
+// script), however many calls wait.
 //
 //	locker, err := redislock.New(rdb, redislock.Options{})
 //	defer locker.Close()
@@ -34,8 +34,8 @@
 //     lost some or all of its data, unless its clock has been set back.
 //   - A lock that is given back goes to the waiting calls in their order, not to a new call. (In a
 //     cluster, and after a lock has expired, a new call can be quicker than the waiting calls,
-//     unless Options.Fair keeps the order.) If a message is lost, the hand-over takes a third of
-//     Lease longer. While no messages arrive, it takes at most a third of a second longer.
+//     unless Options.Fair keeps the order.) If a message is lost, the hand-over takes up to about a
+//     third of Lease longer. While no messages arrive, it takes at most 0.4 seconds longer.
 //   - Calls with the lock's own context (lock.Context) get the lock at once.
 //
 // # What is not
@@ -75,10 +75,10 @@
 // or the first waiting call has subscribed to messages, because before that the first request of a
 // call takes no place in the queue.
 //
-// Both steps run on the caller's goroutine while Redis responds, because another goroutine costs
-// more than the step. So if Redis stops responding during a step, the call may notice the end of
-// its context as late as OpTimeout. If the call's deadline is nearer than OpTimeout, the step runs
-// on another goroutine and takes about 1.5 times as long.
+// Except with a cluster client, both steps run on the caller's goroutine while Redis responds,
+// because another goroutine costs more than the step. So if Redis stops responding during a step,
+// the call may notice the end of its context as late as OpTimeout. If the call's deadline is nearer
+// than OpTimeout, the step runs on another goroutine and takes about 1.5 times as long.
 //
 // A waiting call requests its place in the queue once, and again every third of Lease. For a
 // hand-over, the step of Unlock gives the lock to the next call and sends one message on the
@@ -86,10 +86,10 @@
 // processes, each message would reach every process.) The lease of a lock that is handed to a
 // waiting call starts at the time when this call last sent its request, not at the hand-over. The
 // message contains the fencing token, and each reply to a waiting call contains the last token
-// given before it. A message whose token isn't larger than the token of the last reply is ignored.
-// So a process that was stopped never trusts a lock that has ended in the meantime. In a cluster,
-// Redis sends each message to all nodes and doesn't know whether a subscriber received it. There
-// the message only wakes the next call, which then sends its request.
+// given before it. A message whose token isn't larger than the token of the last reply only makes
+// the call send its request again. So a process that was stopped never trusts a lock that has ended
+// in the meantime. In a cluster, Redis sends each message to all nodes and doesn't know whether a
+// subscriber received it. There the message only wakes the next call, which then sends its request.
 //
 // Redis keeps the last fencing token of each name that was locked within a day, in some 130 bytes.
 // With many names, plan for this memory, for example if the locks are for the loads of a cache.

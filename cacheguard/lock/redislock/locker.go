@@ -35,8 +35,8 @@ var _ lock.Locker = (*Locker)(nil)
 
 // New makes a locker on a client of a single server, of Sentinel, or of a cluster. It reports all
 // invalid options in one error and never dials. The client belongs to the caller: Close doesn't
-// close it. Set ContextTimeoutEnabled in the client's options. Without this option, each step on a
-// cluster client runs on a separate goroutine, which costs time.
+// close it. Set ContextTimeoutEnabled in the client's options. Each step on a cluster client, or on
+// a client type of your own, runs on a separate goroutine, which costs time.
 func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 	opts, err := opts.withDefaults()
 	link, wrong := redislink.New(rdb, opts.OpTimeout)
@@ -159,8 +159,9 @@ func (l *Locker) Warm(ctx context.Context) error {
 }
 
 // Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
-// The holders have one Lease to stop their work, and their Unlock still works. Close waits until
-// nothing runs in the background any more. A second Close does nothing.
+// The holders have the rest of their leases, normally at least two thirds of Lease, to stop their
+// work, and their Unlock still works. Close waits until nothing runs in the background any more. A
+// second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.calls.close()

@@ -29,10 +29,10 @@
 // The validity of a lock is Lease - elapsed - drift. elapsed is measured on the monotonic clock
 // from before the first request was sent, and drift is Lease * Drift + 2 ms. If the majority's
 // replies come after the end of this validity, the lock is given back. After a failed try the
-// locker sends a release to all masters, also to masters whose reply was lost. It repeats the
-// release until each master replies or the lease is over. Each try has its own token. A token is
-// not used again after its release, because a late copy of that release would otherwise remove a
-// lock that the next try has got.
+// locker sends a release to all masters that may have granted the lock, also to masters whose reply
+// was lost. It repeats the release until each master replies or the lease is over. Each try has its
+// own token. A token is not used again after its release, because a late copy of that release would
+// otherwise remove a lock that the next try has got.
 //
 // A renewal counts a master only if the lock is still there when the renewal arrives. If a master
 // doesn't have the lock, for example after a restart, the renewal sets the lock there again, and
@@ -128,7 +128,7 @@
 // the key, or take the lock with SeizeUnsafely.
 //
 // If two masters are one server with two names, Warm returns an error, and so does each Lock or
-// TryLock that both names answer. This server has only one vote, even before the error and while
+// TryLock to which both names reply. This server has only one vote, even before the error and while
 // one of its names doesn't respond. The reason is that the locker uses a separate token for each
 // master, and the server refuses the second token while it has the first one. The locker doesn't
 // detect one server with two databases, or servers that fail together. If one of the masters is a
@@ -141,6 +141,6 @@
 //
 // Lock, renewal and Unlock run one script on all masters at the same time, and take as long as the
 // third quickest of five masters. A waiting process sends each master one request when it begins to
-// wait, and one at each hand-over. While a majority responds, a master that is away costs only
-// dials: at most one for each request, and one or two a second in the background.
+// wait, one at each hand-over, and one a second. While a majority responds, a master that is away
+// costs only dials: at most one for each request, and one or two a second in the background.
 package redlock

@@ -39,16 +39,16 @@ var (
 // Give New one client for each master. Each must be a client of a single server. New refuses
 // clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
 // masters are one server with two names, [Locker.Warm] returns an error, and so does each Lock or
-// TryLock that both names answer. An even number of masters tolerates no more failures than the odd
-// number below it. It is only needed temporarily, while you add a master (see the package
+// TryLock to which both names reply. An even number of masters tolerates no more failures than the
+// odd number below it. It is only needed temporarily, while you add a master (see the package
 // documentation). New reports all problems in one error and never dials. The clients belong to the
 // caller: Close doesn't close them.
 //
 // Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
-// makes a copy with these settings, which uses the same connections but not the hooks, because
-// go-redis doesn't expose hooks. If you pass a client type of your own, its calls should end with
-// their context and not be retried. The locker waits for such a call no longer than NodeTimeout,
-// except in Close.
+// makes a copy with these settings, which uses the same connections. Hooks that are added to such a
+// client after New see hardly any of the locker's commands. If you pass a client type of your own,
+// its calls should end with their context and not be retried. The locker waits for such a call no
+// longer than NodeTimeout, except in Close.
 func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	errs := checkMasters(masters)
 	opts, wrong := opts.withDefaults()
@@ -238,8 +238,9 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 }
 
 // Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
-// The holders have one Lease to stop their work, and their Unlock still works. Close waits until
-// nothing runs in the background any more. A second Close does nothing.
+// The holders have the rest of their leases, normally at least two thirds of Lease, to stop their
+// work, and their Unlock still works. Close waits until nothing runs in the background any more. A
+// second Close does nothing.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.messages.close()

@@ -30,9 +30,10 @@ type Options struct {
 
 	// NodeTimeout limits each request to a master, including the wait for a connection. (Other
 	// lockers call this option OpTimeout.) The requests to all masters are sent at the same time,
-	// so NodeTimeout also limits an acquisition, a renewal or a release. A master that takes longer
-	// is treated as down. Default 50 ms, or a tenth of Lease if that is less; at least 1 ms, and at
-	// most a tenth of Lease, so that waiting for masters doesn't use up the lease.
+	// so NodeTimeout also limits each try of an acquisition, each renewal and each release. A
+	// master that takes longer is treated as down. Default 50 ms, or a tenth of Lease if that is
+	// less; at least 1 ms, and at most a tenth of Lease, so that waiting for masters doesn't use up
+	// the lease.
 	NodeTimeout time.Duration
 
 	// Drift is the largest difference between the speeds of this process' clock and of a master's

@@ -68,7 +68,8 @@
 //
 // Once a minute, in the background after a release, one process of the fleet removes the rows of
 // names that nobody has locked for an hour. The removal needs the right to DELETE. If this right is
-// missing, each try logs a line. Otherwise SELECT, INSERT and UPDATE on the table are enough.
+// missing, each try logs a line. For everything else SELECT, INSERT and UPDATE on the table are
+// enough.
 //
 // To end a lock by hand, clear its owner with one of the statements below. The owner learns of the
 // loss at its next renewal, or when it unlocks. If you delete the row instead, its token is lost,

@@ -103,10 +103,10 @@ func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, co
 func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w", name, err) }
 
 // Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
-// The holders have one lease to stop their work, and for this time the rows of their locks stay.
-// Close waits until nothing runs in the background any more. If a driver ignores contexts, Close
-// waits for it no longer than three times OpTimeout. A second Close does nothing. The db stays
-// open.
+// The holders have the rest of their leases, normally at least two thirds of Lease, to stop their
+// work, and for this time the rows of their locks stay. Close waits until nothing runs in the
+// background any more. If a driver ignores contexts, Close waits for it no longer than three times
+// OpTimeout. A second Close does nothing. The db stays open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

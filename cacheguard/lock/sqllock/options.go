@@ -50,8 +50,8 @@ type Options struct {
 	Dialect Dialect
 
 	// Table is the name of the table of locks. Default "cacheguard_locks". The name consists of
-	// letters, digits and underscores, and its case matters. A schema and a dot may precede the
-	// name.
+	// letters, digits and underscores, doesn't begin with a digit, and its case matters. A schema
+	// and a dot may precede the name. Together they have at most 63 bytes.
 	Table string
 
 	// Prefix is put in front of each name in the table. It has at most 128 bytes, ends with a colon

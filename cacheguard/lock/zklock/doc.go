@@ -66,11 +66,12 @@
 //
 // # What it costs
 //
-// Lock and Unlock together take two writes and two reads. Lock creates the node, and then reads the
-// queue and watches the node at the same time. Unlock removes the node. A waiting call watches one
-// more node, and reads the queue once more when it is woken. A read of the queue returns all its
-// nodes. So if thousands of calls wait for one name, these reads take most of the time. A refused
-// TryLock writes nothing. Every quarter of Lease a held lock is verified, with a sync and a read.
+// Lock and Unlock together take two writes and two reads, and two more writes if the node of the
+// name doesn't exist. Lock creates the node, and then reads the queue and watches the node at the
+// same time. Unlock removes the node. A waiting call watches one more node, and reads the queue
+// once more when it is woken. A read of the queue returns all its nodes. So if thousands of calls
+// wait for one name, these reads take most of the time. A TryLock that finds the lock held writes
+// nothing. Every quarter of Lease a held lock is verified, with a sync and a read.
 //
 // # What is in ZooKeeper
 //

@@ -44,8 +44,8 @@ type Options struct {
 	OpTimeout time.Duration
 
 	// ACL is the access control list of every node that the locker creates. Lockers of one prefix
-	// need all rights on these nodes. By default everybody has all rights, so every client that can
-	// reach ZooKeeper can take a lock away.
+	// need at least the rights create, delete and read on these nodes. By default everybody has all
+	// rights, so every client that can reach ZooKeeper can take a lock away.
 	ACL []zk.ACL
 
 	// Logger gets a line when a node can't be removed, and when a session ends before Lease is

@@ -12,10 +12,10 @@
 // entries of a whole cache: how many values there are, how large and how old they are, how long
 // they stay, and which callers can get them. With -find it counts the same and also lists the keys
 // whose hash begins with the digits that a log or the status page shows. With -json it prints one
-// object, described at redisstore.Inspection and redisstore.Scanned. The member body of this object
-// is the value: unchanged if it is JSON, converted to JSON if it is MessagePack, a string if it is
-// text. Any other value, and the beginning of a value that is longer than -bytes, is in base64 in
-// the member bytes.
+// object, described at redisstore.Inspection, Scanned and Diagnosis. With -json and -value the
+// member body of this object is the value: unchanged if it is JSON, converted to JSON if it is
+// MessagePack, a string if it is text. Any other value, and the beginning of a value that is longer
+// than -bytes, is in base64 in the member bytes.
 //
 // Without -diagnose the command only reads. Package redisstore's documentation, under "Inspecting",
 // has an ACL rule for a Redis user that can't do more. With -diagnose the command tries everything
@@ -28,15 +28,15 @@
 //
 // -redis takes host:port, several of them separated by commas for -cluster and -sentinel, or a URL
 // in a form that go-redis knows (redis://, rediss://, unix://). Without -redis the environment
-// variable REDIS_URL is used. The password is taken from the URL, or from the environment variable
-// that -password-env names (REDIS_PASSWORD by default), because other users of a machine can see a
-// command's arguments. With -tls the server's certificate is verified with the system's
-// certificates, or with the certificates in the file that SSL_CERT_FILE names. -cert and -key give
-// the client's certificate.
+// variable REDIS_URL is used. The password is taken from the environment variable that
+// -password-env names (REDIS_PASSWORD by default), or else from the URL. There is no flag for it,
+// because other users of a machine can see a command's arguments. With -tls the server's
+// certificate is verified with the system's certificates, or, except on macOS and Windows, with the
+// certificates in the file that SSL_CERT_FILE names. -cert and -key give the client's certificate.
 //
 // The exit code is 0 if Redis could be asked, even if nothing is stored. It is 1 if Redis couldn't
-// be asked, if a scan was interrupted, or if -diagnose finds a step that doesn't work. It is 2 for
-// arguments that can't be understood.
+// be asked, if the prefix or the cache's name isn't allowed, if a scan was interrupted, or if
+// -diagnose finds a step that doesn't work. It is 2 for arguments that can't be understood.
 package main
 
 import (
