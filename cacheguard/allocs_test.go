@@ -26,7 +26,8 @@ func TestHitAllocations(t *testing.T) {
 	ctx := t.Context()
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
 	open := func(store cacheguard.Store, o cacheguard.Options[[]byte]) *cacheguard.Cache[[]byte] {
-		o.TTL, o.Audit = time.Hour, cacheguard.Audit{PerSecond: 0.00001} // it costs a hit nothing that isn't checked
+		// It costs a hit nothing that isn't checked.
+		o.TTL, o.Audit = time.Hour, cacheguard.Audit{PerSecond: 0.00001}
 		c := openOn(t, store, o)
 		for range 3 {
 			if _, err := c.Get(ctx, "key", load); err != nil {
@@ -59,13 +60,17 @@ func TestHitAllocations(t *testing.T) {
 
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	near := open(store, cacheguard.Options[[]byte]{Name: "near", Local: cacheguard.Local[[]byte]{Entries: 10}})
+	near := open(store,
+		cacheguard.Options[[]byte]{Name: "near", Local: cacheguard.Local[[]byte]{Entries: 10}})
 	t.Run("local tier", func(t *testing.T) { check(t, 0, gettingValue(near)) })
 	t.Run("local tier with the result", func(t *testing.T) { check(t, 0, getting(near)) })
 	// The flight, its place among the open ones, and what the store returns.
-	t.Run("memory", func(t *testing.T) { check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "far"}))) })
+	t.Run("memory", func(t *testing.T) {
+		check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "far"})))
+	})
 	t.Run("strong reads", func(t *testing.T) {
-		check(t, 4, getting(open(store, cacheguard.Options[[]byte]{Name: "strong", StrongReads: true})))
+		check(t, 4,
+			getting(open(store, cacheguard.Options[[]byte]{Name: "strong", StrongReads: true})))
 	})
 	// Tags are compared where they stand in the frame; the store's answer has their generations,
 	// and grows.
@@ -75,8 +80,13 @@ func TestHitAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		tagged := func(context.Context, cacheguard.Result[[]byte]) (cacheguard.Entry[[]byte], error) {
-			return cacheguard.Entry[[]byte]{Value: []byte("value"), TTL: time.Hour, Tags: []string{"tag a", "tag b", "tag c", "tag d"}}, nil
+		tagged := func(
+			context.Context, cacheguard.Result[[]byte],
+		) (cacheguard.Entry[[]byte], error) {
+			return cacheguard.Entry[[]byte]{
+				Value: []byte("value"), TTL: time.Hour,
+				Tags: []string{"tag a", "tag b", "tag c", "tag d"},
+			}, nil
 		}
 		get := func() (cacheguard.Result[[]byte], error) { return c.GetEntry(ctx, "key", tagged) }
 		if _, err := get(); err != nil {
@@ -99,13 +109,17 @@ func TestHitAllocations(t *testing.T) {
 			return testing.AllocsPerRun(2000, get)
 		}
 		if short, long := hit(10), hit(10_000); long > 4 || short > 5 {
-			t.Errorf("a hit allocates %v times for 10 bytes, %v times for 10,000; want 5 and 4 at most", short, long)
+			t.Errorf("a hit allocates %v times for 10 bytes, %v times for 10,000; want 5 and 4 at most",
+				short, long)
 		}
 	})
 	t.Run("redis", func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true,
+		})
 		defer rdb.Close()
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: "allocs-" + rand.Text(), OpTimeout: time.Minute})
+		store, err := redisstore.New(rdb,
+			redisstore.Options{Prefix: "allocs-" + rand.Text(), OpTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +138,8 @@ func TestHitAllocations(t *testing.T) {
 		// cache's generation.
 		check(t, bare+3, getting(open(store, cacheguard.Options[[]byte]{})))
 
-		// For each key its name and its value, as MGET does, and not a third time. The others are for the call.
+		// For each key its name and its value, as MGET does, and not a third time. The others are
+		// for the call.
 		t.Run("many", func(t *testing.T) {
 			many := openOn(t, store, cacheguard.Options[[]byte]{Name: "many", TTL: time.Hour})
 			keys := make([]string, 100)
@@ -134,7 +149,9 @@ func TestHitAllocations(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			load := func(context.Context, []string) (map[string][]byte, error) { return nil, errors.New("not a hit") }
+			load := func(context.Context, []string) (map[string][]byte, error) {
+				return nil, errors.New("not a hit")
+			}
 			n := testing.AllocsPerRun(200, func() {
 				if got, err := many.GetMany(ctx, keys, load); err != nil || len(got) != len(keys) {
 					t.Fatal(len(got), err)

@@ -31,7 +31,8 @@ func (t *turn) end() {
 // stored.
 func (r *run[V]) takeTurn(all []*miss[V]) {
 	ask, load := r.together(all), []*miss[V](nil)
-	if len(ask) != 1 || ask[0].State != protocol.Queued { // the usual case, a single miss, needs no split
+	// The usual case, a single miss, needs no split.
+	if len(ask) != 1 || ask[0].State != protocol.Queued {
 		ask, load = partition(ask, func(m *miss[V]) bool { return m.State == protocol.Queued })
 	}
 	for _, some := range [][]*miss[V]{ask, load} {
@@ -137,12 +138,17 @@ func (r *run[V]) question(m *miss[V]) LeaseAsk {
 	r.listen(m) // before the request, so that no message is missed between the answer and the wait
 	id, asked := m.key.Key, &m.asked
 	*asked = question{
-		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id), unsent: c.unsent.Now(), asOf: flight.Tick(),
+		token: newID(), hint: c.hints.Of(id), tier: c.tier.moment(id), changed: c.changed.Count(id),
+		unsent: c.unsent.Now(), asOf: flight.Tick(),
 	}
-	if !m.Unseen { // if the miss is Unseen, the request replaces a look-up, and its answer may still be a hit
+	// If the miss is Unseen, the request replaces a look-up, and its answer may still be a hit.
+	if !m.Unseen {
 		c.observe(r.ctx, Event{Kind: EventLeaseAsked, Key: m.name})
 	}
-	return LeaseAsk{Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited), Tags: asked.hint.Tags, Wait: !m.Behind}
+	return LeaseAsk{
+		Token: asked.token, TTL: c.opts.LeaseTTL, Seen: m.had.id, Awaited: ID(m.Awaited),
+		Tags: asked.hint.Tags, Wait: !m.Behind,
+	}
 }
 
 // complete returns the replies if there is one for each request. Otherwise it returns an error for
@@ -167,7 +173,9 @@ func only[T any](answer T, err error) []Reply[T] { return []Reply[T]{{answer, er
 // before its lease was granted. If the answers don't have the generations of the tags, doubleCheck
 // reads them in one trip. An error means that it is not known which of the values have been
 // invalidated.
-func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer]) ([]found[V], error) {
+func (r *run[V]) doubleCheck(
+	ctx context.Context, all []*miss[V], replies []Reply[LeaseAnswer],
+) ([]found[V], error) {
 	there := make([]found[V], len(replies))
 	var some []*found[V]
 	for i, reply := range replies {
@@ -175,13 +183,15 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 		switch {
 		case reply.Err != nil:
 		case ans.State == LeaseValue:
-			checked = r.cache.openWith(&there[i], m.asked.unsent, m.key.Key, ans.Frame, m.asked.hint, ans.Of)
+			checked = r.cache.openWith(&there[i], m.asked.unsent, m.key.Key, ans.Frame,
+				m.asked.hint, ans.Of)
 		case ans.State == LeaseGranted && m.had.res.Status != StatusMiss:
 			there[i] = m.had
 			if there[i].ages(time.Since(m.at)); !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
-				checked = m.load.entry == nil || r.many != nil // no load sees it, so no check is needed
+				// No load sees it, so no check is needed.
+				checked = m.load.entry == nil || r.many != nil
 			}
 		}
 		if !checked {
@@ -202,12 +212,15 @@ func (r *run[V]) doubleCheck(ctx context.Context, all []*miss[V], replies []Repl
 
 // leaseAnswered handles the answer to a request for the lease. there is the value that came with
 // the answer, or the previous value that the load sees.
-func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error) {
+func (r *run[V]) leaseAnswered(
+	m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error,
+) {
 	c, e := r.cache, protocol.Event{Sent: m.asked.sent, Now: r.now()}
 	if err == nil && ans.State > LeaseOutcome {
 		err = errAnswer
 	}
-	if m.Unseen && (err != nil || ans.State == LeaseValue) { // the caller goes on with the value or the error, as after a look-up
+	// The caller goes on with the value or the error, as after a look-up.
+	if m.Unseen && (err != nil || ans.State == LeaseValue) {
 		m.saw(there)
 		m.storeErr, m.ownLoad.out.err = lookErr, err
 		if e.Kind = protocol.Value; err != nil {
@@ -228,7 +241,8 @@ func (r *run[V]) leaseAnswered(m *miss[V], ans LeaseAnswer, err error, there fou
 	m.ans = ans
 	switch m.ans.State {
 	case LeaseGranted:
-		if r.stopping() && !m.Ended { // the grant came too late: no caller waits any more, or the cache is closing
+		// The grant came too late: no caller waits any more, or the cache is closing.
+		if r.stopping() && !m.Ended {
 			r.step(m, protocol.Event{Kind: protocol.End})
 		}
 		if m.had.res.Status != StatusMiss {
@@ -344,7 +358,8 @@ const (
 // each other, as long as other misses of the run still follow a load.
 func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 	b := &r.back
-	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 { // the usual case: a single miss that has not followed
+	// The usual case: a single miss that has not followed.
+	if len(all) == 1 && all[0].waits.since.IsZero() && len(b.misses) == 0 {
 		return all
 	}
 	now, followed := partition(all, func(m *miss[V]) bool { return m.waits.since.IsZero() })
@@ -375,5 +390,7 @@ func (r *run[V]) together(all []*miss[V]) []*miss[V] {
 }
 
 func (r *run[V]) following() bool {
-	return slices.ContainsFunc(r.misses, func(m *miss[V]) bool { return m.State == protocol.Following })
+	return slices.ContainsFunc(r.misses, func(m *miss[V]) bool {
+		return m.State == protocol.Following
+	})
 }

@@ -44,12 +44,15 @@ const (
 	leastAudited = 1e-5 // nearly one per day
 	mostAudited  = 1000
 
-	mostTimes = 4096 // the largest number of keys and tags for which the time of the last change is remembered
+	// The largest number of keys and tags for which the time of the last change is remembered.
+	mostTimes = 4096
 )
 
 func (a *Audit) defaults(bad *complaints) {
-	if a.PerSecond != 0 && !(a.PerSecond >= leastAudited && a.PerSecond <= mostAudited) { // also rejects NaN
-		bad.add("Audit.PerSecond is %v, it must be 0 or from %v to %d", a.PerSecond, leastAudited, mostAudited)
+	// Also rejects NaN.
+	if a.PerSecond != 0 && !(a.PerSecond >= leastAudited && a.PerSecond <= mostAudited) {
+		bad.add("Audit.PerSecond is %v, it must be 0 or from %v to %d", a.PerSecond, leastAudited,
+			mostAudited)
 	}
 	bad.duration("Audit.Settle", &a.Settle, time.Second, minTTL, false)
 	if a.Tolerance < 0 || a.Tolerance > maxTTL {
@@ -59,8 +62,12 @@ func (a *Audit) defaults(bad *complaints) {
 
 // auditLocal is auditHit for an answer of the process-local tier. age is the value's age in that
 // answer.
-func (c *Cache[V]) auditLocal(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {
-	c.audit(ctx, key, id, load, func(context.Context) (found[V], bool) { return e.later(age - e.res.Age), true })
+func (c *Cache[V]) auditLocal(
+	ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration,
+) {
+	c.audit(ctx, key, id, load, func(context.Context) (found[V], bool) {
+		return e.later(age - e.res.Age), true
+	})
 }
 
 // auditHit checks a value of the store. It reads the value once more, because the caller may change
@@ -75,7 +82,10 @@ func (c *Cache[V]) auditHit(ctx context.Context, key, id string, load loader[V],
 
 // audit loads the key from the origin, and compares the result with the answer. If the loads of
 // callers need the slots, audit does nothing.
-func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], answer func(context.Context) (found[V], bool)) {
+func (c *Cache[V]) audit(
+	ctx context.Context, key, id string, load loader[V],
+	answer func(context.Context) (found[V], bool),
+) {
 	if l := c.opts.Limiter; l != nil && !l.queue.Spare() || c.life.over.Load() {
 		return
 	}
@@ -93,7 +103,9 @@ func (c *Cache[V]) audit(ctx context.Context, key, id string, load loader[V], an
 
 // askOrigin loads a key for an audit. ok is false if no slot is free, if the load fails, if its
 // result is not for all callers, or if the cache is being closed.
-func (c *Cache[V]) askOrigin(ctx context.Context, key, id string, load loader[V]) (Result[V], bool) {
+func (c *Cache[V]) askOrigin(
+	ctx context.Context, key, id string, load loader[V],
+) (Result[V], bool) {
 	m := c.offPath(&target[V]{flight.Solo[outcome[V]](), key, c.key(id), load})
 	m.audits = true
 	if !c.runBehind(ctx, nil, m) {

@@ -28,7 +28,9 @@ type auditing[V any] struct {
 }
 
 // audited begins an audit. The function defect makes the store of the audited process.
-func audited[V any](t *testing.T, opts cacheguard.Options[V], defect func(cacheguard.Store) cacheguard.Store) *auditing[V] {
+func audited[V any](
+	t *testing.T, opts cacheguard.Options[V], defect func(cacheguard.Store) cacheguard.Store,
+) *auditing[V] {
 	a := &auditing[V]{T: t, memory: memstore.New(memstore.Options{})}
 	t.Cleanup(func() { _ = a.memory.Close() })
 	must(t, a.memory.Warm(t.Context()))
@@ -86,7 +88,8 @@ func (a *auditing[V]) comes(want cacheguard.Difference) (e cacheguard.Event) {
 	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.seen) != 1 || a.seen[0].Differs != want || (want == cacheguard.NoDifference) != (a.seen[0].Story == nil) {
+	if len(a.seen) != 1 || a.seen[0].Differs != want ||
+		(want == cacheguard.NoDifference) != (a.seen[0].Story == nil) {
 		a.Fatalf("compared: %+v; want %v", a.seen, want)
 	}
 	e, a.seen = a.seen[0], nil
@@ -107,7 +110,9 @@ func (s lossy) Listen(cache string, tell func(cacheguard.Message)) (stop func())
 // careless is a store that stores the result of a load even if the load has lost its lease.
 type careless struct{ cacheguard.Store }
 
-func (s careless) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s careless) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	ans, err := s.Store.Fill(ctx, k, g, f, ttl)
 	if err == nil && ans != cacheguard.FillStored {
 		g, err = s.Store.Claim(ctx, k, cacheguard.ID{1}, ttl)
@@ -154,26 +159,57 @@ func TestAuditNamesTheCause(t *testing.T) {
 		story string
 	}{
 		"nothing has changed": {},
-		"nobody has said so":  {harm: func(a *auditing[int]) { a.has.Store(&two) }, meant: cacheguard.DiffersMissed, story: "the same"},
-		"it is gone":          {harm: func(a *auditing[int]) { a.has.Store(nil) }, meant: cacheguard.DiffersMissed, story: "the same"},
+		"nobody has said so": {
+			harm: func(a *auditing[int]) {
+				a.has.Store(&two)
+			}, meant: cacheguard.DiffersMissed, story: "the same",
+		},
+		"it is gone": {
+			harm: func(a *auditing[int]) {
+				a.has.Store(nil)
+			}, meant: cacheguard.DiffersMissed, story: "the same",
+		},
 		"it has come": {harm: func(a *auditing[int]) {
 			a.has.Store(nil)
 			must(a.T, a.c.Invalidate(a.Context(), "k"))
 			a.gets()
 			a.has.Store(&two)
 		}, meant: cacheguard.DiffersMissed, story: "the same"},
-		"by its TTL alone": {opts: cacheguard.Options[int]{Audit: cacheguard.Audit{Tolerance: time.Hour}},
-			harm: func(a *auditing[int]) { a.has.Store(&two) }, meant: cacheguard.DiffersAllowed, story: "the same"},
-		"longer than it may be": {opts: cacheguard.Options[int]{Audit: cacheguard.Audit{Tolerance: time.Second}},
-			harm: func(a *auditing[int]) { a.has.Store(&two) }, meant: cacheguard.DiffersMissed, story: "the same"},
-		"being removed": {harm: func(a *auditing[int]) { a.has.Store(&two) }, meant: cacheguard.DiffersMeanwhile,
-			after: func(a *auditing[int]) { must(a.T, a.other.Invalidate(a.Context(), "k")) }, story: "no value"},
-		"being replaced": {harm: func(a *auditing[int]) { a.has.Store(&two) }, meant: cacheguard.DiffersMeanwhile,
-			after: func(a *auditing[int]) { must(a.T, a.other.Set(a.Context(), "k", 2)) }, story: "another value"},
-		"being marked": {opts: cacheguard.Options[int]{StaleIfError: time.Hour}, harm: func(a *auditing[int]) { a.has.Store(&two) },
+		"by its TTL alone": {opts: cacheguard.Options[int]{
+			Audit: cacheguard.Audit{Tolerance: time.Hour},
+		},
+			harm: func(a *auditing[int]) {
+				a.has.Store(&two)
+			}, meant: cacheguard.DiffersAllowed, story: "the same"},
+		"longer than it may be": {opts: cacheguard.Options[int]{
+			Audit: cacheguard.Audit{Tolerance: time.Second},
+		},
+			harm: func(a *auditing[int]) {
+				a.has.Store(&two)
+			}, meant: cacheguard.DiffersMissed, story: "the same"},
+		"being removed": {harm: func(a *auditing[int]) {
+			a.has.Store(&two)
+		}, meant: cacheguard.DiffersMeanwhile,
+			after: func(a *auditing[int]) {
+				must(a.T, a.other.Invalidate(a.Context(), "k"))
+			}, story: "no value"},
+		"being replaced": {harm: func(a *auditing[int]) {
+			a.has.Store(&two)
+		}, meant: cacheguard.DiffersMeanwhile,
+			after: func(a *auditing[int]) {
+				must(a.T, a.other.Set(a.Context(), "k", 2))
+			}, story: "another value"},
+		"being marked": {opts: cacheguard.Options[int]{StaleIfError: time.Hour}, harm: func(
+			a *auditing[int],
+		) {
+			a.has.Store(&two)
+		},
 			meant: cacheguard.DiffersMeanwhile, story: "the same, not fresh any more",
 			after: func(a *auditing[int]) { must(a.T, a.other.MarkStale(a.Context(), "k")) }},
-		"a lost message, and young": {opts: cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: 10}, Audit: cacheguard.Audit{Tolerance: time.Hour}},
+		"a lost message, and young": {opts: cacheguard.Options[int]{
+			Local: cacheguard.Local[int]{Entries: 10},
+			Audit: cacheguard.Audit{Tolerance: time.Hour},
+		},
 			store: func(s cacheguard.Store) cacheguard.Store { return lossy{s} },
 			harm: func(a *auditing[int]) {
 				a.has.Store(&two)
@@ -228,17 +264,20 @@ func TestAuditNamesTheCause(t *testing.T) {
 				if test.meant.Wrong() {
 					wrong = 1
 				}
-				if s := a.c.Stats(); s.Wrong != wrong || s.Compared != 1 || wrong == 1 && s.Nines() != 0 {
+				if s := a.c.Stats(); s.Wrong != wrong || s.Compared != 1 ||
+					wrong == 1 && s.Nines() != 0 {
 					t.Errorf("Stats say %+v, %v nines", s, s.Nines())
 				}
 				if e.Story == nil {
 					return
 				}
-				if e.Story.Stands != test.story || len(e.Story.Load) != 32 || e.Story.Age != e.Took || e.Story.Age < 2*time.Second ||
+				if e.Story.Stands != test.story || len(e.Story.Load) != 32 ||
+					e.Story.Age != e.Took || e.Story.Age < 2*time.Second ||
 					e.Story.Asked.Sub(e.Story.Began) < e.Story.Age-time.Millisecond {
 					t.Errorf("served %d with the story %+v of %+v", served, e.Story, e)
 				}
-				if late := test.meant == cacheguard.DiffersLate; late && !e.Story.Changed.After(e.Story.Began) {
+				if late := test.meant == cacheguard.DiffersLate; late &&
+					!e.Story.Changed.After(e.Story.Began) {
 					t.Errorf("late, and the story says %+v", e.Story)
 				}
 			})
@@ -253,16 +292,22 @@ func TestAuditKnowsOfChanges(t *testing.T) {
 	for name, change := range map[string]func(a *auditing[int]) error{
 		"nobody told": nil,
 		"a key":       func(a *auditing[int]) error { return a.other.Invalidate(a.Context(), "k") },
-		"a tag":       func(a *auditing[int]) error { return a.other.InvalidateTags(a.Context(), "colour") },
-		"all":         func(a *auditing[int]) error { return a.other.InvalidateAll(a.Context()) },
-		"another tag": func(a *auditing[int]) error { return a.other.InvalidateTags(a.Context(), "size") },
+		"a tag": func(a *auditing[int]) error {
+			return a.other.InvalidateTags(a.Context(), "colour")
+		},
+		"all": func(a *auditing[int]) error { return a.other.InvalidateAll(a.Context()) },
+		"another tag": func(a *auditing[int]) error {
+			return a.other.InvalidateTags(a.Context(), "size")
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			a := audited(t, cacheguard.Options[int]{}, sound)
 			has := 1
 			get := func() {
 				t.Helper()
-				if _, err := a.c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+				if _, err := a.c.GetEntry(t.Context(), "k", func(
+					context.Context, cacheguard.Result[int],
+				) (cacheguard.Entry[int], error) {
 					return cacheguard.Entry[int]{Value: has, Tags: []string{"colour"}}, nil
 				}); err != nil {
 					t.Error(err)
@@ -283,7 +328,8 @@ func TestAuditKnowsOfChanges(t *testing.T) {
 			get()
 			e := a.comes(cacheguard.DiffersMissed)
 			known := change != nil && name != "another tag"
-			if known == e.Story.Changed.IsZero() || known && !e.Story.Changed.Before(e.Story.Began) {
+			if known == e.Story.Changed.IsZero() ||
+				known && !e.Story.Changed.Before(e.Story.Began) {
 				t.Errorf("the story is %+v", e.Story)
 			}
 		})
@@ -307,9 +353,15 @@ func TestAuditFindsAnotherType(t *testing.T) {
 
 // The audit finds a caller that changes a value which it shares with other callers.
 func TestAuditFindsWhoChangesValues(t *testing.T) {
-	for name, clone := range map[string]func([]int) []int{"shared": nil, "copied": func(v []int) []int { return append([]int(nil), v...) }} {
+	for name, clone := range map[string]func([]int) []int{"shared": nil,
+		"copied": func(v []int) []int {
+			return append([]int(nil), v...)
+		}} {
 		inBubble(t, name, func(t *testing.T) {
-			a := audited(t, cacheguard.Options[[]int]{Local: cacheguard.Local[[]int]{Entries: 10, Clone: clone}}, sound)
+			a := audited(t,
+				cacheguard.Options[[]int]{
+					Local: cacheguard.Local[[]int]{Entries: 10, Clone: clone},
+				}, sound)
 			a.has.Store(&[]int{1})
 			a.gets()
 			a.gets()[0]++
@@ -328,7 +380,8 @@ func TestAuditFindsWhoChangesValues(t *testing.T) {
 func TestAuditOfManyKeys(t *testing.T) {
 	for name, local := range map[string]int{"without a local tier": 0, "with a local tier": 100} {
 		inBubble(t, name, func(t *testing.T) {
-			a := audited(t, cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: local}}, sound)
+			a := audited(t, cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: local}},
+				sound)
 			version := 1
 			load := func(_ context.Context, missing []string) (map[string]int, error) {
 				all := map[string]int{}
@@ -338,7 +391,8 @@ func TestAuditOfManyKeys(t *testing.T) {
 				return all, nil
 			}
 			get := func() {
-				if got, err := a.c.GetMany(t.Context(), []string{"a", "b", "c"}, load); err != nil || len(got) != 3 || got["a"] != 1 {
+				if got, err := a.c.GetMany(t.Context(), []string{"a", "b", "c"},
+					load); err != nil || len(got) != 3 || got["a"] != 1 {
 					t.Errorf("got %v, %v", got, err)
 				}
 			}
@@ -362,7 +416,8 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 			store := newTampered()
 			defer store.Close()
 			opts := cacheguard.Options[int]{
-				TTL: time.Hour, MaxLoads: 1, Audit: cacheguard.Audit{PerSecond: 2}, Local: cacheguard.Local[int]{Entries: local},
+				TTL: time.Hour, MaxLoads: 1, Audit: cacheguard.Audit{PerSecond: 2},
+				Local: cacheguard.Local[int]{Entries: local},
 			}
 			c := openOn(t, cacheguard.Store(store), opts)
 			var loads, fails atomic.Int64
@@ -380,7 +435,8 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 			}
 			hits := func(during time.Duration) int64 {
 				before := loads.Load()
-				for end := time.Now().Add(during); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+				for end := time.Now().Add(during); time.Now().
+					Before(end); <-time.After(10 * time.Millisecond) {
 					hit(t.Context())
 				}
 				return loads.Load() - before
@@ -430,7 +486,11 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 			if c.Stats().Compared != before+1 {
 				t.Error("what its caller had left was not checked")
 			}
-			for n, end := range []func() error{func() error { return c.Shutdown(t.Context()) }, func() error { return c.Close() }} {
+			for n, end := range []func() error{func() error {
+				return c.Shutdown(t.Context())
+			}, func() error {
+				return c.Close()
+			}} {
 				<-time.After(2 * time.Second)
 				var begun, over atomic.Bool
 				if _, err := c.Get(t.Context(), "k", func(ctx context.Context) (int, error) {
@@ -446,7 +506,8 @@ func TestAuditKeepsItsBudget(t *testing.T) {
 				must(t, end())
 				synctest.Wait()
 				if !begun.Load() || !over.Load() || time.Since(at) > 0 {
-					t.Errorf("%d: a check has begun: %v, ended: %v, held up the end for %v", n, begun.Load(), over.Load(), time.Since(at))
+					t.Errorf("%d: a check has begun: %v, ended: %v, held up the end for %v", n,
+						begun.Load(), over.Load(), time.Since(at))
 				}
 				c = openOn(t, cacheguard.Store(store), opts)
 			}
@@ -460,9 +521,11 @@ func TestAuditOptions(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	for _, bad := range []cacheguard.Audit{
-		{PerSecond: -1}, {PerSecond: 1e-6}, {PerSecond: 1001}, {PerSecond: math.NaN()}, {Settle: -1}, {Settle: time.Microsecond}, {Tolerance: -1},
+		{PerSecond: -1}, {PerSecond: 1e-6}, {PerSecond: 1001}, {PerSecond: math.NaN()},
+		{Settle: -1}, {Settle: time.Microsecond}, {Tolerance: -1},
 	} {
-		if _, err := cacheguard.New(store, cacheguard.Options[int]{Name: "a", Audit: bad}); err == nil {
+		if _, err := cacheguard.New(store,
+			cacheguard.Options[int]{Name: "a", Audit: bad}); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
@@ -486,12 +549,16 @@ func TestAuditKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, o := newTampered(), &comparisons{}
 		defer store.Close()
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Hour, Observer: o, Audit: cacheguard.Audit{PerSecond: 1}})
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
+			TTL: time.Hour, Observer: o, Audit: cacheguard.Audit{PerSecond: 1},
+		})
 		must(t, c.Set(t.Context(), "k", 1))
 		var loads atomic.Int64
 		hit := func(e cacheguard.Entry[int]) {
 			<-time.After(2 * time.Second)
-			res, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+			res, err := c.GetEntry(t.Context(), "k", func(
+				context.Context, cacheguard.Result[int],
+			) (cacheguard.Entry[int], error) {
 				loads.Add(1)
 				return e, nil
 			})
@@ -542,7 +609,9 @@ func (s *shuffled) Decode(b []byte) (v int, err error) {
 // loses the difference is reported.
 func TestAuditAndCodecs(t *testing.T) {
 	inBubble(t, "many ways", func(t *testing.T) {
-		a := audited(t, cacheguard.Options[int]{Codec: &shuffled{}, Same: func(a, b int) bool { return a == b }}, sound)
+		a := audited(t, cacheguard.Options[int]{Codec: &shuffled{}, Same: func(a, b int) bool {
+			return a == b
+		}}, sound)
 		one, two := 1, 2
 		a.has.Store(&one)
 		a.gets()
@@ -554,7 +623,8 @@ func TestAuditAndCodecs(t *testing.T) {
 	})
 	inBubble(t, "lost", func(t *testing.T) {
 		type product struct{ ID, price int }
-		a := audited(t, cacheguard.Options[product]{Same: func(a, b product) bool { return a == b }}, sound)
+		a := audited(t,
+			cacheguard.Options[product]{Same: func(a, b product) bool { return a == b }}, sound)
 		a.has.Store(&product{1, 2})
 		a.gets()
 		a.isChecked()
@@ -566,7 +636,11 @@ func TestAuditAndCodecs(t *testing.T) {
 // changes and writers.
 func TestAuditRaisesNoFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := audited(t, cacheguard.Options[int]{Audit: cacheguard.Audit{PerSecond: 1000}, MaxLoads: -1, Local: cacheguard.Local[int]{Entries: 10}}, sound)
+		a := audited(t,
+			cacheguard.Options[int]{
+				Audit: cacheguard.Audit{PerSecond: 1000}, MaxLoads: -1,
+				Local: cacheguard.Local[int]{Entries: 10},
+			}, sound)
 		zero := 0
 		a.has.Store(&zero)
 		a.slow = 10 * time.Millisecond

@@ -28,7 +28,8 @@ type Cache[V any] struct {
 
 	flights flights[V]
 	waits   watch.Board[Message] // the misses that wait for messages about loads in other processes
-	tier    localTier[V]         // the process-local tier; if there is none, its field values is nil
+	// The process-local tier; if there is none, its field values is nil.
+	tier localTier[V]
 	checks
 	loads loads // running loads
 	life  life
@@ -47,7 +48,8 @@ type meaning struct {
 	protocol    protocol.Config // for the state machine
 	tookTooLong error           // the cause with which LoadTimeout ends a load
 	sentinels   sentinels
-	plain       bool // a hit of the tier only returns the value: it needs no event, no early refresh and no copy
+	// A hit of the tier only returns the value: it needs no event, no early refresh and no copy.
+	plain bool
 }
 
 // checks is for the hits that do more than answer a call.
@@ -58,9 +60,11 @@ type checks struct {
 
 // memory is what this process knows of keys and tags, besides values.
 type memory struct {
-	changed       knowledge.Changes       // counts the changes of keys
-	failures      knowledge.Failures      // of loads in this process, as error values
-	refreshPauses knowledge.Pauses        // for keys whose refresh another process does, or whose refresh failed or got no answer about the lease
+	changed  knowledge.Changes  // counts the changes of keys
+	failures knowledge.Failures // of loads in this process, as error values
+	// For keys whose refresh another process does, or whose refresh failed or got no answer about
+	// the lease.
+	refreshPauses knowledge.Pauses
 	invalidations knowledge.Invalidations // invalidations by tag
 	hints         knowledge.Hints         // which tags values have
 	presence      knowledge.Presence      // which keys the store has a value of, and for how long
@@ -69,8 +73,9 @@ type memory struct {
 // listeners are the connections of the cache to its Observer, its store, its Switch and other
 // caches.
 type listeners struct {
-	tracer         LoadTracer // the Observer, if it is a LoadTracer
-	localHits      *localHits // counts hits of the local tier if the Observer is HitsUntold; else nil
+	tracer LoadTracer // the Observer, if it is a LoadTracer
+	// Counts hits of the local tier if the Observer is HitsUntold; else nil.
+	localHits      *localHits
 	detachObserver func()
 	detachWatcher  func()
 	watched        bool // the Observer is a Watcher
@@ -99,15 +104,20 @@ func New[V any](store Store, opts Options[V]) (*Cache[V], error) {
 	}
 	c := &Cache[V]{store: store, opts: opts, life: life{Life: lifetime.New(), ends: lifetime.New()}}
 	c.codec, c.version = fingerprint(opts.Codec, opts.Version), uint8(opts.Version%Versions)
-	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w", opts.LoadTimeout, context.DeadlineExceeded)
+	c.tookTooLong = fmt.Errorf("cacheguard: load took longer than LoadTimeout of %v: %w",
+		opts.LoadTimeout, context.DeadlineExceeded)
 	c.sentinels = sentinelsOf(opts.Errors)
-	c.protocol = protocol.Config{LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed, Soft: opts.SoftTimeout > 0}
+	c.protocol = protocol.Config{
+		LeaseTTL: opts.LeaseTTL, FailClosed: opts.OnStoreDown == FailClosed,
+		Soft: opts.SoftTimeout > 0,
+	}
 	if c.tier, err = newLocalTier(opts.Local, &c.invalidations); err != nil {
 		return nil, err
 	}
 	c.demands.Go = c.life.Go
 	c.attach()
-	c.plain = c.tier.values != nil && (opts.Observer == nil || c.localHits != nil) && opts.EarlyRefresh == 0 && opts.Local.Clone == nil
+	c.plain = c.tier.values != nil && (opts.Observer == nil || c.localHits != nil) &&
+		opts.EarlyRefresh == 0 && opts.Local.Clone == nil
 	c.reading.troubleLines, c.leasing.troubleLines = &readingLines, &leasingLines
 	c.storing.troubleLines, c.changing.troubleLines = &storingLines, &changingLines
 	if l := opts.Limiter; l != nil && l.fleet != nil {
@@ -134,7 +144,9 @@ func isNil(store Store) bool {
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		if since, interrupted := c.delivery.hears(); interrupted { // first, because until the changes are noted, a read could find a value that they have removed
+		// First, because until the changes are noted, a read could find a value that they have
+		// removed.
+		if since, interrupted := c.delivery.hears(); interrupted {
 			c.deliverAgain(since)
 		}
 		c.invalidations.Missed(m.Generation)
@@ -154,7 +166,8 @@ func (c *Cache[V]) received(m Message) {
 		c.invalidated(m.Tags, m.Generation)
 		return
 	case MessageChanged:
-		if m.Load.IsZero() { // a message with a Load is from a writer that has claimed the key and stores a value soon
+		// A message with a Load is from a writer that has claimed the key and stores a value soon.
+		if m.Load.IsZero() {
 			c.presence.Gone(m.Key)
 		}
 		c.seal(m.Key)
@@ -210,27 +223,44 @@ type troubleLines struct {
 
 var (
 	readingLines = troubleLines{
-		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for reading", See: "the-store-cant-be-used",
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for reading",
+			See:   "the-store-cant-be-used",
 			Means: "no hits; each process answers from stale values or its own loads, as OnStoreDown says"},
-		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for reading", See: "the-store-cant-be-used"},
+		report.Line{
+			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for reading",
+			See: "the-store-cant-be-used",
+		},
 		"reading",
 	}
 	leasingLines = troubleLines{
-		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for leases", See: "the-store-cant-be-used",
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for leases",
+			See:   "the-store-cant-be-used",
 			Means: "each process loads for itself, and nothing is stored"},
-		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for leases", See: "the-store-cant-be-used"},
+		report.Line{
+			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for leases",
+			See: "the-store-cant-be-used",
+		},
 		"leases",
 	}
 	storingLines = troubleLines{
-		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for storing results", See: "the-store-cant-be-used",
+		report.Line{Level: slog.LevelWarn,
+			Text:  "cacheguard: store can't be used for storing results",
+			See:   "the-store-cant-be-used",
 			Means: "callers have their results, and the next ones load again"},
-		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for storing results", See: "the-store-cant-be-used"},
+		report.Line{
+			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for storing results",
+			See: "the-store-cant-be-used",
+		},
 		"storing results",
 	}
 	changingLines = troubleLines{
-		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for changes", See: "changes-dont-arrive",
+		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for changes",
+			See:   "changes-dont-arrive",
 			Means: "other processes may serve old values; the changes are repeated until they arrive"},
-		report.Line{Level: slog.LevelInfo, Text: "cacheguard: store can be used again for changes", See: "changes-dont-arrive"},
+		report.Line{
+			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for changes",
+			See: "changes-dont-arrive",
+		},
 		"changes",
 	}
 )
@@ -248,7 +278,8 @@ func (c *Cache[V]) down(ctx context.Context, t *trouble, key string, err error) 
 func (c *Cache[V]) fails(ctx context.Context, t *trouble, err error) {
 	t.last.Store(time.Now().UnixNano())
 	now := t.now.Load()
-	if _, cause := report.Where(err); now == nil || cause != "" && (cause != now.Cause || report.Lacks(err) != now.lacks) {
+	if _, cause := report.Where(err); now == nil ||
+		cause != "" && (cause != now.Cause || report.Lacks(err) != now.lacks) {
 		another := newTrouble(t.use, err)
 		news := now != nil && another.follows(now)
 		if t.now.CompareAndSwap(now, another) && news {

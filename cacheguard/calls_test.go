@@ -32,7 +32,9 @@ func lookingFirst[V any](c *cacheguard.Cache[V]) *cacheguard.Cache[V] {
 
 // openOn opens a cache as a process of a fleet does. All caches that are opened on one store are
 // one fleet.
-func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
+func openOn[V any](
+	t *testing.T, store cacheguard.Store, opts cacheguard.Options[V],
+) *cacheguard.Cache[V] {
 	t.Helper()
 	if opts.Name == "" {
 		opts.Name = "behave"
@@ -72,16 +74,29 @@ func beginCall[T any](t *testing.T, do func() (T, error)) *begun[T] {
 	return c
 }
 
-func getting[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string, load cacheguard.LoadFunc[V]) *begun[V] {
+func getting[V any](
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string,
+	load cacheguard.LoadFunc[V],
+) *begun[V] {
 	return beginCall(t, func() (V, error) { return c.Get(ctx, key, load) })
 }
 
-func gettingResult[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string, load cacheguard.LoadFunc[V]) *begun[cacheguard.Result[V]] {
-	return beginCall(t, func() (cacheguard.Result[V], error) { return shown(c.GetResult(ctx, key, load)) })
+func gettingResult[V any](
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string,
+	load cacheguard.LoadFunc[V],
+) *begun[cacheguard.Result[V]] {
+	return beginCall(t, func() (cacheguard.Result[V], error) {
+		return shown(c.GetResult(ctx, key, load))
+	})
 }
 
-func gettingEntry[V any](ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string, load cacheguard.LoadFunc[cacheguard.Entry[V]]) *begun[cacheguard.Result[V]] {
-	return beginCall(t, func() (cacheguard.Result[V], error) { return shown(c.GetEntry(ctx, key, entries(load))) })
+func gettingEntry[V any](
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[V], key string,
+	load cacheguard.LoadFunc[cacheguard.Entry[V]],
+) *begun[cacheguard.Result[V]] {
+	return beginCall(t, func() (cacheguard.Result[V], error) {
+		return shown(c.GetEntry(ctx, key, entries(load)))
+	})
 }
 
 // shown returns the part of a result that tests compare. The other fields differ each time.
@@ -91,7 +106,9 @@ func shown[V any](res cacheguard.Result[V], err error) (cacheguard.Result[V], er
 
 // entries makes an EntryFunc of a load of entries.
 func entries[V any](load cacheguard.LoadFunc[cacheguard.Entry[V]]) cacheguard.EntryFunc[V] {
-	return func(ctx context.Context, _ cacheguard.Result[V]) (cacheguard.Entry[V], error) { return load(ctx) }
+	return func(ctx context.Context, _ cacheguard.Result[V]) (cacheguard.Entry[V], error) {
+		return load(ctx)
+	}
 }
 
 // returned reports whether the call has returned by now.
@@ -152,7 +169,9 @@ type scriptedLoad[V any] struct {
 }
 
 func newScriptedOrigin[V any](t *testing.T) *scriptedOrigin[V] {
-	o := &scriptedOrigin[V]{t: t, visits: make(chan *scriptedLoad[V], 10000), over: make(chan struct{})}
+	o := &scriptedOrigin[V]{
+		t: t, visits: make(chan *scriptedLoad[V], 10000), over: make(chan struct{}),
+	}
 	t.Cleanup(func() { close(o.over) })
 	return o
 }
@@ -222,7 +241,9 @@ func (o *scriptedOrigin[V]) loads(want int) {
 }
 
 func (v *scriptedLoad[V]) ends(how func() (V, error)) { v.end <- how }
-func (v *scriptedLoad[V]) gives(value V)              { v.ends(func() (V, error) { return value, nil }) }
+func (v *scriptedLoad[V]) gives(value V) {
+	v.ends(func() (V, error) { return value, nil })
+}
 
 func (v *scriptedLoad[V]) fails(err error) {
 	v.ends(func() (V, error) {

@@ -18,13 +18,15 @@ type link struct {
 	cache   any
 	keys    []string
 	limiter *Limiter
-	over    atomic.Bool // the load has returned, so code that still uses its context is no longer inside the load
-	job     *desk.Load  // the slot of the load, if a job may keep the slot after the load; else nil
-	parent  *link
-	apart   bool    // this link is not a load; work below it does not use the slots of the loads above it
-	began   uint64  // when the load began, on the flights' clock; 0 if the time doesn't matter
-	after   demands // reads must not return a value loaded before these times
-	demand  bool    // this link is not a load; NotOlderThan set its field after
+	// The load has returned, so code that still uses its context is no longer inside the load.
+	over   atomic.Bool
+	job    *desk.Load // the slot of the load, if a job may keep the slot after the load; else nil
+	parent *link
+	// This link is not a load; work below it does not use the slots of the loads above it.
+	apart  bool
+	began  uint64  // when the load began, on the flights' clock; 0 if the time doesn't matter
+	after  demands // reads must not return a value loaded before these times
+	demand bool    // this link is not a load; NotOlderThan set its field after
 }
 
 // linkOf returns the innermost link of a context, which may be a demand.
@@ -90,7 +92,8 @@ func outsideSlots(ctx context.Context) context.Context {
 	if chainOf(ctx) == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, chainKey{}, &link{parent: chainOf(ctx), apart: true, after: after(ctx)})
+	return context.WithValue(ctx, chainKey{},
+		&link{parent: chainOf(ctx), apart: true, after: after(ctx)})
 }
 
 // inside reports whether ctx belongs to a running load of this key.

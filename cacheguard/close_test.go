@@ -38,7 +38,9 @@ func TestClose(t *testing.T) {
 		load := o.next()
 		calls["joiner"] = getting(t.Context(), t, closing, "k", o.load)
 		calls["queued"] = getting(t.Context(), t, closing, "queued", o.load)
-		calls["writer"] = beginCall(t, func() (string, error) { return closing.Update(t.Context(), "written", o.load) })
+		calls["writer"] = beginCall(t, func() (string, error) {
+			return closing.Update(t.Context(), "written", o.load)
+		})
 		write := o.next()
 		calls["joiner"].waits()
 		o.idle()
@@ -76,7 +78,8 @@ func TestClose(t *testing.T) {
 func TestCloseIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		closing, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		closing, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, closing, "k", o.load)
 		o.next()
@@ -89,15 +92,23 @@ func TestCloseIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestInnerCacheIsClosedFirst: a load that asks another cache of its process, which has been closed,
-// has not failed. Its own callers get the error, or a stale value, and other processes load.
+// TestInnerCacheIsClosedFirst: a load that asks another cache of its process, which has been
+// closed, has not failed. Its own callers get the error, or a stale value, and other processes
+// load.
 func TestInnerCacheIsClosedFirst(t *testing.T) {
-	for way, get := range map[string]func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error){
-		"Get": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+	for way, get := range map[string]func(ctx context.Context, c *cacheguard.Cache[string],
+		load cacheguard.LoadFunc[string]) (string, error){
+		"Get": func(
+			ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+		) (string, error) {
 			return c.Get(ctx, "k", load)
 		},
-		"GetMany": func(ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
-			got, err := c.GetMany(ctx, []string{"k"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+		"GetMany": func(
+			ctx context.Context, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+		) (string, error) {
+			got, err := c.GetMany(ctx, []string{"k"}, func(
+				ctx context.Context, _ []string,
+			) (map[string]string, error) {
 				v, err := load(ctx)
 				return map[string]string{"k": v}, err
 			})
@@ -132,7 +143,9 @@ func TestInnerCacheIsClosedFirst(t *testing.T) {
 				}
 				leader := call()
 				o.next()
-				waiter := beginCall(t, func() (string, error) { return get(t.Context(), other, elsewhere.load) })
+				waiter := beginCall(t, func() (string, error) {
+					return get(t.Context(), other, elsewhere.load)
+				})
 				waiter.waits()
 				if err := inner.Close(); err != nil {
 					t.Errorf("Close: %v", err)
@@ -174,7 +187,9 @@ func TestClosedCache(t *testing.T) {
 			"Get":       func() error { _, err := c.Get(t.Context(), "k", load); return err },
 			"GetResult": func() error { _, err := c.GetResult(t.Context(), "k", load); return err },
 			"GetEntry": func() error {
-				_, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+				_, err := c.GetEntry(t.Context(), "k", func(
+					context.Context, cacheguard.Result[string],
+				) (e cacheguard.Entry[string], err error) {
 					t.Error("it loads")
 					return e, nil
 				})
@@ -190,7 +205,8 @@ func TestClosedCache(t *testing.T) {
 				t.Errorf("%s: %v; want %v", name, err, cacheguard.ErrClosed)
 			}
 		}
-		if n := store.steps("Get") + store.steps("Lease") + store.steps("Invalidate") + store.steps("Claim") - claims; n > 0 {
+		if n := store.steps("Get") + store.steps("Lease") + store.steps("Invalidate") +
+			store.steps("Claim") - claims; n > 0 {
 			t.Errorf("a closed cache asked the store %d times", n)
 		}
 	})
@@ -203,7 +219,8 @@ func TestCloseDuringTheLookUp(t *testing.T) {
 		c := lookingFirst(openOn(t, store, cacheguard.Options[string]{}))
 		looking := make(chan struct{})
 		store.onto("Get", func(context.Context) error { <-looking; return nil })
-		leader, joiner := getting(t.Context(), t, c, "k", returning("v")), getting(t.Context(), t, c, "k", returning("v"))
+		leader, joiner := getting(t.Context(), t, c, "k", returning("v")),
+			getting(t.Context(), t, c, "k", returning("v"))
 		leader.waits()
 		c.Close()
 		close(looking)
@@ -244,7 +261,8 @@ func TestCloseAndAStubbornLoad(t *testing.T) {
 func TestCloseWaitsForLoadsThatStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Lines
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Logger: log.Logger()})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{Logger: log.Logger()})
 		stopped := false
 		leader := getting(t.Context(), t, c, "k", func(ctx context.Context) (string, error) {
 			<-ctx.Done()
@@ -267,8 +285,11 @@ func TestCloseWaitsForLoadsThatStop(t *testing.T) {
 func TestCloseInsideALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{})
-		call := getting(t.Context(), t, c, "k", func(context.Context) (string, error) { return "v", c.Close() })
-		if _, err := call.later(); !errors.Is(err, cacheguard.ErrClosed) || call.took > time.Second {
+		call := getting(t.Context(), t, c, "k", func(context.Context) (string, error) {
+			return "v", c.Close()
+		})
+		if _, err := call.later(); !errors.Is(err, cacheguard.ErrClosed) ||
+			call.took > time.Second {
 			t.Errorf("Get: %v after %v; want %v", err, call.took, cacheguard.ErrClosed)
 		}
 		<-time.After(time.Second) // Close is still there for a moment
@@ -279,7 +300,9 @@ func TestCloseInsideALoad(t *testing.T) {
 func TestCloseUnderLoad(t *testing.T) {
 	others := goleak.IgnoreCurrent()
 	store := memstore.New(memstore.Options{})
-	opts := cacheguard.Options[string]{Name: "behave", MaxLoads: 4, Logger: slog.New(slog.DiscardHandler)}
+	opts := cacheguard.Options[string]{
+		Name: "behave", MaxLoads: 4, Logger: slog.New(slog.DiscardHandler),
+	}
 	closing, err := cacheguard.New(store, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +317,9 @@ func TestCloseUnderLoad(t *testing.T) {
 	for i := range 200 {
 		key := string(rune('a' + i%10))
 		all.Go(func() {
-			_, err := closing.Get(context.Background(), key, func(ctx context.Context) (string, error) {
+			_, err := closing.Get(context.Background(), key, func(
+				ctx context.Context,
+			) (string, error) {
 				started <- struct{}{}
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -310,7 +335,8 @@ func TestCloseUnderLoad(t *testing.T) {
 	closing.Close()
 	all.Wait()
 	for i := range 10 {
-		if v, err := other.Get(t.Context(), string(rune('a'+i)), returning("v")); v != "v" || err != nil {
+		if v, err := other.Get(t.Context(), string(rune('a'+i)), returning("v")); v != "v" ||
+			err != nil {
 			t.Errorf("Get in the other process: %q, %v", v, err)
 		}
 	}
@@ -322,13 +348,19 @@ func TestCloseUnderLoad(t *testing.T) {
 func TestCloseEndsARefreshThatJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gatedLease{Store: memstore.New(memstore.Options{})}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: "edge", TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
+			Name: "edge", TTL: time.Second, StaleWhileRevalidate: time.Hour,
+		})
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
 		// Another process refreshes.
-		if _, err := store.Store.Lease(t.Context(), cacheguard.Key{Cache: "edge", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute, Seen: seenOf(t, store.Store, "edge", "k")}); err != nil {
+		if _, err := store.Store.Lease(t.Context(), cacheguard.Key{Cache: "edge", Key: "k"},
+			cacheguard.LeaseAsk{
+				Token: cacheguard.ID{1}, TTL: time.Minute,
+				Seen: seenOf(t, store.Store, "edge", "k"),
+			}); err != nil {
 			t.Fatal(err)
 		}
 		gate := make(chan struct{})
@@ -354,7 +386,10 @@ type deadConclude struct {
 	left atomic.Int32
 }
 
-func (s *deadConclude) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+func (s *deadConclude) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
 	if s.left.Add(-1) >= 0 {
 		return errors.New("no answer")
 	}
@@ -368,7 +403,9 @@ func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
 		store := &deadConclude{Store: f.store}
 		store.left.Store(4)
 		closing := f.processOn(store)
-		_, err := closing.Get(t.Context(), "k", func(context.Context) (string, error) { return "", errors.New("no database") })
+		_, err := closing.Get(t.Context(), "k", func(context.Context) (string, error) {
+			return "", errors.New("no database")
+		})
 		if err == nil {
 			t.Fatal("the load did not fail")
 		}
@@ -380,34 +417,46 @@ func TestCloseEndsALeaseThatIsBeingEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if v, err := f.process().Get(t.Context(), "k", (&origin{value: "v"}).load); v != "v" || err != nil || time.Since(start) > time.Second {
+		if v, err := f.process().Get(t.Context(), "k", (&origin{value: "v"}).load); v != "v" ||
+			err != nil || time.Since(start) > time.Second {
 			t.Errorf("got %q, %v after %v", v, err, time.Since(start))
 		}
 	})
 }
 
 // TestWritesWhileACacheCloses: if the claim of a write gets no answer, the invalidation that makes
-// up for it is repeated in the background. While the cache closes, nothing is repeated, so the write
-// itself sends the invalidation. That is also so if another change is pending, whose last repetition
-// is over.
+// up for it is repeated in the background. While the cache closes, nothing is repeated, so the
+// write itself sends the invalidation. That is also so if another change is pending, whose last
+// repetition is over.
 func TestWritesWhileACacheCloses(t *testing.T) {
 	type write func(ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{}) error
 	for name, w := range map[string]struct {
 		do   write
 		late bool // it writes to the origin after its caller has been answered
 	}{
-		"Set of a large value": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
+		"Set of a large value": {do: func(
+			ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{},
+		) error {
 			return setTooLarge(ctx, c)
 		}},
-		"Set": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
+		"Set": {do: func(
+			ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{},
+		) error {
 			return c.Set(ctx, "k", "new")
 		}},
-		"Update": {do: func(ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{}) error {
+		"Update": {do: func(
+			ctx context.Context, c *cacheguard.Cache[string], _ <-chan struct{},
+		) error {
 			_, err := c.Update(ctx, "k", returning("new"))
 			return err
 		}},
-		"late Update": {do: func(ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{}) error {
-			_, err := c.Update(ctx, "k", func(context.Context) (string, error) { <-proceed; return "new", nil })
+		"late Update": {do: func(
+			ctx context.Context, c *cacheguard.Cache[string], proceed <-chan struct{},
+		) error {
+			_, err := c.Update(ctx, "k", func(context.Context) (string, error) {
+				<-proceed
+				return "new", nil
+			})
 			return err
 		}, late: true},
 	} {
@@ -418,19 +467,25 @@ func TestWritesWhileACacheCloses(t *testing.T) {
 				c, other := openOn(t, store, opts), openOn(t, store, opts)
 				if pending {
 					store.onto("Invalidate", fails(always))
-					if err := c.Invalidate(t.Context(), "another"); !errors.Is(err, cacheguard.ErrPending) {
+					if err := c.Invalidate(t.Context(), "another"); !errors.Is(err,
+						cacheguard.ErrPending) {
 						t.Fatal(err)
 					}
 				}
 				proceed := make(chan struct{})
 				oldAndSilent := func() {
 					must(t, other.Set(t.Context(), "k", "old"))
-					store.onto("Claim", func(context.Context) error { <-proceed; return context.DeadlineExceeded })
+					store.onto("Claim", func(context.Context) error {
+						<-proceed
+						return context.DeadlineExceeded
+					})
 				}
 				if !w.late {
 					oldAndSilent()
 				}
-				writing := beginCall(t, func() (struct{}, error) { return struct{}{}, w.do(t.Context(), c, proceed) })
+				writing := beginCall(t, func() (struct{}, error) {
+					return struct{}{}, w.do(t.Context(), c, proceed)
+				})
 				writing.waits()
 				closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
 				closing.returned()
@@ -454,7 +509,8 @@ func TestWritesWhileACacheCloses(t *testing.T) {
 // After Close a load that ignores its context can no longer use the cache.
 func TestStubbornLoadReadsAClosedCache(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[int]{})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[int]{})
 		time.Sleep(time.Millisecond)
 		getting(t.Context(), t, c, "other", returning(1)).gives(1, nil)
 		closed, peeked := make(chan struct{}), make(chan error, 1)

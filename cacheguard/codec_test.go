@@ -36,8 +36,10 @@ func TestJSON(t *testing.T) {
 	t.Run("a struct", func(t *testing.T) {
 		at := time.Unix(1_800_000_000, 5).UTC()
 		whole := jsonValue{
-			Name: "n\u00e4me \x00", Number: -0.1, Words: []string{"", "w"}, Next: &jsonValue{Name: "next"},
-			Many: map[string]int{"a": 1, "b": 2, "": 3}, At: at, Any: map[string]any{"l": []any{true, nil, 1.5}},
+			Name: "n\u00e4me \x00", Number: -0.1, Words: []string{"", "w"},
+			Next: &jsonValue{Name: "next"},
+			Many: map[string]int{"a": 1, "b": 2, "": 3}, At: at,
+			Any: map[string]any{"l": []any{true, nil, 1.5}},
 		}
 		lossy := whole
 		lossy.Secret, lossy.hidden = "s", 1
@@ -45,8 +47,10 @@ func TestJSON(t *testing.T) {
 			Codec:  cacheguard.JSON[jsonValue]{},
 			Values: []jsonValue{whole, {}},
 			Losses: map[string]codectest.Loss[jsonValue]{
-				"fields that JSON leaves out":    {Value: lossy, Becomes: whole},
-				"a whole number in an interface": {Value: jsonValue{Any: 1}, Becomes: jsonValue{Any: 1.0}},
+				"fields that JSON leaves out": {Value: lossy, Becomes: whole},
+				"a whole number in an interface": {
+					Value: jsonValue{Any: 1}, Becomes: jsonValue{Any: 1.0},
+				},
 			},
 			Refused: map[string]jsonValue{
 				"no number": {Number: math.NaN()}, "a channel": {Any: make(chan int)},

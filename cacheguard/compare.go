@@ -58,7 +58,9 @@ const (
 	Differences
 )
 
-var differenceNames = [...]string{"same", "meanwhile", "allowed", "missed", "lost", "late", "type", "mutated"}
+var differenceNames = [...]string{
+	"same", "meanwhile", "allowed", "missed", "lost", "late", "type", "mutated",
+}
 
 // String returns the difference as one word. Metrics use the same words.
 func (d Difference) String() string {
@@ -74,12 +76,18 @@ func (d Difference) Wrong() bool { return d >= DiffersMissed && d < Differences 
 
 // Story has the known facts about a difference. All times are on the store's clock.
 type Story struct {
-	Load    string        // the load that made the callers' value, in hexadecimal, as package redisstore's inspector prints it
-	Began   time.Time     // when that load began
-	Age     time.Duration // age of the value when it was compared
-	Asked   time.Time     // when the origin was asked, at the latest
-	Stands  string        // what the store had after Audit.Settle: "the same", "the same, not fresh any more", "another value", "no value"
-	Changed time.Time     // when this process was last told of a change of the key, of one of the value's tags or of the whole cache; zero if it doesn't remember one
+	// The load that made the callers' value, in hexadecimal, as package redisstore's inspector
+	// prints it.
+	Load  string
+	Began time.Time     // when that load began
+	Age   time.Duration // age of the value when it was compared
+	Asked time.Time     // when the origin was asked, at the latest
+	// What the store had after Audit.Settle: "the same", "the same, not fresh any more", "another
+	// value", "no value".
+	Stands string
+	// When this process was last told of a change of the key, of one of the value's tags or of the
+	// whole cache; zero if it doesn't remember one.
+	Changed time.Time
 }
 
 // comparisons counts the comparisons, and remembers when keys were changed.
@@ -139,21 +147,26 @@ func (c *Cache[V]) compareBehind(values context.Context, do func(context.Context
 type comparison[V any] struct {
 	key, id string
 	had     *found[V]
-	loaded  Result[V]                // what the origin has
-	again   func() (Result[V], bool) // asks the origin once more; nil: a difference is not checked with another load
+	loaded  Result[V] // what the origin has
+	// Asks the origin once more; nil: a difference is not checked with another load.
+	again func() (Result[V], bool)
 }
 
 // compare compares an answer with the value at the origin, counts the result and tells observers.
 func (c *Cache[V]) compare(ctx context.Context, of *comparison[V]) {
 	had := of.had
-	e := Event{Kind: EventCompared, Key: of.key, Local: had.res.Local, NotFound: had.res.NotFound, Took: had.res.Age, Note: had.note}
+	e := Event{
+		Kind: EventCompared, Key: of.key, Local: had.res.Local, NotFound: had.res.NotFound,
+		Took: had.res.Age, Note: had.note,
+	}
 	same, known := c.same(had.res, of.loaded)
 	if !known {
 		return
 	}
 	if !same {
 		e.Story = &Story{
-			Load: hex.EncodeToString(had.load[:]), Began: time.UnixMicro(had.stamp), Age: had.res.Age, Asked: c.store.Now(),
+			Load: hex.EncodeToString(had.load[:]), Began: time.UnixMicro(had.stamp),
+			Age: had.res.Age, Asked: c.store.Now(),
 		}
 		if !c.life.ends.Sleep(c.opts.Audit.Settle) {
 			return // the cache was closed, so the cause can't be found any more
@@ -186,7 +199,9 @@ func (c *Cache[V]) same(a, b Result[V]) (same, known bool) {
 
 // cause looks into the store and the local tier again, and returns the reason why the callers'
 // value differs from the origin's.
-func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Difference, known bool) {
+func (c *Cache[V]) cause(
+	ctx context.Context, of *comparison[V], s *Story,
+) (d Difference, known bool) {
 	had := of.had
 	now, raw, err := c.read(ctx, c.key(of.id))
 	if err != nil {
@@ -227,7 +242,8 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 		}
 		if same, known := c.same(had.res, loaded); !known {
 			return d, false
-		} else if same { // the first load read an older value, for instance from a replica that lags
+		} else if same {
+			// The first load read an older value, for instance from a replica that lags.
 			return DiffersMeanwhile, true
 		}
 		of.loaded = loaded
@@ -235,11 +251,14 @@ func (c *Cache[V]) cause(ctx context.Context, of *comparison[V], s *Story) (d Di
 	if lost {
 		return DiffersLost, true
 	}
-	return c.causeOfWhatStands(of, now.res, raw, young, teller != had.load && s.Began.Before(s.Changed.Add(-protocol.ClockSlack))), true
+	return c.causeOfWhatStands(of, now.res, raw, young, teller != had.load &&
+		s.Began.Before(s.Changed.Add(-protocol.ClockSlack))), true
 }
 
 // causeOfWhatStands is the part of cause for a value that is still in the store.
-func (c *Cache[V]) causeOfWhatStands(of *comparison[V], now Result[V], raw []byte, young, late bool) Difference {
+func (c *Cache[V]) causeOfWhatStands(
+	of *comparison[V], now Result[V], raw []byte, young, late bool,
+) Difference {
 	if of.had.res.Local {
 		held, ok := c.tier.found(of.id)
 		if !ok || !bytes.Equal(held.id, of.had.id) {
@@ -277,7 +296,8 @@ func (c *Cache[V]) isOfAnotherType(raw []byte, now, loaded Result[V]) (another b
 	if err != nil {
 		return false
 	}
-	if theirs, err := c.opts.Codec.Append(nil, loaded.Value); err == nil && bytes.Equal(theirs, body) {
+	if theirs, err := c.opts.Codec.Append(nil, loaded.Value); err == nil &&
+		bytes.Equal(theirs, body) {
 		return true
 	}
 	var first []byte

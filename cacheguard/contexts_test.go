@@ -51,8 +51,10 @@ func TestCallerWithADeadline(t *testing.T) {
 		defer cancel()
 		hasty, patient := getting(ctx, t, c, "k", o.load), getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
-		if _, err := hasty.later(); err != context.DeadlineExceeded || hasty.took != 70*time.Millisecond {
-			t.Errorf("the call returned %v after %v; want %v after 70ms", err, hasty.took, context.DeadlineExceeded)
+		if _, err := hasty.later(); err != context.DeadlineExceeded ||
+			hasty.took != 70*time.Millisecond {
+			t.Errorf("the call returned %v after %v; want %v after 70ms", err, hasty.took,
+				context.DeadlineExceeded)
 		}
 		load.gives("v")
 		patient.gives("v", nil)
@@ -103,7 +105,8 @@ func TestAbandonedLoadIsTakenOver(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			leaver := getting(ctx, t, here, "k", fn)
 			o.next()
-			first, second := getting(t.Context(), t, there, "k", o.load), getting(t.Context(), t, there, "k", o.load)
+			first, second := getting(t.Context(), t, there, "k", o.load),
+				getting(t.Context(), t, there, "k", o.load)
 			first.waits()
 			o.idle()
 			leave()
@@ -214,7 +217,9 @@ func TestLeaderThatLeavesAsItsLoadStarts(t *testing.T) {
 // TestLeaderThatLeavesWhileItLooksUp: a look-up that was cut short doesn't mean that the store has
 // trouble. Callers that have joined the leader get the same result as without it.
 func TestLeaderThatLeavesWhileItLooksUp(t *testing.T) {
-	for name, policy := range map[string]cacheguard.StorePolicy{"open": cacheguard.FailOpen, "closed": cacheguard.FailClosed} {
+	for name, policy := range map[string]cacheguard.StorePolicy{
+		"open": cacheguard.FailOpen, "closed": cacheguard.FailClosed,
+	} {
 		for _, verb := range []string{"Get", "Refresh"} {
 			inBubble(t, verb+" fails "+name, func(t *testing.T) {
 				store := newTampered()
@@ -230,7 +235,10 @@ func TestLeaderThatLeavesWhileItLooksUp(t *testing.T) {
 					})
 				}
 				// This is how a store behaves that waits for an answer on its caller's context.
-				store.onto("Get", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+				store.onto("Get", func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
 				ctx, leave := context.WithCancel(t.Context())
 				leader := get(ctx)
 				leader.waits()
@@ -257,9 +265,11 @@ type contextKey struct{}
 
 func TestContextOfALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{LoadTimeout: 20 * time.Second})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{LoadTimeout: 20 * time.Second})
 		o := newScriptedOrigin[string](t)
-		starter, cancel := context.WithTimeout(context.WithValue(t.Context(), contextKey{}, "starter"), time.Second)
+		starter, cancel := context.WithTimeout(context.WithValue(t.Context(), contextKey{},
+			"starter"), time.Second)
 		defer cancel()
 		joiner := context.WithValue(t.Context(), contextKey{}, "joiner")
 		began := time.Now()
@@ -270,7 +280,8 @@ func TestContextOfALoad(t *testing.T) {
 			t.Errorf("the load's context has the value %v; want the starter's", v)
 		}
 		if d, ok := load.ctx.Deadline(); !ok || d.Sub(began) != 20*time.Second {
-			t.Errorf("the load's deadline is %v after it began, %v; want LoadTimeout", d.Sub(began), ok)
+			t.Errorf("the load's deadline is %v after it began, %v; want LoadTimeout", d.Sub(began),
+				ok)
 		}
 		if _, err := first.later(); err != context.DeadlineExceeded {
 			t.Errorf("the starter got %v; want %v", err, context.DeadlineExceeded)
@@ -292,7 +303,8 @@ func TestContextThatIsDone(t *testing.T) {
 		if err := c.Set(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
-		before := store.steps("Get") + store.steps("Lease") + store.steps("Fill") + store.steps("Claim")
+		before := store.steps("Get") + store.steps("Lease") + store.steps("Fill") +
+			store.steps("Claim")
 		load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -300,7 +312,9 @@ func TestContextThatIsDone(t *testing.T) {
 			"Get":       func() error { _, err := c.Get(ctx, "k", load); return err },
 			"GetResult": func() error { _, err := c.GetResult(ctx, "other", load); return err },
 			"GetEntry": func() error {
-				_, err := c.GetEntry(ctx, "k", func(ctx context.Context, _ cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+				_, err := c.GetEntry(ctx, "k", func(
+					ctx context.Context, _ cacheguard.Result[string],
+				) (e cacheguard.Entry[string], err error) {
 					e.Value, err = load(ctx)
 					return e, err
 				})
@@ -314,7 +328,8 @@ func TestContextThatIsDone(t *testing.T) {
 				t.Errorf("%s: %v; want %v", name, err, context.Canceled)
 			}
 		}
-		if after := store.steps("Get") + store.steps("Lease") + store.steps("Fill") + store.steps("Claim"); after != before {
+		if after := store.steps("Get") + store.steps("Lease") + store.steps("Fill") +
+			store.steps("Claim"); after != before {
 			t.Errorf("the store was asked %d times", after-before)
 		}
 	})
@@ -326,7 +341,9 @@ func TestWritesGoThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{})
-		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate"} {
+		for _, step := range []string{
+			"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate",
+		} {
 			store.onto(step, func(ctx context.Context) error {
 				if ctx.Done() != nil {
 					t.Errorf("%s runs on a context that can end", step)
@@ -346,7 +363,9 @@ func TestWritesGoThrough(t *testing.T) {
 		o.next()
 		cancel()
 		left.gives("", context.Canceled)
-		for _, step := range []string{"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate"} {
+		for _, step := range []string{
+			"Lease", "Fill", "Conclude", "Release", "Claim", "Invalidate",
+		} {
 			if store.steps(step) == 0 {
 				t.Errorf("this test had no %s", step)
 			}
@@ -365,21 +384,35 @@ func TestChangeOfACallerThatHasLeft(t *testing.T) {
 		change func(ctx context.Context, c *cacheguard.Cache[string]) error
 		want   string // what a reader gets
 	}{
-		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }, "new"},
+		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", "new")
+		}, "new"},
 		"SetEntry": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			return c.SetEntry(ctx, "k", entry("new"))
 		}, "new"},
-		"Set of a value that is too large": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		"Set of a value that is too large": {func(
+			ctx context.Context, c *cacheguard.Cache[string],
+		) error {
 			if err := c.Set(ctx, "k", tooBig); !errors.Is(err, cacheguard.ErrTooLarge) {
 				return errors.Join(errors.New("want ErrTooLarge"), err)
 			}
 			return nil
 		}, "loaded"},
-		"Invalidate":     {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }, "loaded"},
-		"MarkStale":      {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }, "loaded"},
-		"InvalidateTags": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") }, "loaded"},
-		"MarkStaleTags":  {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(ctx, "s") }, "loaded"},
-		"InvalidateAll":  {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) }, "loaded"},
+		"Invalidate": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		}, "loaded"},
+		"MarkStale": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(ctx, "k")
+		}, "loaded"},
+		"InvalidateTags": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "t")
+		}, "loaded"},
+		"MarkStaleTags": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStaleTags(ctx, "s")
+		}, "loaded"},
+		"InvalidateAll": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		}, "loaded"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
@@ -395,7 +428,9 @@ func TestChangeOfACallerThatHasLeft(t *testing.T) {
 				t.Errorf("the change failed: %v", err)
 			}
 			for _, reader := range []*cacheguard.Cache[string]{c, other} {
-				got, err := reader.Get(t.Context(), "k", func(context.Context) (string, error) { return "loaded", nil })
+				got, err := reader.Get(t.Context(), "k", func(context.Context) (string, error) {
+					return "loaded", nil
+				})
 				if got != test.want || err != nil {
 					t.Errorf("a reader got %q, %v; want %q", got, err, test.want)
 				}
@@ -415,10 +450,13 @@ func TestNoContext(t *testing.T) {
 	many := func(context.Context, []string) (map[string]string, error) { return nil, nil }
 	var none context.Context
 	calls := map[string]func() error{
-		"Get":            func() error { _, err := c.Get(none, "k", load); return err },
-		"GetResult":      func() error { _, err := c.GetResult(none, "k", load); return err },
-		"GetEntry":       func() error { _, err := c.GetEntry(none, "k", entry); return err },
-		"GetMany":        func() error { _, err := c.GetMany(none, []string{"k"}, many); return err },
+		"Get":       func() error { _, err := c.Get(none, "k", load); return err },
+		"GetResult": func() error { _, err := c.GetResult(none, "k", load); return err },
+		"GetEntry":  func() error { _, err := c.GetEntry(none, "k", entry); return err },
+		"GetMany": func() error {
+			_, err := c.GetMany(none, []string{"k"}, many)
+			return err
+		},
 		"Peek":           func() error { _, err := c.Peek(none, "k"); return err },
 		"Refresh":        func() error { _, err := c.Refresh(none, "k", load); return err },
 		"Update":         func() error { _, err := c.Update(none, "k", load); return err },
@@ -430,7 +468,10 @@ func TestNoContext(t *testing.T) {
 		"InvalidateAll":  func() error { return c.InvalidateAll(none) },
 		"Flush":          func() error { return c.Flush(none) },
 		"Shutdown":       func() error { return c.Shutdown(none) },
-		"Committed":      func() error { _, err := cacheguard.Committed(none, store, "c"); return err },
+		"Committed": func() error {
+			_, err := cacheguard.Committed(none, store, "c")
+			return err
+		},
 	}
 	for name, call := range calls {
 		if err := call(); err == nil || err.Error() != "cacheguard: the context is nil" {

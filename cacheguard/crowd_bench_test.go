@@ -19,7 +19,11 @@ import (
 //	go test -run '^$' -bench BenchmarkCrowd -count 6 ./cacheguard
 func BenchmarkCrowd(b *testing.B) {
 	const crowd, loads = 5000, 20 * time.Millisecond // by then all wait for it
-	run := func(b *testing.B, get func(ctx context.Context, key string, load func(context.Context) (string, error)) (string, error)) {
+	run := func(
+		b *testing.B,
+		get func(ctx context.Context, key string,
+			load func(context.Context) (string, error)) (string, error),
+	) {
 		b.ReportAllocs()
 		round := 0
 		for b.Loop() {
@@ -44,7 +48,9 @@ func BenchmarkCrowd(b *testing.B) {
 			done.Wait()
 			cancel()
 		}
-		b.ReportMetric((float64(b.Elapsed().Nanoseconds())/float64(b.N)-float64(loads.Nanoseconds()))/crowd, "ns/member")
+		b.ReportMetric(
+			(float64(b.Elapsed().Nanoseconds())/float64(b.N)-float64(loads.Nanoseconds()))/crowd,
+			"ns/member")
 	}
 	b.Run("cacheguard", func(b *testing.B) {
 		store := memstore.New(memstore.Options{})
@@ -54,13 +60,17 @@ func BenchmarkCrowd(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer c.Close()
-		run(b, func(ctx context.Context, key string, load func(context.Context) (string, error)) (string, error) {
+		run(b, func(
+			ctx context.Context, key string, load func(context.Context) (string, error),
+		) (string, error) {
 			return c.Get(ctx, key, load)
 		})
 	})
 	b.Run("singleflight", func(b *testing.B) {
 		var g singleflight.Group
-		run(b, func(ctx context.Context, key string, load func(context.Context) (string, error)) (string, error) {
+		run(b, func(
+			ctx context.Context, key string, load func(context.Context) (string, error),
+		) (string, error) {
 			v, err, _ := g.Do(key, func() (any, error) { return load(ctx) })
 			return v.(string), err
 		})

@@ -73,7 +73,10 @@ var (
 		Text:  "cacheguard: closed before the store could be told of all changes",
 		Means: "old values may be served until their TTL is over",
 	}
-	allChangesLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: store has all changes now", See: "changes-dont-arrive"}
+	allChangesLine = report.Line{
+		Level: slog.LevelInfo, Text: "cacheguard: store has all changes now",
+		See: "changes-dont-arrive",
+	}
 )
 
 // loadedBy is the latest stamp that a value loaded by now can have: the store's clock, plus the
@@ -94,7 +97,8 @@ func (c *Cache[V]) deliver() (pending func(error) error) {
 		d.runs = c.life.Go(c.repeat)
 		d.began, d.before, d.last = time.Now(), d.sentLate.Load(), nil
 	}
-	if !d.runs || c.life.Closing.Err() != nil { // the cache is being closed: repeat may have made its last try
+	// The cache is being closed: repeat may have made its last try.
+	if !d.runs || c.life.Closing.Err() != nil {
 		return func(err error) error { return err }
 	}
 	return func(err error) error { return fmt.Errorf("%w: %w", ErrPending, err) }
@@ -140,7 +144,8 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 // have taken over.
 func (c *Cache[V]) deliverAgain(interrupted time.Time) {
 	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
-		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", more)
+		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes",
+			more)
 	}
 	if c.unsent.Count() > 0 {
 		c.deliver()
@@ -216,7 +221,8 @@ func (c *Cache[V]) repeat() {
 			c.fails(context.Background(), &c.changing, err)
 		}
 		if c.life.Closing.Err() != nil {
-			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes", c.unsent.Count(), "error", err)
+			undeliveredLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name,
+				"changes", c.unsent.Count(), "error", err)
 			return
 		}
 	}
@@ -235,8 +241,10 @@ func (c *Cache[V]) delivered(err error) bool {
 	d.runs = false
 	if c.changing.stands() {
 		c.changing.now.Store(nil)
-		c.changing.spell.End(context.Background(), allChangesLine, c.opts.Logger, "cache", c.opts.Name,
-			"repeated", d.sentLate.Load()-d.before, "after", time.Since(d.began).Round(time.Millisecond))
+		c.changing.spell.End(context.Background(), allChangesLine, c.opts.Logger, "cache",
+			c.opts.Name,
+			"repeated", d.sentLate.Load()-d.before, "after",
+			time.Since(d.began).Round(time.Millisecond))
 	}
 	if d.none != nil {
 		close(d.none)
@@ -285,6 +293,7 @@ func (c *Cache[V]) undelivered(why error) error {
 	}
 	c.delivery.mu.Lock()
 	defer c.delivery.mu.Unlock()
-	return fmt.Errorf("cacheguard: the store has not been told of %d changes of cache %q: %w", n, c.opts.Name,
+	return fmt.Errorf("cacheguard: the store has not been told of %d changes of cache %q: %w", n,
+		c.opts.Name,
 		errors.Join(why, c.delivery.last))
 }

@@ -21,7 +21,9 @@ type twoServers struct {
 }
 
 func newTwoServers() *twoServers {
-	s := &twoServers{Store: memstore.New(memstore.Options{}), replica: memstore.New(memstore.Options{})}
+	s := &twoServers{
+		Store: memstore.New(memstore.Options{}), replica: memstore.New(memstore.Options{}),
+	}
 	s.serves.Store(s.Store)
 	s.tell.Store(&[]func(cacheguard.Message){})
 	return s
@@ -40,35 +42,51 @@ func (s *twoServers) says(kind cacheguard.MessageKind) {
 	}
 }
 
-func (s *twoServers) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *twoServers) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	return s.serves.Load().Get(ctx, k, tags)
 }
 
-func (s *twoServers) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (s *twoServers) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	return s.serves.Load().GetMany(ctx, keys, tags)
 }
 
-func (s *twoServers) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+func (s *twoServers) Generations(
+	ctx context.Context, cache string, tags []string,
+) (cacheguard.Generations, error) {
 	return s.serves.Load().Generations(ctx, cache, tags)
 }
 
-func (s *twoServers) InvalidateTags(ctx context.Context, cache string, tags []string) (int64, error) {
+func (s *twoServers) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (int64, error) {
 	return s.serves.Load().InvalidateTags(ctx, cache, tags)
 }
 
-func (s *twoServers) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *twoServers) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	return s.serves.Load().Lease(ctx, k, ask)
 }
 
-func (s *twoServers) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *twoServers) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	return s.serves.Load().Fill(ctx, k, g, f, ttl)
 }
 
-func (s *twoServers) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+func (s *twoServers) MarkStale(
+	ctx context.Context, keys []cacheguard.Key, at int, mark []byte,
+) error {
 	return s.serves.Load().MarkStale(ctx, keys, at, mark)
 }
 
-func (s *twoServers) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (s *twoServers) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	return s.serves.Load().Claim(ctx, k, token, ttl)
 }
 
@@ -80,7 +98,8 @@ func (s *twoServers) Invalidate(ctx context.Context, keys []cacheguard.Key) erro
 // holds if the subscription was interrupted and restored before the failover, or was interrupted
 // for longer than changes are remembered.
 func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
-	for when, before := range map[string]func(t *testing.T, s *twoServers, c *cacheguard.Cache[string]){
+	for when, before := range map[string]func(t *testing.T, s *twoServers,
+		c *cacheguard.Cache[string]){
 		"at once": func(*testing.T, *twoServers, *cacheguard.Cache[string]) {},
 		"after interruptions": func(t *testing.T, s *twoServers, c *cacheguard.Cache[string]) {
 			for range 3 {
@@ -103,7 +122,8 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 		for name, change := range maps.All(changesOfK) {
 			inBubble(t, when+", "+name, func(t *testing.T) {
 				s := newTwoServers()
-				here, there := openOn(t, s, cacheguard.Options[string]{}), openOn(t, s, cacheguard.Options[string]{})
+				here, there := openOn(t, s, cacheguard.Options[string]{}),
+					openOn(t, s, cacheguard.Options[string]{})
 				for _, server := range []*memstore.Store{s.replica, s.Store} {
 					s.serves.Store(server)
 					entryOf(t, there, "old")
@@ -137,7 +157,8 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := newTwoServers()
-		here, there := openOn(t, s, cacheguard.Options[string]{Version: 4}), openOn(t, s, cacheguard.Options[string]{Version: 5})
+		here, there := openOn(t, s, cacheguard.Options[string]{Version: 4}),
+			openOn(t, s, cacheguard.Options[string]{Version: 5})
 		for _, server := range []*memstore.Store{s.replica, s.Store} {
 			s.serves.Store(server)
 			entryOf(t, here, "old")
@@ -182,7 +203,9 @@ func TestFirstMessagesRepeatNothing(t *testing.T) {
 			if fails {
 				store.tell(cacheguard.Message{Kind: cacheguard.MessageLost})
 			}
-			store.tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: store.Now().UnixMicro()})
+			store.tell(cacheguard.Message{
+				Kind: cacheguard.MessageRestored, Generation: store.Now().UnixMicro(),
+			})
 			if err := c.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}

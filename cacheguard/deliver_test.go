@@ -92,21 +92,27 @@ func (s *changeable) Invalidate(ctx context.Context, keys []cacheguard.Key) erro
 	return failed
 }
 
-func (s *changeable) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
+func (s *changeable) MarkStale(
+	ctx context.Context, keys []cacheguard.Key, at int, mark []byte,
+) error {
 	if s.loses() {
 		return nil
 	}
 	return s.tampered.MarkStale(ctx, keys, at, mark)
 }
 
-func (s *changeable) InvalidateTags(ctx context.Context, cache string, tags []string) (int64, error) {
+func (s *changeable) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (int64, error) {
 	if s.loses() {
 		return s.Now().UnixMicro(), nil
 	}
 	return s.tampered.InvalidateTags(ctx, cache, tags)
 }
 
-func (s *changeable) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (s *changeable) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	if s.loses() {
 		return cacheguard.Grant{Token: token, Number: 1}, nil
 	}
@@ -115,12 +121,24 @@ func (s *changeable) Claim(ctx context.Context, k cacheguard.Key, token cachegua
 
 // changesOfK of changing what is kept under k.
 var changesOfK = map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
-	"Invalidate":     func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k", "other") },
-	"MarkStale":      func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k", "other") },
-	"InvalidateTags": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t", "u") },
-	"MarkStaleTags":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(ctx, "soft") },
-	"InvalidateAll":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
-	"Set":            func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "set") },
+	"Invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.Invalidate(ctx, "k", "other")
+	},
+	"MarkStale": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.MarkStale(ctx, "k", "other")
+	},
+	"InvalidateTags": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.InvalidateTags(ctx, "t", "u")
+	},
+	"MarkStaleTags": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.MarkStaleTags(ctx, "soft")
+	},
+	"InvalidateAll": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.InvalidateAll(ctx)
+	},
+	"Set": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.Set(ctx, "k", "set")
+	},
 	"Update": func(ctx context.Context, c *cacheguard.Cache[string]) error {
 		_, err := c.Update(ctx, "k", returning("written"))
 		return err
@@ -129,7 +147,8 @@ var changesOfK = map[string]func(ctx context.Context, c *cacheguard.Cache[string
 
 func withTags(v string) cacheguard.EntryFunc[string] {
 	return func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-		return cacheguard.Entry[string]{Value: v, Tags: []string{"t"}, SoftTags: []string{"soft"}}, nil
+		return cacheguard.Entry[string]{Value: v, Tags: []string{"t"}, SoftTags: []string{"soft"}},
+			nil
 	}
 }
 
@@ -150,14 +169,17 @@ func TestDelivery(t *testing.T) {
 	for name, change := range changesOfK {
 		inBubble(t, name, func(t *testing.T) {
 			store := newChangeable()
-			opts := cacheguard.Options[string]{Local: cacheguard.Local[string]{Entries: 10}, StaleIfError: time.Hour}
+			opts := cacheguard.Options[string]{
+				Local: cacheguard.Local[string]{Entries: 10}, StaleIfError: time.Hour,
+			}
 			here, there := openOn(t, store, opts), openOn(t, store, cacheguard.Options[string]{})
 			if got := entryOf(t, here, "old"); got != "old" {
 				t.Fatal(got)
 			}
 			store.away(true)
 			time.Sleep(time.Second)
-			if err := change(t.Context(), here); !errors.Is(err, cacheguard.ErrPending) || !errors.Is(err, errTampered) {
+			if err := change(t.Context(), here); !errors.Is(err, cacheguard.ErrPending) ||
+				!errors.Is(err, errTampered) {
 				t.Errorf("%v; want that it is repeated, and why", err)
 			}
 			if n := here.Stats().Unsent; n == 0 {
@@ -176,7 +198,8 @@ func TestDelivery(t *testing.T) {
 				t.Errorf("no key: %v", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if err := here.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTampered) {
+			if err := here.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+				!errors.Is(err, errTampered) {
 				t.Errorf("Flush: %v; want that time is over, and why", err)
 			}
 			cancel()
@@ -205,7 +228,9 @@ func TestForgottenChanges(t *testing.T) {
 	changes := maps.Clone(changesOfK)
 	delete(changes, "Set") // it leaves a value, which is forgotten with the change
 	changes["Update"] = func(ctx context.Context, c *cacheguard.Cache[string]) error {
-		if _, err := c.Update(ctx, "k", func(context.Context) (string, error) { return "", errWrite }); !errors.Is(err, errWrite) {
+		if _, err := c.Update(ctx, "k", func(context.Context) (string, error) {
+			return "", errWrite
+		}); !errors.Is(err, errWrite) {
 			return err
 		}
 		return nil
@@ -213,8 +238,10 @@ func TestForgottenChanges(t *testing.T) {
 	for name, change := range changes {
 		inBubble(t, name, func(t *testing.T) {
 			store := newChangeable()
-			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
-			if byTag := strings.HasSuffix(name, "Tags") || name == "InvalidateAll"; byTag { // an earlier one, which is not forgotten
+			here, there := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store, cacheguard.Options[string]{})
+			// An earlier one, which is not forgotten.
+			if byTag := strings.HasSuffix(name, "Tags") || name == "InvalidateAll"; byTag {
 				if err := change(t.Context(), there); err != nil {
 					t.Fatal(err)
 				}
@@ -231,7 +258,8 @@ func TestForgottenChanges(t *testing.T) {
 				t.Fatalf("%q: it was not forgotten", got)
 			}
 			tells := func() int {
-				return store.steps("Invalidate") + store.steps("MarkStale") + store.steps("InvalidateTags")
+				return store.steps("Invalidate") + store.steps("MarkStale") +
+					store.steps("InvalidateTags")
 			}
 			told := tells()
 			store.restore()
@@ -289,12 +317,14 @@ func TestDeliveryByTheNextChange(t *testing.T) {
 				t.Errorf("%s has not failed", name)
 			}
 		}
-		for tries := store.steps("InvalidateTags"); store.steps("InvalidateTags") == tries; { // it has been tried again, and time stands still from now on
+		// It has been tried again, and time stands still from now on.
+		for tries := store.steps("InvalidateTags"); store.steps("InvalidateTags") == tries; {
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
 		store.onto("MarkStale", nil)
-		if err := c.MarkStale(t.Context(), "k"); err != nil || c.Stats().Unsent != 6 { // k, other, t, u, soft, all
+		// K, other, t, u, soft, all.
+		if err := c.MarkStale(t.Context(), "k"); err != nil || c.Stats().Unsent != 6 {
 			t.Errorf("%v; %d are unsent, want 6", err, c.Stats().Unsent)
 		}
 		store.onto("Invalidate", nil)
@@ -325,7 +355,8 @@ func TestDeliveryOfSomeKeys(t *testing.T) {
 		})
 		err := c.Invalidate(t.Context(), "a", "b", "c")
 		var keys cacheguard.KeyErrors
-		if !errors.As(err, &keys) || len(keys) != 1 || !errors.Is(keys["b"], cacheguard.ErrPending) || c.Stats().Unsent != 1 {
+		if !errors.As(err, &keys) || len(keys) != 1 ||
+			!errors.Is(keys["b"], cacheguard.ErrPending) || c.Stats().Unsent != 1 {
 			t.Errorf("%v; %d are unsent", err, c.Stats().Unsent)
 		}
 		time.Sleep(time.Minute)
@@ -340,12 +371,14 @@ func TestDeliveryOfSomeKeys(t *testing.T) {
 func TestDeliveryOfTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newChangeable()
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		entryOf(t, here, "old")
 		time.Sleep(time.Second)
 		store.away(true)
 		for i := range 20_000 {
-			if err := here.Invalidate(t.Context(), fmt.Sprint("of many ", i)); !errors.Is(err, cacheguard.ErrPending) {
+			if err := here.Invalidate(t.Context(), fmt.Sprint("of many ", i)); !errors.Is(err,
+				cacheguard.ErrPending) {
 				t.Fatal(err)
 			}
 		}
@@ -377,22 +410,29 @@ func TestDeliveryAtTheEnd(t *testing.T) {
 		back bool // in time
 		end  func(ctx context.Context, c *cacheguard.Cache[string]) error
 	}{
-		"Shutdown": {true, func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Shutdown(ctx) }},
+		"Shutdown": {true, func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Shutdown(ctx)
+		}},
 		"Shutdown in vain": {false, func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			err := c.Shutdown(ctx)
-			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTampered) || !strings.Contains(err.Error(), "2 changes") {
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errTampered) ||
+				!strings.Contains(err.Error(), "2 changes") {
 				return fmt.Errorf("Shutdown: %w", err)
 			}
 			return nil
 		}},
-		"Close": {false, func(_ context.Context, c *cacheguard.Cache[string]) error { return c.Close() }},
+		"Close": {false, func(_ context.Context, c *cacheguard.Cache[string]) error {
+			return c.Close()
+		}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := newChangeable()
 			var lines bytes.Buffer
-			c := openOn(t, store, cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+			c := openOn(t, store,
+				cacheguard.Options[string]{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 			store.away(true)
-			if err := errors.Join(c.Invalidate(t.Context(), "a", "b"), c.Invalidate(t.Context(), "a")); err == nil {
+			if err := errors.Join(c.Invalidate(t.Context(), "a", "b"),
+				c.Invalidate(t.Context(), "a")); err == nil {
 				t.Error("no error")
 			}
 			if of.back {
@@ -412,11 +452,15 @@ func TestDeliveryAtTheEnd(t *testing.T) {
 			}
 			all := strings.Split(strings.TrimSpace(lines.String()), "\n")
 			n := len(all)
-			all = slices.DeleteFunc(all, func(line string) bool { return strings.Contains(line, "since=") })
-			if lasts := name == "Shutdown in vain"; lasts != (n-len(all) > 10) { // an hour of repeating
+			all = slices.DeleteFunc(all, func(line string) bool {
+				return strings.Contains(line, "since=")
+			})
+			// An hour of repeating.
+			if lasts := name == "Shutdown in vain"; lasts != (n-len(all) > 10) {
 				t.Errorf("told again %d times", n-len(all))
 			}
-			if len(all) != 2 || !strings.Contains(all[0], want[0]) || !strings.Contains(all[1], want[1]) {
+			if len(all) != 2 || !strings.Contains(all[0], want[0]) ||
+				!strings.Contains(all[1], want[1]) {
 				t.Errorf("logged %q", all)
 			}
 		})
@@ -431,7 +475,8 @@ func TestDeliveryInVain(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{})
 		store.away(true)
 		for i := range 60 {
-			if err := c.Invalidate(t.Context(), fmt.Sprint(i)); !errors.Is(err, cacheguard.ErrPending) {
+			if err := c.Invalidate(t.Context(), fmt.Sprint(i)); !errors.Is(err,
+				cacheguard.ErrPending) {
 				t.Fatal(err)
 			}
 		}
@@ -459,8 +504,12 @@ func TestDeliveryInVain(t *testing.T) {
 		of func(t *testing.T, s *changeable, c *cacheguard.Cache[string])
 		in time.Duration
 	}{
-		"by itself":       {func(*testing.T, *changeable, *cacheguard.Cache[string]) {}, 4 * time.Second},
-		"messages arrive": {func(_ *testing.T, s *changeable, _ *cacheguard.Cache[string]) { s.restore() }, 0},
+		"by itself": {
+			func(*testing.T, *changeable, *cacheguard.Cache[string]) {}, 4 * time.Second,
+		},
+		"messages arrive": {func(_ *testing.T, s *changeable, _ *cacheguard.Cache[string]) {
+			s.restore()
+		}, 0},
 		"another change": {func(t *testing.T, _ *changeable, c *cacheguard.Cache[string]) {
 			if err := c.Invalidate(t.Context(), "another"); err != nil {
 				t.Error(err)
@@ -478,7 +527,8 @@ func TestDeliveryInVain(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			store, c := inVain(t)
 			time.Sleep(time.Hour)
-			for tries := store.steps("Invalidate"); store.steps("Invalidate") == tries; { // the next one is far
+			// The next one is far.
+			for tries := store.steps("Invalidate"); store.steps("Invalidate") == tries; {
 				time.Sleep(time.Millisecond)
 			}
 			time.Sleep(leastPause)
@@ -534,7 +584,9 @@ func TestDeliveryMeetsARead(t *testing.T) {
 				if step == "Get" {
 					return c.Get(t.Context(), "k", returning("new"))
 				}
-				got, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) {
+				got, err := c.GetMany(t.Context(), []string{"k"}, func(
+					context.Context, []string,
+				) (map[string]string, error) {
 					return map[string]string{"k": "new"}, nil
 				})
 				return got["k"], err
@@ -580,12 +632,14 @@ func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{})
 		store.lacks.Store(&[]string{"bad", "good"})
 		for i := range 8000 {
-			if err := c.Invalidate(t.Context(), fmt.Sprint("bad ", i)); !errors.Is(err, cacheguard.ErrPending) {
+			if err := c.Invalidate(t.Context(), fmt.Sprint("bad ", i)); !errors.Is(err,
+				cacheguard.ErrPending) {
 				t.Fatal(err)
 			}
 		}
 		for i := range 10 {
-			if err := c.Invalidate(t.Context(), fmt.Sprint("good ", i)); !errors.Is(err, cacheguard.ErrPending) {
+			if err := c.Invalidate(t.Context(), fmt.Sprint("good ", i)); !errors.Is(err,
+				cacheguard.ErrPending) {
 				t.Fatal(err)
 			}
 		}
@@ -596,7 +650,8 @@ func TestDeliveryBesideWhatCantBeDelivered(t *testing.T) {
 		if n := c.Stats().Unsent; n != 8000 {
 			t.Errorf("%d changes are left", n)
 		}
-		store.lacks.Store(&[]string{"bad 0", "bad 4", "bad 7"}) // the oldest and the newest ones, too
+		// The oldest and the newest ones, too.
+		store.lacks.Store(&[]string{"bad 0", "bad 4", "bad 7"})
 		time.Sleep(5*time.Minute + 10*time.Second)
 		synctest.Wait()
 		if n := c.Stats().Unsent; n != 1+1111+1111 {
@@ -690,8 +745,10 @@ func TestALateChangeCountsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.away(true)
-		for name, err := range map[string]error{ // after that nobody loads a, so it is told to the store once more
-			"a": c.Invalidate(t.Context(), "a"), "k": c.MarkStale(t.Context(), "k"), "tag": c.InvalidateTags(t.Context(), "t"),
+		// After that nobody loads a, so it is told to the store once more.
+		for name, err := range map[string]error{
+			"a": c.Invalidate(t.Context(), "a"), "k": c.MarkStale(t.Context(), "k"),
+			"tag": c.InvalidateTags(t.Context(), "t"),
 		} {
 			if !errors.Is(err, cacheguard.ErrPending) {
 				t.Fatalf("%s: %v", name, err)
@@ -710,7 +767,9 @@ func TestALateChangeCountsOnce(t *testing.T) {
 		}
 		again()
 		again()
-		store.forget(true) // a failover loses the tag's change, which came late: it is repeated, and is not late once more
+		// A failover loses the tag's change, which came late: it is repeated, and is not late once
+		// more.
+		store.forget(true)
 		store.away(false)
 		if err := c.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -824,7 +883,9 @@ func (b broken) Error() string           { return "redis:6379: " + string(b) }
 func (b broken) Where() (string, string) { return "redis:6379", string(b) }
 
 // watchedWithLog opens a cache with the value of "k", whose store can be made to fail.
-func watchedWithLog(t *testing.T, eye *watching, text *logtest.Lines) (*tampered, *cacheguard.Cache[string]) {
+func watchedWithLog(
+	t *testing.T, eye *watching, text *logtest.Lines,
+) (*tampered, *cacheguard.Cache[string]) {
 	t.Helper()
 	store := newTampered()
 	c := openOn(t, store, cacheguard.Options[string]{Observer: eye, Logger: text.Logger()})
@@ -842,7 +903,9 @@ func TestTroubleHasTheCauseOfNow(t *testing.T) {
 		var eye watching
 		store, c := watchedWithLog(t, &eye, &text)
 		began := time.Now()
-		for _, cause := range []string{"connection refused", "connection refused", "authentication failed"} {
+		for _, cause := range []string{
+			"connection refused", "connection refused", "authentication failed",
+		} {
 			store.onto("Get", func(context.Context) error { return broken(cause) })
 			_, _ = c.Get(t.Context(), "k", returning("v"))
 			all := eye.view.Troubles()
@@ -851,7 +914,8 @@ func TestTroubleHasTheCauseOfNow(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := text.Count("can't be used for reading"); n != 2 || text.Count("authentication failed") == 0 {
+		if n := text.Count("can't be used for reading"); n != 2 ||
+			text.Count("authentication failed") == 0 {
 			t.Errorf("%d lines: %s", n, &text)
 		}
 	})
@@ -874,12 +938,14 @@ func TestTroubleNamesTheRightOfNow(t *testing.T) {
 		for _, right := range strings.Fields("+evalsha +del" + strings.Repeat(" +mget +get", 100)) {
 			store.onto("Get", func(context.Context) error { return refused(right) })
 			_, _ = c.Get(t.Context(), "k", returning("v"))
-			if all := eye.view.Troubles(); len(all) != 1 || !strings.HasSuffix(all[0].Text, "lacks "+right) {
+			if all := eye.view.Troubles(); len(all) != 1 ||
+				!strings.HasSuffix(all[0].Text, "lacks "+right) {
 				t.Errorf("without %s: %+v", right, all)
 			}
 			time.Sleep(time.Second)
 		}
-		for _, right := range []string{"+evalsha", "+del", "+mget"} { // and no fourth one in this minute
+		// And no fourth one in this minute.
+		for _, right := range []string{"+evalsha", "+del", "+mget"} {
 			if n := text.Count("lacks " + right); n != 1 {
 				t.Errorf("%s is in %d lines: %s", right, n, &text)
 			}

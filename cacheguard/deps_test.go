@@ -27,7 +27,8 @@ var layers = map[string]string{
 	"cacheguard/outbox":    "cacheguard cacheguard/lock cacheguard/lock/sqllock internal/...",
 	"cacheguard/lockstore": "cacheguard cacheguard/lock internal/...",
 	"cacheguard/guardtest": "cacheguard cacheguard/memstore internal/...",
-	"cacheguard/codectest": "cacheguard", // codecs may be modules of their own, which can't import internal
+	// Codecs may be modules of their own, which can't import internal.
+	"cacheguard/codectest": "cacheguard",
 	"middleware/...":       "middleware/... cacheguard internal/...",
 	"examples/...":         "examples/... middleware/... cacheguard/... internal/...",
 	"bench/...":            "bench/... examples/... middleware/... cacheguard/... internal/...",
@@ -95,7 +96,9 @@ func TestDependencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"cacheguard", "cacheguard/memstore", "internal/frame", "bench/peers"} {
+	for _, p := range []string{
+		"cacheguard", "cacheguard/memstore", "internal/frame", "bench/peers",
+	} {
 		if !packages[p] {
 			t.Errorf("this test doesn't see package %s", p)
 		}
@@ -209,13 +212,17 @@ func TestDependencyRules(t *testing.T) {
 		{"bench/peers", module + "/bench/internal/contender", !test, fine},
 		{"bench/peers", module + "/bench/internal/contender/contendertest", test, fine},
 		{"bench/peers", module + "/middleware", !test, wrong},
-		{"bench/internal/contender", "github.com/zeromicro/go-zero/core/stores/cache", !test, wrong},
+		{
+			"bench/internal/contender", "github.com/zeromicro/go-zero/core/stores/cache", !test,
+			wrong,
+		},
 		{"bench/internal/contender", "github.com/maypok86/otter/v2", !test, wrong},
 		{"newlayer", module + "/cacheguard", !test, wrong},
 		{".", module + "/cacheguard", !test, wrong},
 	} {
 		if why := forbidden(c.from, c.to, c.test); (why == "") != c.ok {
-			t.Errorf("%s imports %s (in a test: %v): %q; want it fine: %v", c.from, c.to, c.test, why, c.ok)
+			t.Errorf("%s imports %s (in a test: %v): %q; want it fine: %v", c.from, c.to, c.test,
+				why, c.ok)
 		}
 	}
 }
@@ -296,7 +303,9 @@ func eachImport(root string, each func(file, from, to string)) error {
 		}
 		if entry.IsDir() {
 			base := entry.Name()
-			if name != root && (base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			if name != root &&
+				(base == "testdata" || strings.HasPrefix(base, ".") ||
+					strings.HasPrefix(base, "_")) {
 				return filepath.SkipDir
 			}
 			return nil

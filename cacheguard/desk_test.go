@@ -21,7 +21,9 @@ func TestDesk(t *testing.T) {
 		err     error
 		paniced any
 	}
-	get := func(t *testing.T, c *cacheguard.Cache[string], client context.Context, job func()) <-chan call {
+	get := func(
+		t *testing.T, c *cacheguard.Cache[string], client context.Context, job func(),
+	) <-chan call {
 		ended := make(chan call, 1)
 		go func() {
 			var got call
@@ -31,7 +33,9 @@ func TestDesk(t *testing.T) {
 			defer d.Close()
 			ctx, cancel := context.WithTimeout(desk.With(client, d), time.Second)
 			defer cancel()
-			got.r, got.err = c.GetEntry(ctx, "k", func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			got.r, got.err = c.GetEntry(ctx, "k", func(
+				ctx context.Context, _ cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
 				if desk.From(ctx) != nil {
 					t.Error("the load's context has the desk of its caller")
 				}
@@ -57,12 +61,15 @@ func TestDesk(t *testing.T) {
 		return ended
 	}
 	waiter := func(t *testing.T, c *cacheguard.Cache[string]) *begun[cacheguard.Result[string]] {
-		w := gettingEntry(t.Context(), t, c, "k", failingWith[entry](errors.New("a waiter's load ran")))
+		w := gettingEntry(t.Context(), t, c, "k",
+			failingWith[entry](errors.New("a waiter's load ran")))
 		w.waits()
 		return w
 	}
 	for _, where := range []string{"here", "there"} {
-		other := func(t *testing.T, store *memstore.Store, c *cacheguard.Cache[string]) *cacheguard.Cache[string] {
+		other := func(
+			t *testing.T, store *memstore.Store, c *cacheguard.Cache[string],
+		) *cacheguard.Cache[string] {
 			if where == "here" {
 				return c
 			}
@@ -71,10 +78,12 @@ func TestDesk(t *testing.T) {
 		inBubble(t, "returns "+where, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			c := openOn(t, store, cacheguard.Options[string]{})
-			ended := get(t, c, t.Context(), func() { <-time.After(5 * time.Second) }) // longer than its patience with others
+			// Longer than its patience with others.
+			ended := get(t, c, t.Context(), func() { <-time.After(5 * time.Second) })
 			synctest.Wait()
 			w := waiter(t, other(t, store, c))
-			if got := <-ended; got.r.Value != "v" || got.r.Status != cacheguard.StatusLoaded || got.err != nil {
+			if got := <-ended; got.r.Value != "v" || got.r.Status != cacheguard.StatusLoaded ||
+				got.err != nil {
 				t.Errorf("got %+v", got)
 			}
 			if r, err := w.later(); r.Value != "v" || err != nil {
@@ -90,7 +99,8 @@ func TestDesk(t *testing.T) {
 			if got := <-ended; got.paniced != "mine" {
 				t.Errorf("got %+v", got)
 			}
-			if _, err := w.later(); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
+			if _, err := w.later(); err == nil ||
+				!strings.Contains(err.Error(), errOrigin.Error()) {
 				t.Errorf("the waiter got %v", err)
 			}
 			if got := <-get(t, c, t.Context(), func() {}); got.r.Value != "v" {
@@ -115,7 +125,8 @@ func TestDesk(t *testing.T) {
 				return
 			}
 			<-ended // the last one in its process: its load is given up, and the next process loads
-			if _, err := w.later(); err == nil || !strings.Contains(err.Error(), "a waiter's load ran") {
+			if _, err := w.later(); err == nil ||
+				!strings.Contains(err.Error(), "a waiter's load ran") {
 				t.Errorf("the waiter got %v", err)
 			}
 		})

@@ -7,9 +7,13 @@
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	store, err := redisstore.New(rdb, redisstore.Options{})
-//	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", TTL: 10 * time.Minute})
+//	products, err := cacheguard.New(store, cacheguard.Options[Product]{
+//		Name: "product", TTL: 10 * time.Minute,
+//	})
 //
-//	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, 42) })
+//	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) {
+//		return db.Product(ctx, 42)
+//	})
 //
 // [Cache.Get] returns a value and loads it if it is missing; [Cache.GetMany] does that for many
 // keys in one call. [Cache.Invalidate] and [Cache.InvalidateTags] remove values after a change;
@@ -67,8 +71,8 @@
 //     the change arrives, usually within a fraction of a millisecond, the call may join an older
 //     flight of its own process. Inside a load, cache reads made with the load's context go to the
 //     store: they join no flight that began before the load and don't use the local tier. An
-//     exception is a store that can't be read: then reads inside loads share what they can. So if a value is made of other cached values, invalidate the other
-//     values first and this value last.
+//     exception is a store that can't be read: then reads inside loads share what they can. So if a
+//     value is made of other cached values, invalidate the other values first and this value last.
 //   - Immediate invalidation by tag in a Redis cluster or with a local tier. There a process learns
 //     of the invalidation only when the message about it arrives.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor

@@ -64,8 +64,11 @@ func (c *Cache[V]) once(ctx context.Context, said *atomic.Bool, line report.Line
 
 // doubtNames warns if a changed key or tag has * in it. The user may have meant a pattern, but the
 // name stands for this one key or tag.
-func (c *Cache[V]) doubtNames(ctx context.Context, said *atomic.Bool, names []string, line report.Line) {
-	if !said.Load() && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
+func (c *Cache[V]) doubtNames(
+	ctx context.Context, said *atomic.Bool, names []string, line report.Line,
+) {
+	if !said.Load() &&
+		slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
 		c.once(ctx, said, line)
 	}
 }
@@ -108,7 +111,8 @@ func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 // doubtLease warns if a lease can end before the store has answered the request for it.
 func (c *Cache[V]) doubtLease() {
 	if s, ok := c.store.(StepTimer); ok && c.opts.LeaseTTL < s.StepTimeout() {
-		leaseLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "LeaseTTL", c.opts.LeaseTTL, "step", s.StepTimeout())
+		leaseLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "LeaseTTL",
+			c.opts.LeaseTTL, "step", s.StepTimeout())
 	}
 }
 
@@ -133,7 +137,8 @@ func (c *Cache[V]) settings() []setting {
 	o := &c.opts
 	return []setting{
 		{"the type of values", reflect.TypeFor[V]()}, {"Codec", c.codec},
-		{"TTL", o.TTL}, {"NegativeTTL", o.NegativeTTL}, {"ErrorTTL", o.ErrorTTL}, {"LeaseTTL", o.LeaseTTL},
+		{"TTL", o.TTL}, {"NegativeTTL", o.NegativeTTL}, {"ErrorTTL", o.ErrorTTL},
+		{"LeaseTTL", o.LeaseTTL},
 		{"StaleWhileRevalidate", o.StaleWhileRevalidate}, {"StaleIfError", o.StaleIfError},
 	}
 }

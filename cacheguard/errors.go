@@ -69,7 +69,8 @@ type LoadError struct {
 func (e *LoadError) Unwrap() []error { return e.is }
 
 func (e *LoadError) Error() string {
-	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key), e.Text)
+	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key),
+		e.Text)
 }
 
 // PanicError is the error of a load that panicked in this process. A panic of the codec or of

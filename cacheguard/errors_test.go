@@ -14,7 +14,8 @@ import (
 // TestErrorsTellThemselvesApart: errors differ in their text and by errors.Is.
 func TestErrorsTellThemselvesApart(t *testing.T) {
 	all := []error{
-		cacheguard.ErrNotFound, cacheguard.ErrClosed, cacheguard.ErrUnavailable, cacheguard.ErrOverloaded,
+		cacheguard.ErrNotFound, cacheguard.ErrClosed, cacheguard.ErrUnavailable,
+		cacheguard.ErrOverloaded,
 		cacheguard.ErrLeaseLost, cacheguard.ErrRecursion, cacheguard.ErrTooLarge,
 	}
 	texts := map[string]bool{}
@@ -37,7 +38,8 @@ func TestErrorsTellThemselvesApart(t *testing.T) {
 func TestLoadErrorText(t *testing.T) {
 	for _, key := range []string{"k", "", "line\nend", "\x00\xff", strings.Repeat("k", 10000)} {
 		text := (&cacheguard.LoadError{Key: key, Text: "the reason"}).Error()
-		if !strings.HasPrefix(text, "cacheguard: ") || !strings.HasSuffix(text, "the reason") || strings.ContainsAny(text, "\n\x00") || !utf8.ValidString(text) || len(text) > 300 {
+		if !strings.HasPrefix(text, "cacheguard: ") || !strings.HasSuffix(text, "the reason") ||
+			strings.ContainsAny(text, "\n\x00") || !utf8.ValidString(text) || len(text) > 300 {
 			t.Errorf("the text for key %.20q is %q", key, text)
 		}
 	}
@@ -67,10 +69,13 @@ func TestKeyErrors(t *testing.T) {
 	if !errors.Is(failed, want[11]) || errors.Is(failed, errOrigin) {
 		t.Error("errors.Is doesn't look at all keys, or at more")
 	}
-	if text := (cacheguard.KeyErrors{"a\n": errOrigin}).Error(); text != `cacheguard: 1 key failed; "a\n": the origin is down` {
+	if text := (cacheguard.KeyErrors{
+		"a\n": errOrigin,
+	}).Error(); text != `cacheguard: 1 key failed; "a\n": the origin is down` {
 		t.Errorf("the text for one is %s", text)
 	}
-	if text := (cacheguard.KeyErrors{}).Error(); text == "" || len(cacheguard.KeyErrors(nil).Unwrap()) != 0 {
+	if text := (cacheguard.KeyErrors{}).Error(); text == "" ||
+		len(cacheguard.KeyErrors(nil).Unwrap()) != 0 {
 		t.Errorf("the text for none is %q", text)
 	}
 }
@@ -86,13 +91,16 @@ func TestWords(t *testing.T) {
 		}
 		seen[word] = true
 	}
-	for k, want := range map[cacheguard.EventKind]string{0: "EventKind(0)", 255: "EventKind(255)", cacheguard.EventFillRefused: "fill refused"} {
+	for k, want := range map[cacheguard.EventKind]string{
+		0: "EventKind(0)", 255: "EventKind(255)", cacheguard.EventFillRefused: "fill refused",
+	} {
 		if got := k.String(); got != want {
 			t.Errorf("EventKind %d is %q; want %q", uint8(k), got, want)
 		}
 	}
 	for s, want := range map[cacheguard.Status]string{
-		cacheguard.StatusMiss: "miss", cacheguard.StatusHit: "hit", cacheguard.StatusStale: "stale", cacheguard.StatusLoaded: "loaded",
+		cacheguard.StatusMiss: "miss", cacheguard.StatusHit: "hit", cacheguard.StatusStale: "stale",
+		cacheguard.StatusLoaded:    "loaded",
 		cacheguard.StatusCoalesced: "coalesced", 200: "Status(200)",
 	} {
 		if got := s.String(); got != want {

@@ -29,7 +29,8 @@ func ExampleAudit() {
 	defer store.Close()
 	c, err := cacheguard.New(store, cacheguard.Options[int]{
 		Name: "stock", Observer: found,
-		Audit: cacheguard.Audit{PerSecond: 100, Settle: 10 * time.Millisecond}, // in production PerSecond 1 and the default Settle
+		// In production PerSecond 1 and the default Settle.
+		Audit: cacheguard.Audit{PerSecond: 100, Settle: 10 * time.Millisecond},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -39,7 +40,9 @@ func ExampleAudit() {
 
 	stock := 10
 	get := func() {
-		if _, err := c.Get(context.Background(), "42", func(context.Context) (int, error) { return stock, nil }); err != nil {
+		if _, err := c.Get(context.Background(), "42", func(context.Context) (int, error) {
+			return stock, nil
+		}); err != nil {
 			fmt.Println(err)
 		}
 	}

@@ -12,16 +12,20 @@ import (
 // at most 20 loads at a time.
 func ExampleNewFleetLimiter() {
 	store := memstore.New(memstore.Options{})
-	database, err := cacheguard.NewFleetLimiter(store, "database", 20, 1000) // 20 at a time, 1000 wait in each process
+	// 20 at a time, 1000 wait in each process.
+	database, err := cacheguard.NewFleetLimiter(store, "database", 20, 1000)
 	if err != nil {
 		panic(err)
 	}
-	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Limiter: database})
+	products, err := cacheguard.New(store,
+		cacheguard.Options[Product]{Name: "product", Limiter: database})
 	if err != nil {
 		panic(err)
 	}
 	defer products.Close()
-	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (Product, error) {
+		return db.Product(ctx, "42")
+	})
 	fmt.Println(p.Name, err)
 	// Output:
 	// origin: select 42

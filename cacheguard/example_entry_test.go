@@ -16,10 +16,13 @@ func ExampleCache_GetEntry() {
 	defer products.Close()
 	ctx := context.Background()
 
-	r, err := products.GetEntry(ctx, "42", func(ctx context.Context, _ cacheguard.Result[Product]) (cacheguard.Entry[Product], error) {
+	r, err := products.GetEntry(ctx, "42", func(
+		ctx context.Context, _ cacheguard.Result[Product],
+	) (cacheguard.Entry[Product], error) {
 		p, err := db.Product(ctx, "42")
 		if errors.Is(err, sql.ErrNoRows) {
-			return cacheguard.Entry[Product]{NoStore: true}, cacheguard.ErrNotFound // not remembered either
+			// Not remembered either.
+			return cacheguard.Entry[Product]{NoStore: true}, cacheguard.ErrNotFound
 		}
 		return cacheguard.Entry[Product]{Value: p, TTL: 30 * time.Second}, err
 	})
@@ -50,11 +53,15 @@ func ExampleEntry_notModified() {
 	defer products.Close()
 	ctx := context.Background()
 
-	load := func(_ context.Context, prev cacheguard.Result[Product]) (cacheguard.Entry[Product], error) {
-		if prev.Status != cacheguard.StatusMiss { // a conditional request would be answered with 304
+	load := func(
+		_ context.Context, prev cacheguard.Result[Product],
+	) (cacheguard.Entry[Product], error) {
+		// A conditional request would be answered with 304.
+		if prev.Status != cacheguard.StatusMiss {
 			return cacheguard.Entry[Product]{NotModified: true}, nil
 		}
-		return cacheguard.Entry[Product]{Value: Product{Name: "lamp"}, Keep: 24 * time.Hour}, nil // for 24 hours more than its TTL
+		// For 24 hours more than its TTL.
+		return cacheguard.Entry[Product]{Value: Product{Name: "lamp"}, Keep: 24 * time.Hour}, nil
 	}
 	for range 2 {
 		r, err := products.GetEntry(ctx, "42", load)

@@ -180,7 +180,9 @@ func ExampleCache_Get_longLoad() {
 	products := newProducts()
 	defer products.Close()
 
-	p, err := products.Get(context.Background(), "42", func(ctx context.Context) (p Product, err error) {
+	p, err := products.Get(context.Background(), "42", func(
+		ctx context.Context,
+	) (p Product, err error) {
 		for _, part := range []string{"desk ", "lamp"} {
 			if cause := context.Cause(ctx); errors.Is(cause, cacheguard.ErrLeaseLost) {
 				fmt.Println("another process loads")

@@ -17,9 +17,12 @@ func ExampleCache_GetMany() {
 	ctx := context.Background()
 	_ = products.Set(ctx, "1", Product{ID: "1", Name: "chair"})
 
-	found, err := products.GetMany(ctx, []string{"1", "2", "3", "9"}, func(ctx context.Context, missing []string) (map[string]Product, error) {
+	found, err := products.GetMany(ctx, []string{"1", "2", "3", "9"}, func(
+		ctx context.Context, missing []string,
+	) (map[string]Product, error) {
 		fmt.Println("origin: select", missing)
-		return map[string]Product{"2": {ID: "2", Name: "table"}, "3": {ID: "3", Name: "lamp"}}, nil // there is no 9
+		// there is no 9
+		return map[string]Product{"2": {ID: "2", Name: "table"}, "3": {ID: "3", Name: "lamp"}}, nil
 	})
 	for _, id := range []string{"1", "2", "3", "9"} {
 		if p, ok := found[id]; ok {
@@ -41,10 +44,15 @@ func ExampleCache_GetManyEntries() {
 	defer products.Close()
 	ctx := context.Background()
 	show := func() {
-		found, err := products.GetManyEntries(ctx, []string{"1", "2"}, func(ctx context.Context, missing []string) (map[string]cacheguard.Entry[Product], error) {
+		found, err := products.GetManyEntries(ctx, []string{"1", "2"}, func(
+			ctx context.Context, missing []string,
+		) (map[string]cacheguard.Entry[Product], error) {
 			all := map[string]cacheguard.Entry[Product]{
 				"1": {Value: Product{ID: "1", Name: "chair"}, Tags: []string{"maker:ercol"}},
-				"2": {Value: Product{ID: "2", Name: "table"}, Tags: []string{"maker:vitra"}, TTL: time.Minute},
+				"2": {
+					Value: Product{ID: "2", Name: "table"}, Tags: []string{"maker:vitra"},
+					TTL: time.Minute,
+				},
 			}
 			return all, nil
 		})
@@ -68,7 +76,9 @@ func ExampleGetManyBy() {
 
 	found, err := cacheguard.GetManyBy(context.Background(), products, []int{1, 2}, strconv.Itoa,
 		func(ctx context.Context, missing []int) (map[int]Product, error) {
-			return map[int]Product{1: {Name: "chair"}}, cacheguard.KeyErrors{"2": errors.New("shard 2 is away")}
+			return map[int]Product{1: {Name: "chair"}}, cacheguard.KeyErrors{
+				"2": errors.New("shard 2 is away"),
+			}
 		})
 	fmt.Println(found[1].Name)
 	var failed cacheguard.KeyErrors

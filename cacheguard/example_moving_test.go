@@ -31,12 +31,15 @@ func Example_oldKeys() {
 	defer m.Close()
 	_ = m.Set("product:42", `{"ID":"42","Name":"lamp"}`)
 	m.SetTTL("product:42", 10*time.Second)
-	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
+	ctx, rdb := context.Background(),
+		redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	products := newProducts()
 	defer products.Close()
 
-	res, err := products.GetEntry(ctx, "42", func(ctx context.Context, _ cacheguard.Result[Product]) (cacheguard.Entry[Product], error) {
+	res, err := products.GetEntry(ctx, "42", func(
+		ctx context.Context, _ cacheguard.Result[Product],
+	) (cacheguard.Entry[Product], error) {
 		var old Product
 		b, err := rdb.Get(ctx, "product:42").Bytes() // where the former cache has it
 		if err == nil && json.Unmarshal(b, &old) == nil {
@@ -57,7 +60,8 @@ func Example_fromSETNX() {
 	m, _ := miniredis.Run() // a Redis for this example
 	defer m.Close()
 	_ = m.Set("product:42", `{"ID":"42","Name":"old lamp"}`)
-	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
+	ctx, rdb := context.Background(),
+		redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	decode := func(b []byte) (p Product, err error) {
 		err = json.Unmarshal(b, &p)
@@ -68,7 +72,8 @@ func Example_fromSETNX() {
 			if b, err := rdb.Get(ctx, "product:42").Bytes(); err == nil {
 				return decode(b)
 			}
-			if ok, err := rdb.SetNX(ctx, "lock:product:42", "1", 10*time.Second).Result(); err != nil || ok {
+			ok, err := rdb.SetNX(ctx, "lock:product:42", "1", 10*time.Second).Result()
+			if err != nil || ok {
 				break // load, then SET product:42 and DEL lock:product:42
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -80,7 +85,9 @@ func Example_fromSETNX() {
 
 	products := newProducts()
 	defer products.Close()
-	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+	p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) {
+		return db.Product(ctx, "42")
+	})
 	fmt.Println(p.Name, err)
 
 	locker, err := redislock.New(rdb, redislock.Options{})
@@ -89,7 +96,8 @@ func Example_fromSETNX() {
 	}
 	defer locker.Close()
 	send := func() error {
-		held, err := locker.Lock(ctx, "invoices") // locker, err := redislock.New(rdb, redislock.Options{})
+		// locker, err := redislock.New(rdb, redislock.Options{})
+		held, err := locker.Lock(ctx, "invoices")
 		if err != nil {
 			return err
 		}

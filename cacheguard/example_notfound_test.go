@@ -54,7 +54,9 @@ func Example_perUser() {
 	ctx := context.Background()
 
 	of := func(user int) (Settings, error) {
-		return settings.Get(ctx, fmt.Sprint("user:", user), func(ctx context.Context) (Settings, error) {
+		return settings.Get(ctx, fmt.Sprint("user:", user), func(
+			ctx context.Context,
+		) (Settings, error) {
 			fmt.Println("origin: settings of", user)
 			if user != 7 {
 				return Settings{}, fmt.Errorf("user %d: %w", user, cacheguard.ErrNotFound)
@@ -98,7 +100,9 @@ func ExampleOptions_empty() {
 	}
 	defer stock.Close()
 
-	_, err = stock.Get(context.Background(), "warehouse-9", func(context.Context) (map[string]int, error) {
+	_, err = stock.Get(context.Background(), "warehouse-9", func(
+		context.Context,
+	) (map[string]int, error) {
 		return map[string]int{}, nil
 	})
 	fmt.Println(err)
@@ -113,7 +117,8 @@ func ExampleOptions_errors() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	open := func() *cacheguard.Cache[Product] { // as each process does
-		products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Errors: []error{errRetired}})
+		products, err := cacheguard.New(store,
+			cacheguard.Options[Product]{Name: "product", Errors: []error{errRetired}})
 		if err != nil {
 			panic(err)
 		}
@@ -124,7 +129,9 @@ func ExampleOptions_errors() {
 	defer there.Close()
 	ctx := context.Background()
 
-	load := func(context.Context) (Product, error) { return Product{}, fmt.Errorf("product 42: %w", errRetired) }
+	load := func(context.Context) (Product, error) {
+		return Product{}, fmt.Errorf("product 42: %w", errRetired)
+	}
 	_, err := here.Get(ctx, "42", load)
 	fmt.Println(errors.Is(err, errRetired))
 	_, err = there.Get(ctx, "42", load) // is answered with the other process' error, for ErrorTTL

@@ -45,7 +45,8 @@ func ExampleOptions_strongReads() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	open := func() *cacheguard.Cache[int] { // as each process does
-		balances, err := cacheguard.New(store, cacheguard.Options[int]{Name: "balance", StrongReads: true})
+		balances, err := cacheguard.New(store,
+			cacheguard.Options[int]{Name: "balance", StrongReads: true})
 		if err != nil {
 			panic(err)
 		}
@@ -85,7 +86,8 @@ func ExampleCodec() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	var codec cacheguard.Codec[int] = centsCodec{}
-	prices, err := cacheguard.New(store, cacheguard.Options[int]{Name: "price", Codec: codec, Version: 1})
+	prices, err := cacheguard.New(store,
+		cacheguard.Options[int]{Name: "price", Codec: codec, Version: 1})
 	if err != nil {
 		panic(err)
 	}

@@ -39,7 +39,8 @@ func ExampleOptions_staleWindows() {
 func ExampleCache_MarkStale() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", StaleWhileRevalidate: time.Minute})
+	products, err := cacheguard.New(store,
+		cacheguard.Options[Product]{Name: "product", StaleWhileRevalidate: time.Minute})
 	if err != nil {
 		panic(err)
 	}
@@ -50,7 +51,9 @@ func ExampleCache_MarkStale() {
 	if err := products.MarkStale(ctx, "42"); err != nil {
 		panic(err)
 	}
-	r, err := products.GetResult(ctx, "42", func(context.Context) (Product, error) { return Product{Name: "desk lamp"}, nil })
+	r, err := products.GetResult(ctx, "42", func(context.Context) (Product, error) {
+		return Product{Name: "desk lamp"}, nil
+	})
 	fmt.Println(r.Value.Name, r.Status, err)
 	// Output: lamp stale <nil>
 }

@@ -22,7 +22,9 @@ func ExampleSwitch() {
 
 	stock := 10
 	get := func() {
-		n, err := c.Get(context.Background(), "42", func(context.Context) (int, error) { return stock, nil })
+		n, err := c.Get(context.Background(), "42", func(context.Context) (int, error) {
+			return stock, nil
+		})
 		fmt.Println(switched.Mode(), n, err)
 	}
 	get()

@@ -22,7 +22,9 @@ func ExampleCache_InvalidateTags() {
 	ctx := context.Background()
 
 	page := func(path string, products ...string) {
-		r, err := pages.GetEntry(ctx, path, func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		r, err := pages.GetEntry(ctx, path, func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			tags := []string{"layout"}
 			for _, id := range products {
 				tags = append(tags, "product:"+id)

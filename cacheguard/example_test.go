@@ -49,14 +49,18 @@ func Example() {
 		panic(err)
 	}
 	defer store.Close()
-	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", TTL: 10 * time.Minute})
+	products, err := cacheguard.New(store, cacheguard.Options[Product]{
+		Name: "product", TTL: 10 * time.Minute,
+	})
 	if err != nil {
 		panic(err)
 	}
 	defer products.Close()
 
 	for range 3 {
-		p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) { return db.Product(ctx, "42") })
+		p, err := products.Get(ctx, "42", func(ctx context.Context) (Product, error) {
+			return db.Product(ctx, "42")
+		})
 		fmt.Println(p.Name, err)
 	}
 	// Output:

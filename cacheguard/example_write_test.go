@@ -51,7 +51,9 @@ func ExampleCache_UpdateEntry() {
 	defer products.Close()
 	ctx := context.Background()
 
-	r, err := products.UpdateEntry(ctx, "42", func(ctx context.Context) (cacheguard.Entry[Product], error) {
+	r, err := products.UpdateEntry(ctx, "42", func(
+		ctx context.Context,
+	) (cacheguard.Entry[Product], error) {
 		p, err := db.Rename(ctx, "42", "desk lamp")
 		return cacheguard.Entry[Product]{Value: p, Tags: []string{"category:lamps"}}, err
 	})

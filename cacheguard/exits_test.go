@@ -45,40 +45,77 @@ var exits = map[string]struct {
 	panics   bool
 	text     string
 }{
-	"value":        {end: func() (string, error) { return "v", nil }, value: "v"},
-	"not found":    {end: func() (string, error) { return "", cacheguard.ErrNotFound }, err: cacheguard.ErrNotFound},
-	"error":        {end: func() (string, error) { return "ignored", errOrigin }, err: errOrigin, text: "the origin is down"},
-	"panic":        {end: func() (string, error) { panic("value") }, panics: true, text: "load panicked: value"},
-	"panic error":  {end: func() (string, error) { panic(errOrigin) }, panics: true, err: errOrigin, text: "load panicked: the origin is down"},
-	"panic nil":    {end: func() (string, error) { panic(nil) }, panics: true, text: "load panicked: panic called with nil argument"},
+	"value": {end: func() (string, error) { return "v", nil }, value: "v"},
+	"not found": {
+		end: func() (string, error) {
+			return "", cacheguard.ErrNotFound
+		}, err: cacheguard.ErrNotFound,
+	},
+	"error": {
+		end: func() (string, error) {
+			return "ignored", errOrigin
+		}, err: errOrigin, text: "the origin is down",
+	},
+	"panic": {
+		end: func() (string, error) { panic("value") }, panics: true, text: "load panicked: value",
+	},
+	"panic error": {
+		end: func() (string, error) {
+			panic(errOrigin)
+		}, panics: true, err: errOrigin, text: "load panicked: the origin is down",
+	},
+	"panic nil": {
+		end: func() (string, error) {
+			panic(nil)
+		}, panics: true, text: "load panicked: panic called with nil argument",
+	},
 	"nested panic": {end: panicInPanic, panics: true, text: "load panicked: second"},
-	"Goexit":       {end: func() (string, error) { runtime.Goexit(); return "", nil }, text: "runtime.Goexit"},
+	"Goexit": {
+		end: func() (string, error) { runtime.Goexit(); return "", nil }, text: "runtime.Goexit",
+	},
 	"Append panics": {
 		opts: cacheguard.Options[string]{Codec: poisonous{in: true}},
-		end:  func() (string, error) { return poison, nil }, panics: true, text: "load panicked: Append: poison",
+		end: func() (string, error) {
+			return poison, nil
+		}, panics: true, text: "load panicked: Append: poison",
 	},
 	"Empty panics": {
 		opts: cacheguard.Options[string]{Empty: func(v string) bool { panic("Empty: " + v) }},
-		end:  func() (string, error) { return "v", nil }, panics: true, text: "load panicked: Empty: v",
+		end: func() (string, error) {
+			return "v", nil
+		}, panics: true, text: "load panicked: Empty: v",
 	},
 	"Empty exits": {
-		opts: cacheguard.Options[string]{Empty: func(v string) bool { runtime.Goexit(); return false }},
-		end:  func() (string, error) { return "v", nil }, text: "runtime.Goexit",
+		opts: cacheguard.Options[string]{Empty: func(v string) bool {
+			runtime.Goexit()
+			return false
+		}},
+		end: func() (string, error) { return "v", nil }, text: "runtime.Goexit",
 	},
 	"ErrorText panics": {
 		opts: cacheguard.Options[string]{ErrorText: func(err error) string { panic(err) }},
-		end:  func() (string, error) { return "", errOrigin }, err: errOrigin, text: "load failed, and so did ErrorText",
+		end: func() (string, error) {
+			return "", errOrigin
+		}, err: errOrigin, text: "load failed, and so did ErrorText",
 	},
 	"Observer panics": {
-		opts: cacheguard.Options[string]{Observer: observing(func(cacheguard.Event) { panic("Observer") })},
-		end:  func() (string, error) { return "v", nil }, value: "v",
+		opts: cacheguard.Options[string]{Observer: observing(func(cacheguard.Event) {
+			panic("Observer")
+		})},
+		end: func() (string, error) { return "v", nil }, value: "v",
 	},
 	"Observer panics at an error": {
-		opts: cacheguard.Options[string]{Observer: observing(func(cacheguard.Event) { panic("Observer") })},
-		end:  func() (string, error) { return "", errOrigin }, err: errOrigin, text: "the origin is down",
+		opts: cacheguard.Options[string]{Observer: observing(func(cacheguard.Event) {
+			panic("Observer")
+		})},
+		end: func() (string, error) {
+			return "", errOrigin
+		}, err: errOrigin, text: "the origin is down",
 	},
-	"timeout":          {err: context.DeadlineExceeded, text: "load took longer than LoadTimeout"},
-	"stubborn timeout": {stubborn: true, err: context.DeadlineExceeded, text: "load took longer than LoadTimeout"},
+	"timeout": {err: context.DeadlineExceeded, text: "load took longer than LoadTimeout"},
+	"stubborn timeout": {
+		stubborn: true, err: context.DeadlineExceeded, text: "load took longer than LoadTimeout",
+	},
 }
 
 func panicInPanic() (string, error) {
@@ -106,7 +143,8 @@ func TestEveryExit(t *testing.T) {
 			}
 			leader := getting(t.Context(), t, here, "k", fn)
 			load := o.next()
-			joiner, waiter := getting(t.Context(), t, here, "k", fn), getting(t.Context(), t, there, "k", fn)
+			joiner, waiter := getting(t.Context(), t, here, "k", fn),
+				getting(t.Context(), t, there, "k", fn)
 			joiner.waits()
 			waiter.waits()
 			if exit.end != nil {
@@ -123,10 +161,13 @@ func TestEveryExit(t *testing.T) {
 			switch failed := (*cacheguard.LoadError)(nil); {
 			case exit.text == "":
 				if v != exit.value || !errors.Is(err, exit.err) {
-					t.Errorf("the other process got %q, %v; want %q, %v", v, err, exit.value, exit.err)
+					t.Errorf("the other process got %q, %v; want %q, %v", v, err, exit.value,
+						exit.err)
 				}
-			case !errors.As(err, &failed) || failed.Key != "k" || !strings.Contains(failed.Text, exit.text):
-				t.Errorf("the other process got %q, %v; want a LoadError that says %q", v, err, exit.text)
+			case !errors.As(err, &failed) || failed.Key != "k" ||
+				!strings.Contains(failed.Text, exit.text):
+				t.Errorf("the other process got %q, %v; want a LoadError that says %q", v, err,
+					exit.text)
 			case strings.Contains(failed.Text, "goroutine"):
 				t.Errorf("a stack has left the process: %s", failed.Text)
 			}
@@ -144,7 +185,9 @@ func TestEveryExit(t *testing.T) {
 }
 
 // checkLocal tests the result of a caller in the process of the load.
-func checkLocal(t *testing.T, v string, err error, wantValue string, want error, panics bool, text string) {
+func checkLocal(
+	t *testing.T, v string, err error, wantValue string, want error, panics bool, text string,
+) {
 	t.Helper()
 	var p *cacheguard.PanicError
 	switch {
@@ -182,7 +225,9 @@ func slotsAreFree(t *testing.T, c *cacheguard.Cache[string], n int) {
 func TestPanicError(t *testing.T) {
 	inBubble(t, "bubble", func(t *testing.T) {
 		c := openOn(t, newTampered(), cacheguard.Options[string]{})
-		_, err := c.Get(t.Context(), "k", func(context.Context) (string, error) { return theCulprit() })
+		_, err := c.Get(t.Context(), "k", func(context.Context) (string, error) {
+			return theCulprit()
+		})
 		var p *cacheguard.PanicError
 		var typed *typedError
 		if !errors.As(err, &p) || !errors.As(err, &typed) || !errors.Is(err, errOrigin) {
@@ -220,7 +265,8 @@ func TestLastWordOfTheLoad(t *testing.T) {
 		if got != "v" && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Get: %q, %v; want the value, or the timeout", got, err)
 		}
-		if _, err := c.Get(t.Context(), "k", returning("w")); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Get(t.Context(), "k", returning("w")); err != nil &&
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the next Get: %v", err)
 		}
 	})

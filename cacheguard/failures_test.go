@@ -27,7 +27,9 @@ func isLoadError(t *testing.T, err error, text string) {
 // TestErrorTTL: waiting callers, and for a while new callers, get the error of a failed load, in
 // the whole fleet. The origin is asked once.
 func TestErrorTTL(t *testing.T) {
-	for name, ttl := range map[string]time.Duration{"default": 0, "2s": 2 * time.Second, "above the lease": 10 * time.Second} {
+	for name, ttl := range map[string]time.Duration{
+		"default": 0, "2s": 2 * time.Second, "above the lease": 10 * time.Second,
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			opts := cacheguard.Options[string]{ErrorTTL: ttl}
@@ -38,7 +40,8 @@ func TestErrorTTL(t *testing.T) {
 			o := newScriptedOrigin[string](t)
 			leader := getting(t.Context(), t, here, "k", o.load)
 			load := o.next()
-			joiner, waiter := getting(t.Context(), t, here, "k", o.load), getting(t.Context(), t, there, "k", o.load)
+			joiner, waiter := getting(t.Context(), t, here, "k", o.load),
+				getting(t.Context(), t, there, "k", o.load)
 			joiner.waits()
 			waiter.waits()
 			load.fails(errOrigin)
@@ -49,7 +52,9 @@ func TestErrorTTL(t *testing.T) {
 			for _, after := range []time.Duration{0, ttl - time.Millisecond} {
 				<-time.After(after)
 				getting(t.Context(), t, here, "k", o.load).gives("", errOrigin)
-				beginCall(t, func() (string, error) { return here.Refresh(t.Context(), "k", o.load) }).gives("", errOrigin)
+				beginCall(t, func() (string, error) {
+					return here.Refresh(t.Context(), "k", o.load)
+				}).gives("", errOrigin)
 				_, err := getting(t.Context(), t, there, "k", o.load).now()
 				isLoadError(t, err, errOrigin.Error())
 			}
@@ -73,7 +78,10 @@ func TestNegativeErrorTTL(t *testing.T) {
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, here, "k", o.load)
 		load := o.next()
-		waiters := []*begun[string]{getting(t.Context(), t, there, "k", o.load), getting(t.Context(), t, there, "k", o.load)}
+		waiters := []*begun[string]{
+			getting(t.Context(), t, there, "k", o.load),
+			getting(t.Context(), t, there, "k", o.load),
+		}
 		waiters[1].waits()
 		load.fails(errOrigin)
 		leader.gives("", errOrigin)
@@ -140,7 +148,9 @@ func TestInvalidateForgetsFailures(t *testing.T) {
 		}
 		getting(t.Context(), t, here, "k", returning("unexpected")).gives("set", nil)
 		getting(t.Context(), t, here, "j", failingWith[string](errOrigin)).gives("", errOrigin)
-		beginCall(t, func() (string, error) { return there.Update(t.Context(), "j", returning("updated")) }).gives("updated", nil)
+		beginCall(t, func() (string, error) {
+			return there.Update(t.Context(), "j", returning("updated"))
+		}).gives("updated", nil)
 		getting(t.Context(), t, here, "j", returning("unexpected")).gives("updated", nil)
 	})
 }
@@ -152,11 +162,17 @@ func TestErrorText(t *testing.T) {
 		err  error
 		want string
 	}{
-		"default":        {nil, errOrigin, errOrigin.Error()},
-		"own":            {func(err error) string { return "no details" }, errOrigin, "no details"},
-		"of its cause":   {func(err error) string { return errors.Unwrap(err).Error() }, &secretive{errOrigin}, errOrigin.Error()},
-		"long":           {nil, long, strings.Repeat("x", 256)},
-		"long and own":   {func(err error) string { return err.Error() + "y" }, long, strings.Repeat("x", 256)},
+		"default": {nil, errOrigin, errOrigin.Error()},
+		"own":     {func(err error) string { return "no details" }, errOrigin, "no details"},
+		"of its cause": {
+			func(err error) string {
+				return errors.Unwrap(err).Error()
+			}, &secretive{errOrigin}, errOrigin.Error(),
+		},
+		"long": {nil, long, strings.Repeat("x", 256)},
+		"long and own": {
+			func(err error) string { return err.Error() + "y" }, long, strings.Repeat("x", 256),
+		},
 		"none":           {func(err error) string { return "" }, errOrigin, ""},
 		"of a deadline":  {nil, context.DeadlineExceeded, context.DeadlineExceeded.Error()},
 		"of a cancelled": {nil, context.Canceled, context.Canceled.Error()},
@@ -180,10 +196,12 @@ func (s *secretive) Unwrap() error { return s.cause }
 // TestManyFailures are remembered in a bounded number; the others are known by their text.
 func TestManyFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{ErrorTTL: time.Minute})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{ErrorTTL: time.Minute})
 		const n = 3000
 		for i := range n {
-			if _, err := c.Get(t.Context(), string(rune(i)), failingWith[string](errOrigin)); !errors.Is(err, errOrigin) {
+			if _, err := c.Get(t.Context(), string(rune(i)),
+				failingWith[string](errOrigin)); !errors.Is(err, errOrigin) {
 				t.Fatalf("Get: %v", err)
 			}
 		}
@@ -198,7 +216,8 @@ func TestManyFailures(t *testing.T) {
 		for i := range n { // the old ones make room
 			_, _ = c.Get(t.Context(), "again "+string(rune(i)), failingWith[string](errOrigin))
 		}
-		if _, err := c.Get(t.Context(), "again \x00", returning("unexpected")); !errors.Is(err, errOrigin) {
+		if _, err := c.Get(t.Context(), "again \x00", returning("unexpected")); !errors.Is(err,
+			errOrigin) {
 			t.Errorf("Get: %v; want %v", err, errOrigin)
 		}
 	})
@@ -207,9 +226,11 @@ func TestManyFailures(t *testing.T) {
 // Invalidate also removes the error that callers get while ErrorTTL runs out.
 func TestInvalidateForgetsAFailureInItsGrace(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[int]{})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[int]{})
 		time.Sleep(time.Millisecond)
-		if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+		if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err,
+			errOrigin) {
 			t.Fatal(err)
 		}
 		time.Sleep(1020 * time.Millisecond)

@@ -17,8 +17,11 @@ import (
 // are taken; if the Limiter is a fleet's; if reads or leases have trouble; if a load of the key has
 // just failed; inside a load of the same key; if the server has answered with an error; and if the
 // cache is being closed.
-func (c *Cache[V]) leaseFirst(ctx context.Context, of *target[V]) (got found[V], goesOn *run[V], asked bool, err error) {
-	if c.reading.is() || c.leasing.is() || c.failures.Recent(of.key.Key) != nil || c.inside(ctx, of.key.Key) || !c.life.Begin() {
+func (c *Cache[V]) leaseFirst(
+	ctx context.Context, of *target[V],
+) (got found[V], goesOn *run[V], asked bool, err error) {
+	if c.reading.is() || c.leasing.is() || c.failures.Recent(of.key.Key) != nil ||
+		c.inside(ctx, of.key.Key) || !c.life.Begin() {
 		return got, nil, false, nil
 	}
 	slot := c.opts.Limiter.try(ctx)
@@ -57,7 +60,8 @@ func (r *run[V]) asksFirst(ctx context.Context) error {
 		case answered && m.State != protocol.Begun:
 			return
 		case answered:
-			r.perform() // gives back the slot, and a lease that may have been granted without an answer
+			// Gives back the slot, and a lease that may have been granted without an answer.
+			r.perform()
 			m.waits.watcher.Stop()
 		default: // the user's code has called Goexit
 			r.abort()

@@ -25,8 +25,11 @@ func TestLeaseIsAskedForFirst(t *testing.T) {
 			t.Helper()
 			before := [2]int{store.steps("Get"), store.steps("Lease")}
 			getting(t.Context(), t, c, "k", returning(what)).gives(want, nil)
-			if got := [2]int{store.steps("Get") - before[0], store.steps("Lease") - before[1]}; got != [2]int{gets, leases} {
-				t.Errorf("%s: the store was asked for %d values and %d leases; want %d and %d", what, got[0], got[1], gets, leases)
+			if got := [2]int{
+				store.steps("Get") - before[0], store.steps("Lease") - before[1],
+			}; got != [2]int{gets, leases} {
+				t.Errorf("%s: the store was asked for %d values and %d leases; want %d and %d",
+					what, got[0], got[1], gets, leases)
 			}
 		}
 		step("new", "new", 0, 1)
@@ -52,11 +55,12 @@ func TestValueInThePlaceOfALease(t *testing.T) {
 		store := newTampered()
 		var mu sync.Mutex // guards told
 		var told []cacheguard.EventKind
-		c := openOn(t, store, cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, e.Kind)
-		})})
+		c := openOn(t, store,
+			cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, e.Kind)
+			})})
 		other := openOn(t, store, cacheguard.Options[string]{})
 		for n := range 10 {
 			must(t, other.Set(t.Context(), fmt.Sprint(n), "v"))
@@ -66,19 +70,24 @@ func TestValueInThePlaceOfALease(t *testing.T) {
 		if err != nil || r.Status != cacheguard.StatusHit || r.Value != "v" || r.Degraded {
 			t.Errorf("got %+v, %v; want a hit", r, err)
 		}
-		if n := store.steps("Lease"); n != 1 || !slices.Equal(told, []cacheguard.EventKind{cacheguard.EventHit}) {
+		if n := store.steps("Lease"); n != 1 ||
+			!slices.Equal(told, []cacheguard.EventKind{cacheguard.EventHit}) {
 			t.Errorf("%d questions, told of %v; want one, and a hit", n, told)
 		}
 		k := cacheguard.Key{Cache: "behave", Key: "0"}
-		ask := cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute, Seen: seenOf(t, store.Store, "behave", "0")}
-		if a, err := store.Store.Lease(t.Context(), k, ask); err != nil || a.State != cacheguard.LeaseGranted {
+		ask := cacheguard.LeaseAsk{
+			Token: cacheguard.ID{1}, TTL: time.Minute, Seen: seenOf(t, store.Store, "behave", "0"),
+		}
+		if a, err := store.Store.Lease(t.Context(), k, ask); err != nil ||
+			a.State != cacheguard.LeaseGranted {
 			t.Errorf("the lease is %+v, %v; want it to be free", a, err)
 		}
 		for n := range 9 {
 			getting(t.Context(), t, c, fmt.Sprint(n+1), load).gives("v", nil)
 		}
 		if gets, leases := store.steps("Get"), store.steps("Lease"); gets != 9 || leases != 1 {
-			t.Errorf("after that 9 hits asked for %d values and %d leases; want 9 and none", gets, leases-1)
+			t.Errorf("after that 9 hits asked for %d values and %d leases; want 9 and none", gets,
+				leases-1)
 		}
 		slotsAreFree(t, c, 64)
 	})
@@ -95,14 +104,23 @@ type foundBy struct {
 // A call that asks for the lease at once gets the same result as a call that looks first, for any
 // content of the store.
 func TestAskingFirstFindsTheSame(t *testing.T) {
-	opts := cacheguard.Options[string]{TTL: time.Minute, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour}
+	opts := cacheguard.Options[string]{
+		TTL: time.Minute, StaleWhileRevalidate: time.Minute, StaleIfError: time.Hour,
+	}
 	entry := func(e cacheguard.Entry[string]) func(*testing.T, *cacheguard.Cache[string]) {
 		return func(t *testing.T, c *cacheguard.Cache[string]) {
-			_, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) { return e, nil })
+			_, err := c.GetEntry(t.Context(), "k", func(
+				context.Context, cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
+				return e, nil
+			})
 			must(t, err)
 		}
 	}
-	then := func(first func(*testing.T, *cacheguard.Cache[string]), next func(t *testing.T, c *cacheguard.Cache[string]) error) func(*testing.T, *cacheguard.Cache[string]) {
+	then := func(
+		first func(*testing.T, *cacheguard.Cache[string]),
+		next func(t *testing.T, c *cacheguard.Cache[string]) error,
+	) func(*testing.T, *cacheguard.Cache[string]) {
 		return func(t *testing.T, c *cacheguard.Cache[string]) {
 			first(t, c)
 			must(t, next(t, c))
@@ -111,30 +129,54 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 	later := func(d time.Duration) func(*testing.T, *cacheguard.Cache[string]) error {
 		return func(*testing.T, *cacheguard.Cache[string]) error { time.Sleep(d); return nil }
 	}
-	value, tagged := entry(cacheguard.Entry[string]{Value: "old"}), entry(cacheguard.Entry[string]{Value: "old", Tags: []string{"t", "u"}, SoftTags: []string{"s"}})
+	value, tagged := entry(cacheguard.Entry[string]{Value: "old"}),
+		entry(cacheguard.Entry[string]{
+			Value: "old", Tags: []string{"t", "u"}, SoftTags: []string{"s"},
+		})
 	for name, stands := range map[string]func(t *testing.T, c *cacheguard.Cache[string]){
 		"nothing": func(*testing.T, *cacheguard.Cache[string]) {},
 		"fresh":   value,
 		"does not exist": func(t *testing.T, c *cacheguard.Cache[string]) {
-			getting(t.Context(), t, c, "k", failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
+			getting(t.Context(), t, c, "k", failingWith[string](cacheguard.ErrNotFound)).gives("",
+				cacheguard.ErrNotFound)
 		},
 		"does not exist, over": func(t *testing.T, c *cacheguard.Cache[string]) {
-			getting(t.Context(), t, c, "k", failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
+			getting(t.Context(), t, c, "k", failingWith[string](cacheguard.ErrNotFound)).gives("",
+				cacheguard.ErrNotFound)
 			time.Sleep(time.Hour)
 		},
-		"stale":                  then(value, later(90*time.Second)),
-		"stale, on error":        then(value, later(10*time.Minute)),
-		"over":                   then(value, later(2*time.Hour)),
-		"shown to the next load": then(entry(cacheguard.Entry[string]{Value: "old", TTL: time.Second, StaleWhileRevalidate: -1, StaleIfError: -1, Keep: time.Hour}), later(time.Minute)),
-		"for one caller":         entry(cacheguard.Entry[string]{Value: "old", NoShare: true, TTL: time.Hour}),
-		"for one caller, over":   then(entry(cacheguard.Entry[string]{Value: "old", NoShare: true, TTL: time.Second}), later(time.Minute)),
-		"marked":                 then(value, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.MarkStale(t.Context(), "k") }),
-		"invalidated":            then(value, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Invalidate(t.Context(), "k") }),
-		"all invalidated":        then(value, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.InvalidateAll(t.Context()) }),
-		"tagged":                 tagged,
-		"tag invalidated":        then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.InvalidateTags(t.Context(), "u") }),
-		"other tag":              then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.InvalidateTags(t.Context(), "w") }),
-		"tag marked stale":       then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(t.Context(), "s") }),
+		"stale":           then(value, later(90*time.Second)),
+		"stale, on error": then(value, later(10*time.Minute)),
+		"over":            then(value, later(2*time.Hour)),
+		"shown to the next load": then(entry(cacheguard.Entry[string]{
+			Value: "old", TTL: time.Second, StaleWhileRevalidate: -1, StaleIfError: -1,
+			Keep: time.Hour,
+		}), later(time.Minute)),
+		"for one caller": entry(cacheguard.Entry[string]{
+			Value: "old", NoShare: true, TTL: time.Hour,
+		}),
+		"for one caller, over": then(entry(cacheguard.Entry[string]{
+			Value: "old", NoShare: true, TTL: time.Second,
+		}), later(time.Minute)),
+		"marked": then(value, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(t.Context(), "k")
+		}),
+		"invalidated": then(value, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(t.Context(), "k")
+		}),
+		"all invalidated": then(value, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(t.Context())
+		}),
+		"tagged": tagged,
+		"tag invalidated": then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(t.Context(), "u")
+		}),
+		"other tag": then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(t.Context(), "w")
+		}),
+		"tag marked stale": then(tagged, func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.MarkStaleTags(t.Context(), "s")
+		}),
 		"a failure": func(t *testing.T, c *cacheguard.Cache[string]) {
 			getting(t.Context(), t, c, "k", failingWith[string](errOrigin)).gives("", errOrigin)
 		},
@@ -144,7 +186,9 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 			getting(t.Context(), t, c, "k", failingWith[string](errOrigin)).gives("old", nil)
 		},
 	} {
-		for load, origin := range map[string]cacheguard.LoadFunc[string]{"loads": returning("new"), "fails": failingWith[string](errOrigin)} {
+		for load, origin := range map[string]cacheguard.LoadFunc[string]{
+			"loads": returning("new"), "fails": failingWith[string](errOrigin),
+		} {
 			var all [2]foundBy
 			for n, first := range []string{"look", "ask"} {
 				inBubble(t, name+"/"+load+"/"+first, func(t *testing.T) {
@@ -156,7 +200,9 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 					}
 					before := store.steps("Get")
 					got := &all[n]
-					r, err := c.GetResult(t.Context(), "k", func(ctx context.Context) (string, error) {
+					r, err := c.GetResult(t.Context(), "k", func(
+						ctx context.Context,
+					) (string, error) {
 						got.Loads++
 						return origin(ctx)
 					})
@@ -173,7 +219,8 @@ func TestAskingFirstFindsTheSame(t *testing.T) {
 				})
 			}
 			if all[0] != all[1] {
-				t.Errorf("%s, %s: who looks first gets %+v; who asks first %+v", name, load, all[0], all[1])
+				t.Errorf("%s, %s: who looks first gets %+v; who asks first %+v", name, load, all[0],
+					all[1])
 			}
 		}
 	}
@@ -188,11 +235,14 @@ func TestAskingFirstWithoutAnAnswer(t *testing.T) {
 		value string
 	}{
 		"refused": {errTampered, 1, "old"}, "too late": {context.DeadlineExceeded, 0, "new"},
-		"no connection": {fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: errTampered}), 0, "new"}, "broken off": {io.EOF, 0, "new"},
+		"no connection": {
+			fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: errTampered}), 0, "new",
+		}, "broken off": {io.EOF, 0, "new"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
-			other, cache := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+			other, cache := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store, cacheguard.Options[string]{})
 			must(t, other.Set(t.Context(), "k", "old"))
 			store.onto("Lease", func(context.Context) error { return c.err })
 			getting(t.Context(), t, cache, "k", returning("new")).gives(c.value, nil)
@@ -251,7 +301,8 @@ func TestAskingFirstIsLeft(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{})
 		answered := make(chan struct{})
 		store.past("Lease", func(context.Context) error { <-answered; return nil })
-		leader, joiner := getting(t.Context(), t, c, "k", returning("v")), getting(t.Context(), t, c, "k", returning("v"))
+		leader, joiner := getting(t.Context(), t, c, "k", returning("v")),
+			getting(t.Context(), t, c, "k", returning("v"))
 		leader.waits()
 		closing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Close() })
 		closing.waits()
@@ -289,7 +340,8 @@ func TestAskingFirstIsLeft(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		store.past("Lease", func(ctx context.Context) error { // granted, but the answer comes too late
+		// Granted, but the answer comes too late.
+		store.past("Lease", func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -300,8 +352,10 @@ func TestAskingFirstIsLeft(t *testing.T) {
 		joiner.waits()
 		store.past("Lease", nil)
 		// A result that is there first wins.
-		if _, err := leader.later(); err != nil && !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("after %v the call returned %v; want it to end with its time", time.Since(began), err)
+		if _, err := leader.later(); err != nil && !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Second {
+			t.Errorf("after %v the call returned %v; want it to end with its time",
+				time.Since(began), err)
 		}
 		if v, err := joiner.later(); err != nil || v == "" {
 			t.Errorf("who has joined got %q, %v", v, err)

@@ -110,7 +110,9 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 	if m.State != protocol.Following || m.waits.watcher.Asked() != question {
 		return // the message is older than the last answer of the store
 	}
-	if msg.Kind == MessageLost { // don't ask at once: all processes may have lost messages, and they may arrive again in a moment
+	// Don't ask at once: all processes may have lost messages, and they may arrive again in a
+	// moment.
+	if msg.Kind == MessageLost {
 		m.waits.until = time.Now().Add(r.cache.patience(time.Until(m.waits.until), &m.waits))
 		return
 	}
@@ -136,7 +138,8 @@ func (r *run[V]) takeMessage(m *miss[V], question uint32, msg Message) {
 // takeStored handles the value that the awaited load has stored.
 func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 	e := r.woken()
-	if err == nil { // after an error the miss asks for the lease again, and the answer decides what happens
+	// After an error the miss asks for the lease again, and the answer decides what happens.
+	if err == nil {
 		e = r.takeFound(m, got, true)
 		e.Kind = protocol.Filled
 	}
@@ -149,7 +152,9 @@ func (r *run[V]) takeStored(m *miss[V], got found[V], err error) {
 func (r *run[V]) readStored(m *miss[V], question uint32) {
 	c, asOf := r.cache, flight.Tick()
 	take := func(got found[V], err error) {
-		if got.good == protocol.Fresh { // a value that is not fresh may be marked stale; it is used nevertheless, because the miss waited for it
+		// A value that is not fresh may be marked stale; it is used nevertheless, because the miss
+		// waited for it.
+		if got.good == protocol.Fresh {
 			m.asked.asOf = asOf
 		}
 		r.takeStored(m, got, err)

@@ -25,7 +25,9 @@ func TestEndingOfAnotherLoad(t *testing.T) {
 		store := &speaking{tampered: newTampered()}
 		awaited, another := cacheguard.ID{1}, cacheguard.ID{2}
 		store.lease = func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
-			return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: awaited, Remaining: time.Minute}
+			return cacheguard.LeaseAnswer{
+				State: cacheguard.LeaseHeld, Holder: awaited, Remaining: time.Minute,
+			}
 		}
 		c := openOn(t, store, cacheguard.Options[string]{})
 		call := getting(t.Context(), t, c, "k", returning("v"))
@@ -43,7 +45,8 @@ func TestEndingOfAnotherLoad(t *testing.T) {
 			t.Errorf("after the other load's end the lease was asked for %d times; want 1", n)
 		}
 		failed(awaited, "of the awaited load")
-		if _, err := call.now(); err == nil || !strings.Contains(err.Error(), "of the awaited load") {
+		if _, err := call.now(); err == nil ||
+			!strings.Contains(err.Error(), "of the awaited load") {
 			t.Errorf("the caller got the error %v", err)
 		}
 	})
@@ -55,7 +58,8 @@ func TestAwaitedResultIsMarked(t *testing.T) {
 	for name, value := range map[string]string{"small": "old", "large": largeValue} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+			here, there := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store, cacheguard.Options[string]{})
 			o := newScriptedOrigin[entry](t)
 			early := gettingEntry(t.Context(), t, here, "k", o.load)
 			load := o.next()
@@ -82,7 +86,8 @@ func TestAwaitedResultIsMarked(t *testing.T) {
 func TestAwaitedResultIsUnshared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		here, there := openOn(t, store.Store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store.Store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[entry](t)
 		own := gettingEntry(t.Context(), t, here, "k", o.load)
 		load := o.next()
@@ -105,12 +110,15 @@ func TestAwaitedResultIsUnshared(t *testing.T) {
 // from time to time, and doesn't keep the store busy.
 func TestTimeLeftOfALease(t *testing.T) {
 	for name, left := range map[string]time.Duration{
-		"not known": 0, "negative": -time.Hour, "the least": math.MinInt64, "the most": math.MaxInt64,
+		"not known": 0, "negative": -time.Hour, "the least": math.MinInt64,
+		"the most": math.MaxInt64,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := &speaking{tampered: newTampered()}
 			store.lease = func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
-				return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: left}
+				return cacheguard.LeaseAnswer{
+					State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: left,
+				}
 			}
 			store.onto("Lease", func(context.Context) error {
 				if store.steps("Lease") > 10000 { // an endless loop would be the end of the test
@@ -118,7 +126,8 @@ func TestTimeLeftOfALease(t *testing.T) {
 				}
 				return nil
 			})
-			c := openOn(t, store, cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
+			c := openOn(t, store,
+				cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
 			_, err := getting(t.Context(), t, c, "k", returning("v")).later()
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the caller got %v", err)
@@ -141,8 +150,11 @@ func TestMessagesStopDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
-		store, opts := silenced{&listenStore{Store: shared}}, cacheguard.Options[string]{LeaseTTL: 30 * time.Second}
-		here, there := openOn(t, cacheguard.Store(shared), opts), openOn(t, cacheguard.Store(store), opts)
+		store, opts := silenced{&listenStore{Store: shared}}, cacheguard.Options[string]{
+			LeaseTTL: 30 * time.Second,
+		}
+		here, there := openOn(t, cacheguard.Store(shared), opts),
+			openOn(t, cacheguard.Store(store), opts)
 		o := newScriptedOrigin[string](t)
 		getting(t.Context(), t, here, "k", o.load)
 		load := o.next()
@@ -162,7 +174,8 @@ func TestWakeUpAfterManyChanges(t *testing.T) {
 	for _, changes := range []int{1, 8, 9, 12} {
 		inBubble(t, fmt.Sprint(changes), func(t *testing.T) {
 			store := newTampered()
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{MaxLoads: 2, LeaseTTL: 3 * time.Second})
+			c := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[string]{MaxLoads: 2, LeaseTTL: 3 * time.Second})
 			other := openOn(t, cacheguard.Store(store.Store), cacheguard.Options[string]{})
 			o, busy := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
 			first := getting(t.Context(), t, other, "k", o.load)
@@ -182,7 +195,8 @@ func TestWakeUpAfterManyChanges(t *testing.T) {
 			load := o.next()
 			var once atomic.Bool
 			store.past("Lease", func(context.Context) error {
-				if once.CompareAndSwap(false, true) { // the lease is held; its load ends before this answer has arrived
+				// The lease is held; its load ends before this answer has arrived.
+				if once.CompareAndSwap(false, true) {
 					load.gives("theirs")
 					time.Sleep(time.Millisecond)
 				}
@@ -190,8 +204,10 @@ func TestWakeUpAfterManyChanges(t *testing.T) {
 			})
 			began := time.Now()
 			loads[0].gives("x")
-			if v, err := waiter.later(); v != "theirs" || err != nil || time.Since(began) > 100*time.Millisecond {
-				t.Errorf("after %d changes: %q, %v, %v after the load had ended", changes, v, err, time.Since(began))
+			if v, err := waiter.later(); v != "theirs" || err != nil ||
+				time.Since(began) > 100*time.Millisecond {
+				t.Errorf("after %d changes: %q, %v, %v after the load had ended", changes, v, err,
+					time.Since(began))
 			}
 			loads[1].gives("x")
 			first.later()

@@ -14,20 +14,24 @@ import (
 
 // found is the value that the store has under a key, and the uses of this value.
 type found[V any] struct {
-	res      Result[V]     // StatusMiss, StatusHit or StatusStale
-	good     protocol.Use  // which uses res is good for at its age: Nothing to Fresh
-	keeps    time.Duration // for how long res may still be served, fresh or stale
-	early    bool          // the value is fresh, and this reader refreshes it early
-	marked   bool          // marked stale since its load began: by a soft tag, or by a mark that the store doesn't have yet
-	unshared bool          // no caller gets the value; the next load sees it as its previous value
-	passing  bool          // the value is unshared, and until its TTL ends every call loads for itself (hit-for-miss)
-	corrupt  error         // why the bytes are no value
+	res   Result[V]     // StatusMiss, StatusHit or StatusStale
+	good  protocol.Use  // which uses res is good for at its age: Nothing to Fresh
+	keeps time.Duration // for how long res may still be served, fresh or stale
+	early bool          // the value is fresh, and this reader refreshes it early
+	// marked stale since its load began: by a soft tag, or by a mark that the store doesn't have
+	// yet.
+	marked   bool
+	unshared bool // no caller gets the value; the next load sees it as its previous value
+	// The value is unshared, and until its TTL ends every call loads for itself (hit-for-miss).
+	passing bool
+	corrupt error // why the bytes are no value
 	made
 }
 
 // made has the facts that a frame records about the load that made it.
 type made struct {
-	id                  []byte        // identifies the stored bytes, even if they are no value; for LeaseAsk.Seen
+	// Identifies the stored bytes, even if they are no value; for LeaseAsk.Seen.
+	id                  []byte
 	load                ID            // the load that made the value
 	took                time.Duration // how long the load took
 	note                []byte        // of the load's LoadTracer
@@ -61,12 +65,14 @@ func (c *Cache[V]) open(got *found[V], asked uint64, id string, f []byte, now ti
 	}
 	got.id = frame.ID(f)
 	h, body, err := frame.Parse(f)
-	got.tags = h.Tags // even if the frame can't be used, because the value that replaces it keeps its tags
+	// Even if the frame can't be used, because the value that replaces it keeps its tags.
+	got.tags = h.Tags
 	if err != nil || h.Codec != c.codec && !h.Null {
 		got.refuse(f, err)
 		return
 	}
-	if protocol.TooFarAhead(h.Stamp, now) || c.unsent.Some() && c.changedUnsent(got, &h, asked, id) {
+	if protocol.TooFarAhead(h.Stamp, now) ||
+		c.unsent.Some() && c.changedUnsent(got, &h, asked, id) {
 		return
 	}
 	if !h.Null {
@@ -85,7 +91,8 @@ func (c *Cache[V]) open(got *found[V], asked uint64, id string, f []byte, now ti
 	got.res.Status = StatusStale
 	if got.good == protocol.Fresh {
 		got.res.Status = StatusHit
-		got.early = c.opts.EarlyRefresh > 0 && drawsEarly(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
+		got.early = c.opts.EarlyRefresh > 0 &&
+			drawsEarly(got.res.FreshFor, h.Took, c.opts.EarlyRefresh, rand.Float64)
 	}
 	if h.Unshared {
 		got.unshared, got.passing = true, got.good == protocol.Fresh
@@ -107,7 +114,8 @@ func (got *found[V]) refuse(f []byte, err error) {
 		return
 	}
 	if got.corrupt = err; err == nil {
-		got.corrupt = errors.New("frame was written by another codec, or for another Options.Version")
+		got.corrupt = errors.New(
+			"frame was written by another codec, or for another Options.Version")
 	}
 }
 
@@ -160,7 +168,9 @@ func (got *found[V]) mark(ago time.Duration) {
 // openWith opens a frame that came together with generations. It reports whether the value could be
 // checked. The store was asked for the generations of the hint's tags, so a frame with other tags
 // needs other generations.
-func (c *Cache[V]) openWith(got *found[V], asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations) (checked bool) {
+func (c *Cache[V]) openWith(
+	got *found[V], asked uint64, id string, raw []byte, hint *knowledge.Hint, gens Generations,
+) (checked bool) {
 	if c.open(got, asked, id, raw, c.store.Now()); !got.counts() {
 		return true
 	}
@@ -172,7 +182,9 @@ func (c *Cache[V]) openWith(got *found[V], asked uint64, id string, raw []byte, 
 
 // checkWith checks a value against the generations of a hint's tags. It reports whether these are
 // the generations that the value needs.
-func (got *found[V]) checkWith(hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time }) bool {
+func (got *found[V]) checkWith(
+	hint *knowledge.Hint, gens Generations, clock interface{ Now() time.Time },
+) bool {
 	if len(gens) != 1+len(hint.Tags) || gens[0] == 0 || !bytes.Equal(hint.Raw, got.tags) {
 		return false
 	}
@@ -188,13 +200,16 @@ func (got *found[V]) forget() { *got = found[V]{made: made{id: got.id, tags: got
 // load began. If one of its soft tags was invalidated, it makes the value stale. gens[0] is the
 // generation of the cache, and gens[1+at[tag]] is the generation of a tag. If at is nil, the
 // generations after the first one are in the order of the value's tags.
-func (got *found[V]) checkAgainst(gens Generations, at map[string]int, clock interface{ Now() time.Time }) {
+func (got *found[V]) checkAgainst(
+	gens Generations, at map[string]int, clock interface{ Now() time.Time },
+) {
 	if !protocol.Counts(got.stamp, gens[0]) {
 		got.forget()
 		return
 	}
 	var tag []byte
-	for i, rest := 0, got.tags; len(rest) > 0; i++ { // this reads the tags in place, because a list would cost an allocation for each tag
+	// This reads the tags in place, because a list would cost an allocation for each tag.
+	for i, rest := 0, got.tags; len(rest) > 0; i++ {
 		tag, rest = rest.Cut()
 		n := i
 		if at != nil {

@@ -11,7 +11,9 @@ import (
 // beta is above 0. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede
 // Prevention, VLDB 2015, figure 3: now - took * beta * ln(draw) >= expiry.
 func drawsEarly(left, took time.Duration, beta float64, draw func() float64) bool {
-	if float64(left) > 37*beta*float64(took) { // then no draw leads to a refresh: the smallest draw above 0 is 2^-53, and its logarithm is -36.7
+	// Then no draw leads to a refresh: the smallest draw above 0 is 2^-53, and its logarithm is
+	// -36.7.
+	if float64(left) > 37*beta*float64(took) {
 		return false
 	}
 	return -float64(took)*beta*math.Log(draw()) >= float64(left)

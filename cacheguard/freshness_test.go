@@ -27,7 +27,8 @@ func reseal(t *testing.T, store cacheguard.Store, key string, change func(*frame
 	}
 	h.ID = g.Token
 	change(&h)
-	if ans, err := store.Fill(t.Context(), k, g, frame.New(h, body), time.Hour); ans != cacheguard.FillStored || err != nil {
+	if ans, err := store.Fill(t.Context(), k, g, frame.New(h, body),
+		time.Hour); ans != cacheguard.FillStored || err != nil {
 		t.Fatal(ans, err)
 	}
 }
@@ -42,7 +43,8 @@ func TestTieIsAMiss(t *testing.T) {
 			func() error { return c.InvalidateAll(t.Context()) },
 			func() error { return c.InvalidateTags(t.Context(), "tag") },
 		} {
-			if err := c.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}); err != nil {
+			if err := c.SetEntry(t.Context(), "k",
+				cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -53,11 +55,13 @@ func TestTieIsAMiss(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for after, want := range []string{"new", "old"} { // in that microsecond, and in the next
+			// In that microsecond, and in the next.
+			for after, want := range []string{"new", "old"} {
 				reseal(t, store, "k", func(h *frame.Header) { h.Stamp = of[i] + int64(after) })
 				getting(t.Context(), t, c, "k", returning("new")).gives(want, nil)
 				if want == "new" {
-					if err := c.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}); err != nil {
+					if err := c.SetEntry(t.Context(), "k",
+						cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -70,8 +74,12 @@ func TestTieIsAMiss(t *testing.T) {
 func TestAgeBelowZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{TTL: time.Hour, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour})
-		for ahead, want := range map[time.Duration]string{200 * time.Millisecond: "old", time.Second: "new", 48 * time.Hour: "new"} {
+		c := openOn(t, store, cacheguard.Options[string]{
+			TTL: time.Hour, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour,
+		})
+		for ahead, want := range map[time.Duration]string{
+			200 * time.Millisecond: "old", time.Second: "new", 48 * time.Hour: "new",
+		} {
 			if err := c.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}

@@ -11,13 +11,15 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// This file tests the age of values whose generations are read in a trip of their own, and this trip
-// takes 200 ms.
+// This file tests the age of values whose generations are read in a trip of their own, and this
+// trip takes 200 ms.
 
 // slowReads is a store whose GetMany brings no generations, so that GetMany has to read them.
 type slowReads struct{ slowGenerations }
 
-func (s *slowReads) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (s *slowReads) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	all, _ := s.Store.GetMany(ctx, keys, tags)
 	return all, nil
 }
@@ -48,7 +50,8 @@ func TestValueInsteadOfALeaseAges(t *testing.T) {
 	inBubble(t, "many", func(t *testing.T) {
 		store := newTampered()
 		other := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: ttl})
-		c := openOn(t, cacheguard.Store(&slowGenerations{store, 200 * time.Millisecond}), cacheguard.Options[string]{TTL: ttl, Local: local})
+		c := openOn(t, cacheguard.Store(&slowGenerations{store, 200 * time.Millisecond}),
+			cacheguard.Options[string]{TTL: ttl, Local: local})
 		asks := make(chan struct{})
 		store.past("GetMany", func(context.Context) error { <-asks; return nil })
 		many := getMany(t.Context(), t, c, newBulk(t), "a", "b")
@@ -74,12 +77,17 @@ func TestValueInsteadOfALeaseAges(t *testing.T) {
 func TestPreviousValueAges(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := &slowGenerations{memstore.New(memstore.Options{}), 200 * time.Millisecond}
-		c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second}))
-		must(t, c.SetEntry(t.Context(), "k", entry{Value: "v", Tags: []string{"tag"}, Keep: time.Hour}))
+		c := lookingFirst(openOn(t, cacheguard.Store(store),
+			cacheguard.Options[string]{TTL: time.Second}))
+		must(t,
+			c.SetEntry(t.Context(), "k", entry{Value: "v", Tags: []string{"tag"}, Keep: time.Hour}))
 		set := time.Now()
 		time.Sleep(2 * time.Second)
-		_, err := c.GetEntry(t.Context(), "k", func(_ context.Context, previous cacheguard.Result[string]) (entry, error) {
-			if previous.Value != "v" || (previous.Age-time.Since(set)).Abs() > 2*time.Millisecond || (previous.FreshFor+time.Since(set)-time.Second).Abs() > 2*time.Millisecond {
+		_, err := c.GetEntry(t.Context(), "k", func(
+			_ context.Context, previous cacheguard.Result[string],
+		) (entry, error) {
+			if previous.Value != "v" || (previous.Age-time.Since(set)).Abs() > 2*time.Millisecond ||
+				(previous.FreshFor+time.Since(set)-time.Second).Abs() > 2*time.Millisecond {
 				t.Errorf("%+v, %v after it was stored for a second", previous, time.Since(set))
 			}
 			return entry{Value: "new"}, nil
@@ -94,7 +102,8 @@ func TestStaleWindowAfterATripForGenerations(t *testing.T) {
 		inBubble(t, fmt.Sprint(many), func(t *testing.T) {
 			const took = 200 * time.Millisecond
 			store := &slowReads{slowGenerations{memstore.New(memstore.Options{}), took}}
-			c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Hour, StaleIfError: time.Second}))
+			c := lookingFirst(openOn(t, cacheguard.Store(store),
+				cacheguard.Options[string]{TTL: time.Hour, StaleIfError: time.Second}))
 			must(t, c.SetEntry(t.Context(), "k", entry{Value: "old", SoftTags: []string{"soft"}}))
 			time.Sleep(time.Minute)
 			must(t, c.MarkStaleTags(t.Context(), "soft"))
@@ -104,13 +113,18 @@ func TestStaleWindowAfterATripForGenerations(t *testing.T) {
 			var err error
 			if many {
 				var all map[string]cacheguard.Result[string]
-				all, err = c.GetManyEntries(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]entry, error) { return nil, errOrigin })
+				all, err = c.GetManyEntries(t.Context(), []string{"k"}, func(
+					context.Context, []string,
+				) (map[string]entry, error) {
+					return nil, errOrigin
+				})
 				r = all["k"]
 			} else {
 				r, err = c.GetResult(t.Context(), "k", failingWith[string](errOrigin))
 			}
 			if r.Value != "old" || err != nil || -r.FreshFor > time.Since(marked)+time.Millisecond {
-				t.Errorf("%v after the mark, within StaleIfError of a second: %+v, %v", time.Since(marked), r, err)
+				t.Errorf("%v after the mark, within StaleIfError of a second: %+v, %v",
+					time.Since(marked), r, err)
 			}
 		})
 	}
@@ -120,10 +134,12 @@ func TestStaleWindowAfterATripForGenerations(t *testing.T) {
 func TestTTLEndsDuringTheTripForGenerations(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := &slowGenerations{memstore.New(memstore.Options{}), 200 * time.Millisecond}
-		c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second}))
+		c := lookingFirst(openOn(t, cacheguard.Store(store),
+			cacheguard.Options[string]{TTL: time.Second}))
 		must(t, c.SetEntry(t.Context(), "k", entry{Value: "old", Tags: []string{"tag"}}))
 		time.Sleep(900 * time.Millisecond)
-		if r, err := c.GetResult(t.Context(), "k", returning("new")); r.Value != "new" || err != nil {
+		if r, err := c.GetResult(t.Context(), "k", returning("new")); r.Value != "new" ||
+			err != nil {
 			t.Errorf("TTL is a second, without stale windows: %+v, %v", r, err)
 		}
 	})
@@ -137,15 +153,19 @@ func TestGrantedKeyAgesDuringTheTripOfAnother(t *testing.T) {
 			const took = 400 * time.Millisecond
 			store := newTampered()
 			slow := &slowGenerations{store, took}
-			other := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second, StaleIfError: ifError})
-			c := lookingFirst(openOn(t, cacheguard.Store(slow), cacheguard.Options[string]{TTL: time.Second, StaleIfError: ifError}))
+			other := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[string]{TTL: time.Second, StaleIfError: ifError})
+			c := lookingFirst(openOn(t, cacheguard.Store(slow),
+				cacheguard.Options[string]{TTL: time.Second, StaleIfError: ifError}))
 			must(t, other.Set(t.Context(), "a", "old"))
 			set := time.Now()
 			time.Sleep(2 * time.Second)
 			asks := make(chan struct{})
 			store.past("GetMany", func(context.Context) error { <-asks; return nil })
 			call := beginCall(t, func() (map[string]cacheguard.Result[string], error) {
-				return c.GetManyEntries(t.Context(), []string{"a", "b"}, func(context.Context, []string) (map[string]entry, error) {
+				return c.GetManyEntries(t.Context(), []string{"a", "b"}, func(
+					context.Context, []string,
+				) (map[string]entry, error) {
 					return nil, errOrigin
 				})
 			})
@@ -159,7 +179,8 @@ func TestGrantedKeyAgesDuringTheTripOfAnother(t *testing.T) {
 				t.Errorf("served with Age %v, but it was stored %v ago", a.Age, real)
 			}
 			if a.Value == "old" && real > time.Second+ifError {
-				t.Errorf("served %v after it was stored, TTL %v and StaleIfError %v", real, time.Second, ifError)
+				t.Errorf("served %v after it was stored, TTL %v and StaleIfError %v", real,
+					time.Second, ifError)
 			}
 		})
 	}

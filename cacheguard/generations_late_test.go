@@ -14,16 +14,30 @@ import (
 // Every change ends hit-for-miss, whether the result that made each caller load is kept or not.
 func TestHitForMissEndsWithItsTag(t *testing.T) {
 	for how, change := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
-		"all":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
-		"tag":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
-		"key":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
-		"mark": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") },
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
+		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		},
+		"mark": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(ctx, "k")
+		},
 	} {
 		for name, keep := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 			inBubble(t, how+"/"+name, func(t *testing.T) {
-				c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})
-				if _, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-					return cacheguard.Entry[string]{Value: "mine", NoShare: true, TTL: time.Hour, Keep: keep, Tags: []string{"tag"}}, nil
+				c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+					cacheguard.Options[string]{})
+				if _, err := c.GetEntry(t.Context(), "k", func(
+					context.Context, cacheguard.Result[string],
+				) (cacheguard.Entry[string], error) {
+					return cacheguard.Entry[string]{
+						Value: "mine", NoShare: true, TTL: time.Hour, Keep: keep,
+						Tags: []string{"tag"},
+					}, nil
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -50,12 +64,16 @@ type slowGenerations struct {
 	took time.Duration
 }
 
-func (s *slowGenerations) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *slowGenerations) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	f, _, err := s.Store.Get(ctx, k, tags)
 	return f, nil, err
 }
 
-func (s *slowGenerations) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+func (s *slowGenerations) Generations(
+	ctx context.Context, cache string, tags []string,
+) (cacheguard.Generations, error) {
 	time.Sleep(s.took)
 	return s.Store.Generations(ctx, cache, tags)
 }
@@ -65,7 +83,8 @@ func TestLocalTierBeyondTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowGenerations{memstore.New(memstore.Options{}), 200 * time.Millisecond}
 		other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Second})
-		c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Second, Local: cacheguard.Local[int]{Entries: 10}}))
+		c := lookingFirst(openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{TTL: time.Second, Local: cacheguard.Local[int]{Entries: 10}}))
 		must(t, other.Set(t.Context(), "k", 1))
 		set := time.Now()
 		time.Sleep(100 * time.Millisecond)
@@ -98,8 +117,8 @@ func TestMarkOnARemnant(t *testing.T) {
 	})
 }
 
-// cutOff is a store on which the messages of a cache's channel don't arrive while it is cut, but those
-// of the process' inbox do. On redisstore this happens to a cache that is opened after the
+// cutOff is a store on which the messages of a cache's channel don't arrive while it is cut, but
+// those of the process' inbox do. On redisstore this happens to a cache that is opened after the
 // subscription was made, and while a new connection has subscribed to the inbox, and not yet to
 // everything.
 type cutOff struct {
@@ -122,12 +141,17 @@ func (s *cutOff) Listen(cache string, tell func(cacheguard.Message)) (stop func(
 	})
 }
 
-// While the messages of a cache's channel don't arrive, a value in a message counts only if it is newer
-// than the invalidations by tag that had returned.
+// While the messages of a cache's channel don't arrive, a value in a message counts only if it is
+// newer than the invalidations by tag that had returned.
 func TestMessageWithoutTheChannel(t *testing.T) {
-	for how, change := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
-		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
-		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	for how, change := range map[string]func(ctx context.Context,
+		c *cacheguard.Cache[string]) error{
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
 	} {
 		for what, noStore := range map[string]bool{"stored": false, "not stored": true} {
 			for when, before := range map[string]bool{"not yet": true, "during a break": false} {
@@ -140,13 +164,18 @@ func TestMessageWithoutTheChannel(t *testing.T) {
 					o := newScriptedOrigin[entry](t)
 					early := gettingEntry(t.Context(), t, a, "k", o.load)
 					load := o.next()
-					time.Sleep(time.Millisecond) // of the bubble: the invalidation is later than the load
+					// Of the bubble: the invalidation is later than the load.
+					time.Sleep(time.Millisecond)
 					if !before {
 						store.cut.Store(true)
 						(*store.tell.Load())(cacheguard.Message{Kind: cacheguard.MessageLost})
 					}
 					must(t, change(t.Context(), a))
-					late := gettingEntry(t.Context(), t, b, "k", func(context.Context) (entry, error) { return entry{Value: "new"}, nil })
+					late := gettingEntry(t.Context(), t, b, "k", func(
+						context.Context,
+					) (entry, error) {
+						return entry{Value: "new"}, nil
+					})
 					late.waits()
 					load.gives(entry{Value: "old", Tags: []string{"tag"}, NoStore: noStore})
 					early.now()

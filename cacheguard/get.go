@@ -26,7 +26,9 @@ import (
 // [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed. Any other trouble
 // with the store is not an error for callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
-	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn && c.sampler.due.Load() == 0 { // begin would find the same value, but would spend half of its time on a Result
+	// Begin would find the same value, but would spend half of its time on a Result.
+	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn &&
+		c.sampler.due.Load() == 0 {
 		if e, _ := c.tier.fresh(keyID(key)); e != nil && linkOf(ctx) == nil {
 			if c.localHits != nil {
 				c.localHits.add(e.res.NotFound)
@@ -38,7 +40,8 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, 
 		}
 	}
 	call := call[V]{load: loader[V]{value: load}}
-	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key, &call) {
+	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key,
+		&call) {
 		call.flight.Await(ctx.Done())
 	}
 	return v, err
@@ -47,9 +50,12 @@ func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, 
 var errNoLoad = errors.New("cacheguard: the load function is nil")
 
 // GetResult is like Get, and also says how the value was found.
-func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) (res Result[V], err error) {
+func (c *Cache[V]) GetResult(
+	ctx context.Context, key string, load LoadFunc[V],
+) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{value: load}}
-	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call,
+		&res) {
 		call.flight.Await(ctx.Done())
 	}
 	return res, err
@@ -57,9 +63,12 @@ func (c *Cache[V]) GetResult(ctx context.Context, key string, load LoadFunc[V]) 
 
 // GetEntry is like [Cache.GetResult], with another kind of load. This load sees the previous value.
 // It decides whether and how long its result is kept, and which tags the result has.
-func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
+func (c *Cache[V]) GetEntry(
+	ctx context.Context, key string, load EntryFunc[V],
+) (res Result[V], err error) {
 	call := call[V]{load: loader[V]{entry: load}}
-	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call,
+		&res) {
 		call.flight.Await(ctx.Done())
 	}
 	return res, err
@@ -75,14 +84,19 @@ func (c *Cache[V]) GetEntry(ctx context.Context, key string, load EntryFunc[V]) 
 // make deeper calls, but they return before the wait, so they are not on the stack. The exceptions
 // are the leader of the flight, and calls with a SoftTimeout or a desk: they wait inside begin.
 type call[V any] struct {
-	group   group
-	demands bool      // the context has a token, and notOlder or the call's desk already checks the result against the token
+	group group
+	// The context has a token, and notOlder or the call's desk already checks the result against
+	// the token.
+	demands bool
 	stale   *found[V] // with the group parted: the stale value that the result replaces
 	load    loader[V]
 
 	flight *flight.Flight[outcome[V]] // the flight that the caller waits for; nil: it doesn't wait
-	came   uint64                     // the result must not have been found before this time, on the flights' clock; 0: any result will do
-	late   time.Duration              // how long after the flight was detached the caller came, for the Observer; 0: it came before
+	// The result must not have been found before this time, on the flights' clock; 0: any result
+	// will do.
+	came uint64
+	// How long after the flight was detached the caller came, for the Observer; 0: it came before.
+	late time.Duration
 }
 
 // begin is the read path. First it looks into the process-local tier. Then it joins or leads the
@@ -106,7 +120,8 @@ func (c *Cache[V]) begin(ctx context.Context, key string, call *call[V], res *Re
 	if linkOf(ctx) != nil {
 		if !call.demands {
 			if after := c.demanded(ctx); after > 0 {
-				if call.demands = true; desk.From(ctx) == nil { // with a desk, the owner of the desk checks the result
+				// With a desk, the owner of the desk checks the result.
+				if call.demands = true; desk.From(ctx) == nil {
 					return c.notOlder(ctx, key, call, after, res)
 				}
 			}
@@ -148,7 +163,9 @@ func (c *Cache[V]) beginValue(ctx context.Context, key string, call *call[V]) (V
 }
 
 // getLocal answers from the process-local tier, if it can.
-func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], res *Result[V]) (found bool, err error) {
+func (c *Cache[V]) getLocal(
+	ctx context.Context, key, id string, call *call[V], res *Result[V],
+) (found bool, err error) {
 	var e *kept[V]
 	if *res, e = c.tier.get(id); e == nil || call.demands && res.stamp <= after(ctx).latest {
 		return false, nil
@@ -166,7 +183,9 @@ func (c *Cache[V]) getLocal(ctx context.Context, key, id string, call *call[V], 
 // a hit needs no other goroutine.
 //
 //go:noinline
-func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
+func (c *Cache[V]) lead(
+	ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V],
+) error {
 	of := target[V]{f, key, c.key(keyID(key)), call.load}
 	if call.group != reads {
 		return c.leadOther(ctx, &of, call, res)
@@ -188,7 +207,9 @@ func (c *Cache[V]) lead(ctx context.Context, f *flight.Flight[outcome[V]], key s
 // leadOther is lead for a flight of another group than reads.
 //
 //go:noinline
-func (c *Cache[V]) leadOther(ctx context.Context, of *target[V], call *call[V], res *Result[V]) error {
+func (c *Cache[V]) leadOther(
+	ctx context.Context, of *target[V], call *call[V], res *Result[V],
+) error {
 	switch call.group {
 	case refreshes:
 		return c.reload(ctx, of, res)
@@ -201,10 +222,14 @@ func (c *Cache[V]) leadOther(ctx context.Context, of *target[V], call *call[V], 
 // lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
 // once. If the answer to that request is not a value, goesOn is the run that sent the request. An
 // error means that the store can't be used.
-func (c *Cache[V]) lookUp(ctx context.Context, of *target[V], mayLead bool) (got found[V], goesOn *run[V], storeErr error) {
+func (c *Cache[V]) lookUp(
+	ctx context.Context, of *target[V], mayLead bool,
+) (got found[V], goesOn *run[V], storeErr error) {
 	whole := false
 	defer func() {
-		if !whole { // the user's code has called Goexit; the flight must land, or other callers would wait for ever
+		// The user's code has called Goexit; the flight must land, or other callers would wait for
+		// ever.
+		if !whole {
 			of.flight.Land(outcome[V]{err: errGoexit})
 		}
 	}()
@@ -250,7 +275,9 @@ func (c *Cache[V]) read(ctx context.Context, k Key) (got found[V], raw []byte, e
 }
 
 // pursue continues the leader's path after a look-up has found got, or err.
-func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err error, res *Result[V]) error {
+func (c *Cache[V]) pursue(
+	ctx context.Context, of *target[V], got *found[V], err error, res *Result[V],
+) error {
 	switch kind, failed, behind := c.atOnce(of.key.Key, got, err); kind {
 	case EventHit, EventStale:
 		return c.serve(ctx, of, got, failed, behind, res)
@@ -269,7 +296,9 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 	}
 	loads := ctx
 	if c.offer(m) {
-		loads = outsideSlots(ctx) // a load that makes this call waits for SoftTimeout at most, so it may return while the new load still needs a slot
+		// A load that makes this call waits for SoftTimeout at most, so it may return while the new
+		// load still needs a slot.
+		loads = outsideSlots(ctx)
 	}
 	return c.detachTo(ctx, loads, m, res)
 }
@@ -277,8 +306,11 @@ func (c *Cache[V]) pursue(ctx context.Context, of *target[V], got *found[V], err
 // serve answers the callers of a flight with a stored value, fresh or stale. If the value is stale
 // because a load failed, failed is that load's error. If behind is true, serve starts a refresh in
 // the background.
-func (c *Cache[V]) serve(ctx context.Context, of *target[V], got *found[V], failed error, behind bool, res *Result[V]) error {
-	if got.good == protocol.Fresh && c.sampler.due.Load() != 0 { // before any caller has the value, because a caller may change it
+func (c *Cache[V]) serve(
+	ctx context.Context, of *target[V], got *found[V], failed error, behind bool, res *Result[V],
+) error {
+	// Before any caller has the value, because a caller may change it.
+	if got.good == protocol.Fresh && c.sampler.due.Load() != 0 {
 		c.sampled(ctx, of.name, of.key.Key, of.load, got)
 	}
 	*res = got.res
@@ -299,7 +331,9 @@ func (c *Cache[V]) serve(ctx context.Context, of *target[V], got *found[V], fail
 // process. EventOverloaded is an error: too many reads of the store wait. The caller doesn't load
 // in that case, because a load would burden the origin, too. If kind is zero, the caller needs a
 // load. If behind is true, the caller must start a refresh of the value in the background.
-func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventKind, failed error, behind bool) {
+func (c *Cache[V]) atOnce(
+	id string, got *found[V], storeErr error,
+) (kind EventKind, failed error, behind bool) {
 	switch {
 	case got.good == protocol.Fresh:
 		return EventHit, nil, got.early
@@ -310,7 +344,9 @@ func (c *Cache[V]) atOnce(id string, got *found[V], storeErr error) (kind EventK
 		}
 	case !got.servable() && errors.Is(storeErr, ErrOverloaded):
 		return EventOverloaded, storeErr, false
-	case !got.passing && storeErr == nil: // after the hit-for-miss marker each caller loads for itself, even if another load has just failed
+	case !got.passing && storeErr == nil:
+		// After the hit-for-miss marker each caller loads for itself, even if another load has just
+		// failed.
 		if failed := c.failures.Recent(id); failed != nil && c.store.Listening() {
 			return EventCoalesced, failed, false
 		}
@@ -360,7 +396,8 @@ func (c *Cache[V]) observeMiss(ctx context.Context, key string, got found[V]) {
 		return
 	}
 	c.observe(ctx, Event{Kind: EventCorrupt, Key: key, Err: got.corrupt})
-	if c.corruptSaid.CompareAndSwap(false, true) { // once, because there may be a million damaged values
+	// Once, because there may be a million damaged values.
+	if c.corruptSaid.CompareAndSwap(false, true) {
 		corruptLine.Log(ctx, c.opts.Logger, "cache", c.opts.Name, "error", got.corrupt)
 	}
 }

@@ -72,7 +72,11 @@ func TestGoexitOutsideOfLoads(t *testing.T) {
 	})
 	inBubble(t, "ErrorText", func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{ErrorTTL: -1, ErrorText: func(error) string { runtime.Goexit(); return "" }})
+		c := openOn(t, store,
+			cacheguard.Options[string]{ErrorTTL: -1, ErrorText: func(error) string {
+				runtime.Goexit()
+				return ""
+			}})
 		failed := getting(t.Context(), t, c, "k", failingWith[string](errOrigin))
 		if !failed.returned() || failed.err == nil {
 			t.Fatalf("the caller hangs, or got %q without an error", failed.value)
@@ -91,7 +95,8 @@ func TestGoexitOutsideOfLoads(t *testing.T) {
 		o := newBulk(t)
 		many := getMany(t.Context(), t, c, o, "1", "2", "3")
 		many.waits()
-		if err := other.Set(t.Context(), "2", "v"); err != nil { // the answer to the request for its lease is now the value
+		// The answer to the request for its lease is now the value.
+		if err := other.Set(t.Context(), "2", "v"); err != nil {
 			t.Fatal(err)
 		}
 		codec.decodes = 1
@@ -152,7 +157,9 @@ func TestGoexitInObservers(t *testing.T) {
 	inBubble(t, "of waits", func(t *testing.T) {
 		store := newTampered()
 		a := openOn(t, store, cacheguard.Options[string]{})
-		b := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1, Observer: exitingObserver{cacheguard.EventWaited}})
+		b := openOn(t, store, cacheguard.Options[string]{
+			MaxLoads: 1, Observer: exitingObserver{cacheguard.EventWaited},
+		})
 		o := newBulk(t)
 		getMany(t.Context(), t, a, o, "1", "2", "3")
 		load := o.next("1", "2", "3")
@@ -167,9 +174,12 @@ func TestGoexitInObservers(t *testing.T) {
 	})
 	inBubble(t, "of Update", func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[string]{Observer: exitingObserver{cacheguard.EventStoreError}})
+		c := openOn(t, store,
+			cacheguard.Options[string]{Observer: exitingObserver{cacheguard.EventStoreError}})
 		store.onto("Claim", fails(1))
-		call := beginCall(t, func() (string, error) { return c.Update(t.Context(), "k", returning("v")) })
+		call := beginCall(t, func() (string, error) {
+			return c.Update(t.Context(), "k", returning("v"))
+		})
 		if !call.returned() || !call.died {
 			t.Error("the caller lives on")
 		}

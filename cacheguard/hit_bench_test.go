@@ -23,8 +23,8 @@ import (
 //	go test -run '^$' -bench BenchmarkHit -count 6 ./cacheguard
 //
 // "one" is one goroutine, "few" is 16 of them on keys of their own, "distinct" is 256 on keys of
-// their own, "same" is 256 on one key. "busy" is 16 beside twice as many goroutines that only compute
-// as there are processors.
+// their own, "same" is 256 on one key. "busy" is 16 beside twice as many goroutines that only
+// compute as there are processors.
 func BenchmarkHit(b *testing.B) {
 	const crowd = 256
 	ctx := context.Background()
@@ -38,7 +38,9 @@ func BenchmarkHit(b *testing.B) {
 		b.Fatal(err)
 	}
 	caches := make(map[string]*cacheguard.Cache[[]byte])
-	for name, rdb := range map[string]*redis.Client{"cacheguard": rdb, "cacheguard-plain-client": plain} {
+	for name, rdb := range map[string]*redis.Client{
+		"cacheguard": rdb, "cacheguard-plain-client": plain,
+	} {
 		store, err := redisstore.New(rdb, redisstore.Options{Prefix: name})
 		if err != nil {
 			b.Fatal(err)
@@ -77,7 +79,10 @@ func BenchmarkHit(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		get  func(key string) error
-	}{{"GET", bare}, {"cacheguard", guarded("cacheguard")}, {"cacheguard-plain-client", guarded("cacheguard-plain-client")}} {
+	}{
+		{"GET", bare}, {"cacheguard", guarded("cacheguard")},
+		{"cacheguard-plain-client", guarded("cacheguard-plain-client")},
+	} {
 		b.Run("one/"+c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -96,9 +101,13 @@ func BenchmarkHit(b *testing.B) {
 	}{
 		{"few/GET", bare, 16, 16, false}, {"few/AutoPipeline", pipelined, 16, 16, false},
 		{"few/cacheguard", guarded("cacheguard"), 16, 16, false},
-		{"distinct/GET", bare, crowd, crowd, false}, {"distinct/AutoPipeline", pipelined, crowd, crowd, false},
+		{"distinct/GET", bare, crowd, crowd, false},
+		{"distinct/AutoPipeline", pipelined, crowd, crowd, false},
 		{"distinct/cacheguard", guarded("cacheguard"), crowd, crowd, false},
-		{"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), crowd, crowd, false},
+		{
+			"distinct/cacheguard-plain-client", guarded("cacheguard-plain-client"), crowd, crowd,
+			false,
+		},
 		{"same/cacheguard", guarded("cacheguard"), crowd, 1, false},
 		{"busy/GET", bare, 16, 16, true}, {"busy/AutoPipeline", pipelined, 16, 16, true},
 		{"busy/cacheguard", guarded("cacheguard"), 16, 16, true},

@@ -38,7 +38,9 @@ func TestInvalidateMeetsALoad(t *testing.T) {
 	for name, m := range meetings {
 		for _, by := range []string{"this process", "another process"} {
 			for _, change := range []string{"Invalidate", "Set", "Update"} {
-				inBubble(t, name+"/"+change+" by "+by, func(t *testing.T) { meet(t, m, by, change) })
+				inBubble(t, name+"/"+change+" by "+by, func(t *testing.T) {
+					meet(t, m, by, change)
+				})
 			}
 		}
 	}
@@ -46,7 +48,8 @@ func TestInvalidateMeetsALoad(t *testing.T) {
 
 func meet(t *testing.T, m meeting, by, change string) {
 	store := newTampered()
-	c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+	c, other := openOn(t, store, cacheguard.Options[string]{}),
+		openOn(t, store.Store, cacheguard.Options[string]{})
 	o := newScriptedOrigin[string](t)
 	held := make(chan struct{})
 	hold := func(context.Context) error { <-held; return nil }
@@ -128,7 +131,8 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 				if got := c.Invalidate(t.Context(), "k"); !errors.Is(got, err) {
 					t.Errorf("Invalidate: %v; want %v", got, err)
 				}
-				store.onto("Lease", fails(1)) // what the store says of the old load doesn't matter here
+				// What the store says of the old load doesn't matter here.
+				store.onto("Lease", fails(1))
 				late := get(o.load)
 				young := o.next()
 				if old.cancelled() {
@@ -150,13 +154,19 @@ func TestNobodyJoinsWhatBeganBefore(t *testing.T) {
 // store's messages.
 func TestChangeOnItsWay(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, c *cacheguard.Cache[string]) error{
-		"Set":        func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Set(t.Context(), "k", "new") },
-		"Invalidate": func(t *testing.T, c *cacheguard.Cache[string]) error { return c.Invalidate(t.Context(), "k") },
+		"Set": func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.Set(t.Context(), "k", "new")
+		},
+		"Invalidate": func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(t.Context(), "k")
+		},
 		"Update": func(t *testing.T, c *cacheguard.Cache[string]) error {
 			_, err := c.Update(t.Context(), "k", returning("new"))
 			return err
 		},
-		"Set of a large value": func(t *testing.T, c *cacheguard.Cache[string]) error { return setTooLarge(t.Context(), c) },
+		"Set of a large value": func(t *testing.T, c *cacheguard.Cache[string]) error {
+			return setTooLarge(t.Context(), c)
+		},
 	} {
 		step := "Claim"
 		if name == "Invalidate" {
@@ -164,7 +174,8 @@ func TestChangeOnItsWay(t *testing.T) {
 		}
 		inBubble(t, name, func(t *testing.T) {
 			store := newTampered()
-			c := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{MaxValueSize: 100}))
+			c := lookingFirst(openOn(t, &tamperedAndSilent{store},
+				cacheguard.Options[string]{MaxValueSize: 100}))
 			if err := c.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}
@@ -194,10 +205,20 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 		step   string // the first step of the change
 		change func(ctx context.Context, c *cacheguard.Cache[string]) error
 	}{
-		"Invalidate":           {"Invalidate", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }},
-		"InvalidateAll":        {"InvalidateTags", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) }},
-		"MarkStale":            {"MarkStale", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") }},
-		"Set":                  {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }},
+		"Invalidate": {"Invalidate", func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		}},
+		"InvalidateAll": {"InvalidateTags", func(
+			ctx context.Context, c *cacheguard.Cache[string],
+		) error {
+			return c.InvalidateAll(ctx)
+		}},
+		"MarkStale": {"MarkStale", func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(ctx, "k")
+		}},
+		"Set": {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", "new")
+		}},
 		"Set of a large value": {"Claim", setTooLarge},
 		"Update": {"Claim", func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			_, err := c.Update(ctx, "k", returning("new"))
@@ -207,7 +228,8 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 		for _, carriedOut := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("%s, carried out: %v", name, carriedOut), func(t *testing.T) {
 				store := newTampered()
-				here := lookingFirst(openOn(t, &tamperedAndSilent{store}, cacheguard.Options[string]{MaxValueSize: 100}))
+				here := lookingFirst(openOn(t, &tamperedAndSilent{store},
+					cacheguard.Options[string]{MaxValueSize: 100}))
 				o := newScriptedOrigin[string](t)
 				early := getting(t.Context(), t, here, "k", o.load)
 				old := o.next()
@@ -218,7 +240,9 @@ func TestNobodyJoinsDuringAChange(t *testing.T) {
 				} else {
 					store.onto(c.step, hold)
 				}
-				changing := beginCall(t, func() (struct{}, error) { return struct{}{}, c.change(t.Context(), here) })
+				changing := beginCall(t, func() (struct{}, error) {
+					return struct{}{}, c.change(t.Context(), here)
+				})
 				changing.waits()
 				during := getting(t.Context(), t, here, "k", returning("new"))
 				during.returned()
@@ -311,16 +335,23 @@ func TestUndisturbedFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		filled, others := make(chan string, 1000), make(chan cacheguard.Event, 1000)
-		opts := cacheguard.Options[string]{TTL: time.Minute, Observer: observing(func(e cacheguard.Event) {
-			switch e.Kind {
-			case cacheguard.EventFilled:
-				filled <- e.Key
-			case cacheguard.EventFillRefused, cacheguard.EventFillUnknown, cacheguard.EventNotStored, cacheguard.EventLeaseLost:
-				others <- e
-			}
-		})}
-		fleet := []*cacheguard.Cache[string]{openOn(t, store, opts), openOn(t, store, opts), openOn(t, store, opts)}
-		slow := func(context.Context) (string, error) { <-time.After(10 * time.Second); return "v", nil }
+		opts := cacheguard.Options[string]{TTL: time.Minute,
+			Observer: observing(func(e cacheguard.Event) {
+				switch e.Kind {
+				case cacheguard.EventFilled:
+					filled <- e.Key
+				case cacheguard.EventFillRefused, cacheguard.EventFillUnknown,
+					cacheguard.EventNotStored, cacheguard.EventLeaseLost:
+					others <- e
+				}
+			})}
+		fleet := []*cacheguard.Cache[string]{
+			openOn(t, store, opts), openOn(t, store, opts), openOn(t, store, opts),
+		}
+		slow := func(context.Context) (string, error) {
+			<-time.After(10 * time.Second)
+			return "v", nil
+		}
 		for range 50 {
 			var calls []*begun[string]
 			for _, c := range fleet {
@@ -363,13 +394,15 @@ func TestInvalidateManyKeys(t *testing.T) {
 		}
 		store.onto("Invalidate", fails(1))
 		var failed cacheguard.KeyErrors
-		if err := c.Invalidate(t.Context(), keys...); !errors.As(err, &failed) || len(failed) != len(keys) {
+		if err := c.Invalidate(t.Context(), keys...); !errors.As(err, &failed) ||
+			len(failed) != len(keys) {
 			t.Errorf("Invalidate: %v; want all keys", err)
 		}
 		store.onto("Invalidate", func(context.Context) error {
 			return cacheguard.KeyErrors{store.asked().Key: errTampered}
 		})
-		if err := c.Invalidate(t.Context(), long, "a"); !errors.As(err, &failed) || len(failed) != 1 || !errors.Is(failed[long], errTampered) {
+		if err := c.Invalidate(t.Context(), long, "a"); !errors.As(err, &failed) ||
+			len(failed) != 1 || !errors.Is(failed[long], errTampered) {
 			t.Errorf("Invalidate: %v; want the long key alone", err)
 		}
 	})
@@ -415,7 +448,8 @@ func TestFailedInvalidateSeals(t *testing.T) {
 		next := getting(t.Context(), t, c, "k", o.load)
 		next.waits()
 		if n := store.steps("Get"); n != 2 {
-			t.Errorf("%d look-ups; the next caller has joined a load from before Invalidate returned", n)
+			t.Errorf("%d look-ups; the next caller has joined a load from before Invalidate returned",
+				n)
 		}
 		load.gives("v") // which may be from before what the store could not be told of
 		meanwhile.gives("v", nil)

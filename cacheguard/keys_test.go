@@ -20,7 +20,8 @@ func hashed(key string) string {
 func strangeKeys() []string {
 	long := strings.Repeat("k", 10000)
 	keys := []string{
-		"", " ", "k", "K", "{", "}", "{}", "}{", "a}b", "\r\n", "\x00", "\x00\x00", "\xff", "é", ":", "k:lease", ":lease",
+		"", " ", "k", "K", "{", "}", "{}", "}{", "a}b", "\r\n", "\x00", "\x00\x00", "\xff", "é",
+		":", "k:lease", ":lease",
 		long, long + "k", long[:512], long[:513], long[:512] + "l",
 		"#sha256:", "#sha256", "#sha256:" + strings.Repeat("0", 64),
 	}
@@ -32,7 +33,8 @@ func strangeKeys() []string {
 func TestNoTwoKeysAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		owner := map[string]string{}
 		for _, key := range strangeKeys() {
 			if _, err := here.Peek(t.Context(), key); err != nil {
@@ -57,10 +59,12 @@ func TestNoTwoKeysAreOne(t *testing.T) {
 func TestAnyKeyWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		keys := strangeKeys()
 		for _, key := range keys {
-			getting(t.Context(), t, here, key, returning("value of "+key)).gives("value of "+key, nil)
+			getting(t.Context(), t, here, key, returning("value of "+key)).gives("value of "+key,
+				nil)
 		}
 		for _, key := range keys {
 			getting(t.Context(), t, there, key, returning("unexpected")).gives("value of "+key, nil)

@@ -17,7 +17,9 @@ func (r *run[V]) land(m *miss[V]) {
 	}
 	m.waits.watcher.Stop()
 	if m.plan.do&protocol.ConcludeLater == 0 {
-		m.ownLoad.out.frame = nil // a caller may keep the miss in memory for long while it sends the value on, and the frame is not needed any more
+		// A caller may keep the miss in memory for long while it sends the value on, and the frame
+		// is not needed any more.
+		m.ownLoad.out.frame = nil
 	}
 	c, landing := r.cache, m.plan.landing
 	degraded := m.storeErr != nil || m.ownLoad.res.Degraded
@@ -33,7 +35,9 @@ func (r *run[V]) land(m *miss[V]) {
 		m.land(m.had.res, nil)
 	case protocol.LandMarker:
 		marker := m.had
-		m.flight.Land(outcome[V]{also: &aside[V]{unshared: true, marker: &marker, note: m.had.note}})
+		m.flight.Land(outcome[V]{
+			also: &aside[V]{unshared: true, marker: &marker, note: m.had.note},
+		})
 	case protocol.LandTheirs:
 		res := m.ownLoad.res
 		res.Status, res.FreshFor = StatusCoalesced, 0
@@ -57,10 +61,12 @@ func (r *run[V]) land(m *miss[V]) {
 			m.land(Result[V]{}, err)
 		}
 	case protocol.LandDown:
-		m.failWith(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.protocol.FailClosed)
+		m.failWith(Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr),
+			c.protocol.FailClosed)
 	case protocol.LandOverdue:
-		m.fail(Result[V]{}, fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
-			c.longest(), quoteKey(m.name), context.DeadlineExceeded))
+		m.fail(Result[V]{},
+			fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
+				c.longest(), quoteKey(m.name), context.DeadlineExceeded))
 	case protocol.LandEnded:
 		r.landEnded(m, degraded)
 	}
@@ -88,14 +94,17 @@ func (m *miss[V]) land(res Result[V], err error) {
 func (r *run[V]) landOwn(m *miss[V], res Result[V]) {
 	if had := m.rehearsed; had != nil && !m.ownLoad.out.entry.NoShare {
 		of, loaded := m.target, res
-		if v, ok := r.cache.tier.cloned(res.Value); ok { // with Local.Clone a copy, because callers may then change the value that they get
+		// With Local.Clone a copy, because callers may then change the value that they get.
+		if v, ok := r.cache.tier.cloned(res.Value); ok {
 			loaded.Value = v
 			defer r.cache.compareBehind(r.values, func(ctx context.Context) {
-				r.cache.compare(ctx, &comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})
+				r.cache.compare(ctx,
+					&comparison[V]{key: of.name, id: of.key.Key, had: had, loaded: loaded})
 			})
 		}
 	}
-	res.began = max(uint32(m.asked.asOf), 1) // in 32 bits the clock wraps around, and 0 means "not known"
+	// In 32 bits the clock wraps around, and 0 means "not known".
+	res.began = max(uint32(m.asked.asOf), 1)
 	out := noted(res, nil, m.note)
 	if m.ownLoad.out.entry.NoShare {
 		out.also = &aside[V]{unshared: true, note: m.note}
@@ -113,7 +122,8 @@ func (m *miss[V]) failWith(res Result[V], err error, looks bool) {
 	if m.Reads && m.had.servable() && (!looks || time.Now().Before(m.servableUntil())) {
 		stale := m.had.res.later(time.Since(m.at))
 		stale.Err, stale.Degraded = err, res.Degraded
-		m.flight.Land(noted(stale, nil, m.note)) // not LandAsOf: the stale value was read before the request for the lease
+		// Not LandAsOf: the stale value was read before the request for the lease.
+		m.flight.Land(noted(stale, nil, m.note))
 		return
 	}
 	m.land(res, err)

@@ -18,8 +18,10 @@ import (
 // work is one load for misses of a run, with or without leases. Only the run's goroutine changes
 // its fields, except the atomic fields.
 type work[V any] struct {
-	run    *run[V]
-	all    []*miss[V]   // the misses for which the load was begun; a miss belongs to the load while its field work is this work
+	run *run[V]
+	// The misses for which the load was begun; a miss belongs to the load while its field work is
+	// this work.
+	all    []*miss[V]
 	prev   previous[V]  // the previous value that a load of one key sees
 	tags   []frame.Tags // the tags that the results of a load of many keys keep; nil: no tags
 	ctx    context.Context
@@ -38,17 +40,21 @@ type work[V any] struct {
 // arrives, and only one of these two events may win.
 const (
 	undecided uint32 = iota
-	secured          // the load has its result, and its flight stays until the result has reached it
-	dropped          // no caller wants the result
+	// The load has its result, and its flight stays until the result has reached it.
+	secured
+	dropped // no caller wants the result
 )
 
 // load starts the loads of misses that have a slot. Misses with a lease and misses without a lease
 // get separate loads, because a result without a lease is not stored.
 func (r *run[V]) load(all []*miss[V]) {
-	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) }) // misses with leases first, because a lease must not wait for a slot
+	// Misses with leases first, because a lease must not wait for a slot.
+	slices.SortStableFunc(all, func(a, b *miss[V]) int { return cmp.Compare(a.State, b.State) })
 	for len(all) > 0 {
 		first, t := all[0], all[0].turn
-		some, others := partition(all, func(m *miss[V]) bool { return m.State == first.State && m.turn == t })
+		some, others := partition(all, func(m *miss[V]) bool {
+			return m.State == first.State && m.turn == t
+		})
 		all = others
 		for _, m := range some {
 			m.turn = nil
@@ -90,7 +96,8 @@ func (r *run[V]) launch(all []*miss[V], slot func()) {
 			m.had.res.Degraded = true // tells the load that its result will not be stored
 		}
 	}
-	w.notePrevious() // before the load's goroutine starts, because the run may change the misses afterwards
+	// Before the load's goroutine starts, because the run may change the misses afterwards.
+	w.notePrevious()
 	w.stop = context.AfterFunc(w.ctx, w.timedOut)
 	if r.many == nil && desk.From(ctx) != nil {
 		var kept *desk.Load
@@ -129,7 +136,8 @@ func (w *work[V]) name() string {
 // callers returns the number of callers that wait for the load. Any goroutine may call it.
 func (w *work[V]) callers() (n int) {
 	for _, m := range w.all {
-		if !m.audits { // no caller waits for an audit; the only member of its flight is the audit itself
+		// No caller waits for an audit; the only member of its flight is the audit itself.
+		if !m.audits {
 			n += m.flight.Callers()
 		}
 	}
@@ -179,7 +187,9 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 
 // completeSafely is complete for one key of many. If the user's code panics for this key, the
 // others still get their values.
-func (c *Cache[V]) completeSafely(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
+func (c *Cache[V]) completeSafely(
+	prev previous[V], entry Entry[V], err error, note []byte,
+) (out loaded[V]) {
 	defer func() {
 		if v := recover(); v != nil {
 			out = loaded[V]{err: panicError(v)}
@@ -204,7 +214,10 @@ func (w *work[V]) loadEnded(outs []loaded[V]) {
 	if r.late != nil {
 		r.late()
 	}
-	r.cache.observe(w.ctx, Event{Kind: EventLoadLate, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took, Note: outs[0].note, Err: outs[0].err})
+	r.cache.observe(w.ctx, Event{
+		Kind: EventLoadLate, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took,
+		Note: outs[0].note, Err: outs[0].err,
+	})
 }
 
 // timedOut is called when the load's context ends. The callers are answered at once, because the
@@ -233,7 +246,8 @@ func (w *work[V]) returned(outs []loaded[V]) {
 		e := protocol.Event{Kind: protocol.Unstorable}
 		switch err := outs[i].err; {
 		case err == nil:
-			if m.ownLoad.header = r.cache.header(outs[i], m.ans.Grant); outs[i].storable(m.ownLoad.header) {
+			if m.ownLoad.header = r.cache.header(outs[i],
+				m.ans.Grant); outs[i].storable(m.ownLoad.header) {
 				e.Kind = protocol.Returned
 			}
 		case givenUp(cause):
@@ -279,7 +293,8 @@ func (w *work[V]) drop(m *miss[V]) {
 		cause = errAbandoned
 	}
 	w.reported.Store(true)
-	if !w.fate.CompareAndSwap(undecided, dropped) { // the load has its result, which no caller needs
+	// The load has its result, which no caller needs.
+	if !w.fate.CompareAndSwap(undecided, dropped) {
 		m.flight.LetGo()
 	}
 	w.lose(cause)

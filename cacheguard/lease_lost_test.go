@@ -17,7 +17,8 @@ func TestKeyThatChangesFasterThanItLoads(t *testing.T) {
 		const load, change = 10 * time.Second, time.Second
 		store := memstore.New(memstore.Options{})
 		opts := cacheguard.Options[string]{LoadTimeout: time.Minute}
-		here, there, changing := openOn(t, store, opts), openOn(t, store, opts), openOn(t, store, opts)
+		here, there, changing := openOn(t, store, opts), openOn(t, store, opts),
+			openOn(t, store, opts)
 		slow := func(context.Context) (string, error) { <-time.After(load); return "v", nil }
 		var calls []*begun[string]
 		for range 3 {
@@ -48,12 +49,15 @@ func TestKeyThatChangesFasterThanItLoads(t *testing.T) {
 
 // stolen makes the next renewal find that another load has the lease, as after a long stop of this
 // process.
-func stolen(t *testing.T, store *tampered, by *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (thief *begun[string]) {
+func stolen(
+	t *testing.T, store *tampered, by *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+) (thief *begun[string]) {
 	t.Helper()
 	renewing := make(chan struct{})
 	store.onto("Renew", func(context.Context) error { <-renewing; return nil })
 	thief = getting(t.Context(), t, by, "k", load)
-	<-time.After(3*time.Second + 100*time.Millisecond) // the lease is over, and the one who waited for it asks again
+	// The lease is over, and the one who waited for it asks again.
+	<-time.After(3*time.Second + 100*time.Millisecond)
 	store.onto("Renew", nil)
 	close(renewing)
 	synctest.Wait()
@@ -67,7 +71,8 @@ func TestLeaseLostToAnotherLoad(t *testing.T) {
 		for _, kind := range []string{"load", "stubborn load"} {
 			inBubble(t, result+"/"+kind, func(t *testing.T) {
 				store := newTampered()
-				c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+				c, other := openOn(t, store, cacheguard.Options[string]{}),
+					openOn(t, store.Store, cacheguard.Options[string]{})
 				o, elsewhere := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
 				fn := o.load
 				if kind != "load" {
@@ -80,7 +85,8 @@ func TestLeaseLostToAnotherLoad(t *testing.T) {
 				thief := stolen(t, store, other, elsewhere.load)
 				young := elsewhere.next()
 				if !lost.cancelled() || context.Cause(lost.ctx) != cacheguard.ErrLeaseLost {
-					t.Fatalf("the load's context has the cause %v; want %v", context.Cause(lost.ctx), cacheguard.ErrLeaseLost)
+					t.Fatalf("the load's context has the cause %v; want %v",
+						context.Cause(lost.ctx), cacheguard.ErrLeaseLost)
 				}
 				callers := []*begun[string]{leader, joiner, getting(t.Context(), t, c, "k", fn)}
 				for _, caller := range callers {
@@ -144,7 +150,9 @@ func TestLeaseLostAgainAndAgain(t *testing.T) {
 // the lease.
 type robbed struct{ *tampered }
 
-func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *robbed) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	if err := s.Release(ctx, k, g.Token); err != nil {
 		return 0, err
 	}
@@ -156,7 +164,8 @@ func (s *robbed) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant
 func TestResultOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store.Store, cacheguard.Options[string]{})
 		o, elsewhere := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
 		store.onto("Renew", fails(always))
 		leader := getting(t.Context(), t, c, "k", o.load)
@@ -186,7 +195,8 @@ func TestLeaseThatIsGone(t *testing.T) {
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, c, "k", o.load)
 		old := o.next()
-		if err := store.Release(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, store.granted()); err != nil {
+		if err := store.Release(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"},
+			store.granted()); err != nil {
 			t.Fatal(err)
 		}
 		joiner := getting(t.Context(), t, c, "k", o.load)

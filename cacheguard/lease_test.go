@@ -71,9 +71,13 @@ func TestLeaseThatIsOverIsNotBelieved(t *testing.T) {
 
 // gettingMany begins a GetMany of k and another key, and returns the value of k. Both are of one
 // load.
-func gettingMany(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) *begun[string] {
+func gettingMany(
+	t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+) *begun[string] {
 	return beginCall(t, func() (string, error) {
-		values, err := c.GetMany(t.Context(), []string{"k", "l"}, func(ctx context.Context, missing []string) (map[string]string, error) {
+		values, err := c.GetMany(t.Context(), []string{"k", "l"}, func(
+			ctx context.Context, missing []string,
+		) (map[string]string, error) {
 			if !slices.Contains(missing, "k") {
 				return map[string]string{"l": "v"}, nil
 			}
@@ -87,7 +91,8 @@ func gettingMany(t *testing.T, c *cacheguard.Cache[string], load cacheguard.Load
 // A lease that was renewed once lasts for its time since then, not for that and what was left
 // before.
 func TestRenewedLeaseEndsInTime(t *testing.T) {
-	for name, ask := range map[string]func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]){
+	for name, ask := range map[string]func(t *testing.T, c *cacheguard.Cache[string],
+		o *scriptedOrigin[string]){
 		"Get": func(t *testing.T, c *cacheguard.Cache[string], o *scriptedOrigin[string]) {
 			getting(t.Context(), t, c, "k", o.load)
 		},
@@ -97,7 +102,8 @@ func TestRenewedLeaseEndsInTime(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store, events := newTampered(), &guardtest.Recorder{}
-			c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+			c := openOn(t, store,
+				cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
 			o := newScriptedOrigin[string](t)
 			ask(t, c, o)
 			load := o.next()
@@ -129,11 +135,13 @@ func TestRenewedLeaseEndsInTime(t *testing.T) {
 func TestTimeOfARenewalCountsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, events := newTampered(), &guardtest.Recorder{}
-		c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		c := openOn(t, store,
+			cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
 		o := newScriptedOrigin[string](t)
 		getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
-		store.past("Renew", func(context.Context) error { // sent after one second, answered after three
+		// Sent after one second, answered after three.
+		store.past("Renew", func(context.Context) error {
 			store.onto("Renew", fails(always))
 			store.past("Renew", nil)
 			<-time.After(2 * time.Second)
@@ -141,7 +149,8 @@ func TestTimeOfARenewalCountsFromItsRequest(t *testing.T) {
 		})
 		time.Sleep(3900 * time.Millisecond)
 		synctest.Wait()
-		if n := events.Count(cacheguard.EventLeaseLost); n != 0 || events.Count(cacheguard.EventRenewed) != 1 {
+		if n := events.Count(cacheguard.EventLeaseLost); n != 0 ||
+			events.Count(cacheguard.EventRenewed) != 1 {
 			t.Errorf("the lease was lost %d times before its end", n)
 		}
 		time.Sleep(600 * time.Millisecond) // good until the fourth second
@@ -159,7 +168,8 @@ func TestLeaseThatCantBeRenewedEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, events := newTampered(), &guardtest.Recorder{}
 		store.onto("Renew", fails(always))
-		c := openOn(t, store, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		c := openOn(t, store,
+			cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
 		o := newScriptedOrigin[string](t)
 		getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
@@ -180,7 +190,9 @@ func TestLeaseThatCantBeRenewedEndsInTime(t *testing.T) {
 // vague is a store whose answers to renewals say nothing.
 type vague struct{ cacheguard.Store }
 
-func (vague) Renew(context.Context, cacheguard.Key, cacheguard.Grant, time.Duration) (cacheguard.Holding, error) {
+func (vague) Renew(
+	context.Context, cacheguard.Key, cacheguard.Grant, time.Duration,
+) (cacheguard.Holding, error) {
 	return cacheguard.HoldingOther + 1, nil
 }
 
@@ -188,13 +200,15 @@ func (vague) Renew(context.Context, cacheguard.Key, cacheguard.Grant, time.Durat
 func TestUnknownHoldingRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &guardtest.Recorder{}
-		c := openOn(t, vague{memstore.New(memstore.Options{})}, cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
+		c := openOn(t, vague{memstore.New(memstore.Options{})},
+			cacheguard.Options[string]{LeaseTTL: 3 * time.Second, Observer: events})
 		o := newScriptedOrigin[string](t)
 		getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
 		time.Sleep(3100 * time.Millisecond)
 		synctest.Wait()
-		if renewed, lost := events.Count(cacheguard.EventRenewed), events.Count(cacheguard.EventLeaseLost); renewed != 0 || lost != 1 {
+		if renewed, lost := events.Count(cacheguard.EventRenewed),
+			events.Count(cacheguard.EventLeaseLost); renewed != 0 || lost != 1 {
 			t.Errorf("renewed %d times, lost %d times", renewed, lost)
 		}
 		load.gives("v")
@@ -210,7 +224,9 @@ type tardyStore struct {
 	released []cacheguard.ID
 }
 
-func (s *tardyStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *tardyStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	answer, err := s.Store.Lease(ctx, k, ask)
 	if s.asked = append(s.asked, ask.Token); len(s.asked) == 1 {
 		<-time.After(s.late)

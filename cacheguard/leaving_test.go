@@ -35,23 +35,35 @@ func TestLeavingAtEveryMoment(t *testing.T) {
 		"Refresh": func(ctx context.Context, c cache) { _, _ = c.Refresh(ctx, "k", slow) },
 		"Update":  func(ctx context.Context, c cache) { _, _ = c.Update(ctx, "k", slow) },
 		"Set":     func(ctx context.Context, c cache) { _ = c.Set(ctx, "k", "v") },
-		"GetMany": func(ctx context.Context, c cache) { _, _ = c.GetMany(ctx, []string{"k", "l"}, many) },
+		"GetMany": func(ctx context.Context, c cache) {
+			_, _ = c.GetMany(ctx, []string{"k", "l"}, many)
+		},
 		"private": func(ctx context.Context, c cache) {
-			_, _ = c.GetEntry(ctx, "k", func(ctx context.Context, _ cacheguard.Result[string]) (entry, error) {
+			_, _ = c.GetEntry(ctx, "k", func(
+				ctx context.Context, _ cacheguard.Result[string],
+			) (entry, error) {
 				v, err := slow(ctx)
 				return entry{Value: v, NoShare: true, TTL: time.Hour}, err
 			})
 		},
 		"nested": func(ctx context.Context, c cache) {
-			_, _ = c.Get(ctx, "k", func(ctx context.Context) (string, error) { return c.Get(ctx, "l", slow) })
+			_, _ = c.Get(ctx, "k", func(ctx context.Context) (string, error) {
+				return c.Get(ctx, "l", slow)
+			})
 		},
 	}
 	for way, do := range ways {
 		for name, opts := range map[string]cacheguard.Options[string]{
 			"plain":  {MaxLoads: 1},
 			"strong": {StrongReads: true, MaxLoads: 1},
-			"soft":   {TTL: 10 * time.Millisecond, StaleIfError: 20 * time.Millisecond, SoftTimeout: 2 * time.Millisecond, MaxLoads: 1},
-			"swr":    {TTL: 10 * time.Millisecond, StaleWhileRevalidate: 20 * time.Millisecond, MaxLoads: 1},
+			"soft": {
+				TTL: 10 * time.Millisecond, StaleIfError: 20 * time.Millisecond,
+				SoftTimeout: 2 * time.Millisecond, MaxLoads: 1,
+			},
+			"swr": {
+				TTL: 10 * time.Millisecond, StaleWhileRevalidate: 20 * time.Millisecond,
+				MaxLoads: 1,
+			},
 			"local":  {Local: cacheguard.Local[string]{Entries: 10}, EarlyRefresh: 1, MaxLoads: 1},
 			"shadow": {Switch: switched(t, cacheguard.ModeShadow), MaxLoads: 1},
 			"off":    {Switch: switched(t, cacheguard.ModeOff), MaxLoads: 1},
@@ -63,9 +75,18 @@ func TestLeavingAtEveryMoment(t *testing.T) {
 				}
 				inBubble(t, what, func(t *testing.T) {
 					store := newTampered()
-					for _, step := range []string{"Get", "GetMany", "Lease", "LeaseMany", "Fill", "Conclude", "Renew", "Release", "Claim", "Invalidate", "Clock"} {
-						store.onto(step, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
-						store.past(step, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+					for _, step := range []string{
+						"Get", "GetMany", "Lease", "LeaseMany", "Fill", "Conclude", "Renew",
+						"Release", "Claim", "Invalidate", "Clock",
+					} {
+						store.onto(step, func(context.Context) error {
+							time.Sleep(time.Millisecond)
+							return nil
+						})
+						store.past(step, func(context.Context) error {
+							time.Sleep(time.Millisecond)
+							return nil
+						})
 					}
 					opts := opts
 					opts.LeaseTTL, opts.LoadTimeout, opts.ErrorTTL = time.Hour, 2*time.Hour, -1
@@ -82,7 +103,8 @@ func TestLeavingAtEveryMoment(t *testing.T) {
 							calls.Go(func() {
 								defer leave()
 								time.Sleep(time.Duration(i*n%7) * time.Millisecond / 2)
-								time.AfterFunc(time.Duration(n)*time.Millisecond/2+100*time.Microsecond, leave)
+								time.AfterFunc(time.Duration(n)*time.Millisecond/2+
+									100*time.Microsecond, leave)
 								do(ctx, at)
 							})
 						}
@@ -95,11 +117,13 @@ func TestLeavingAtEveryMoment(t *testing.T) {
 						synctest.Wait()
 						for _, key := range []string{"k", "l"} {
 							if !leaseFree(t, store.Store, key) {
-								t.Fatalf("leaving after %d half milliseconds: the lease of %s is left", n, key)
+								t.Fatalf("leaving after %d half milliseconds: the lease of %s is left",
+									n, key)
 							}
 						}
 						for _, c := range []cache{c, other} {
-							if s := c.Stats(); s.Flights+s.Callers+s.LoadsQueued+s.LoadsRunning != 0 {
+							if s := c.Stats(); s.Flights+s.Callers+s.LoadsQueued+
+								s.LoadsRunning != 0 {
 								t.Fatalf("leaving after %d half milliseconds: %+v", n, s)
 							}
 						}
@@ -117,7 +141,9 @@ func TestLeavingAtEveryMoment(t *testing.T) {
 func TestNoForeignErrors(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := newTampered()
-		opts := cacheguard.Options[string]{MaxLoads: 1, LeaseTTL: 300 * time.Millisecond, ErrorTTL: -1}
+		opts := cacheguard.Options[string]{
+			MaxLoads: 1, LeaseTTL: 300 * time.Millisecond, ErrorTTL: -1,
+		}
 		a, b := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts)
 		var bad sync.Map
 		var calls sync.WaitGroup

@@ -108,7 +108,8 @@ func (c *Cache[V]) verify(ctx context.Context, l *knowledge.Letter) (sent int, e
 		for i, told := range l.AgainTags {
 			names[i] = told.Name
 		}
-		n, tagsErr := c.verifyTags(ctx, l, slices.DeleteFunc(names, func(tag string) bool { return tag == "" }))
+		n, tagsErr := c.verifyTags(ctx, l,
+			slices.DeleteFunc(names, func(tag string) bool { return tag == "" }))
 		sent, err = n, tagsErr
 	}
 	if len(l.AgainKeys) == 0 {
@@ -162,11 +163,14 @@ func knows(f []byte, told knowledge.Told) bool {
 // because the clock that loadedBy used may have been wrong by ClockSlack in both directions.
 func isFromBefore(f []byte, told knowledge.Told) bool {
 	h, _, wrong := frame.Parse(f)
-	return wrong == nil && !knows(f, told) && h.Stamp < told.Generation-2*protocol.ClockSlack.Microseconds()
+	return wrong == nil && !knows(f, told) &&
+		h.Stamp < told.Generation-2*protocol.ClockSlack.Microseconds()
 }
 
 // verifyTags is verify for tags, by their generations. An empty name is the whole cache.
-func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []string) (sent int, err error) {
+func (c *Cache[V]) verifyTags(
+	ctx context.Context, l *knowledge.Letter, names []string,
+) (sent int, err error) {
 	gens, err := c.store.Generations(ctx, c.opts.Name, names)
 	if err == nil && len(gens) != 1+len(names) {
 		err = errGenerations
@@ -195,7 +199,9 @@ func (c *Cache[V]) verifyTags(ctx context.Context, l *knowledge.Letter, names []
 // earlier unsent changes of the keys, up to the number through. sent counts the covered changes.
 // failed has, by id, the errors of the keys for which the store failed. late says that the changes
 // are repeated.
-func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, through uint64, late bool) (sent knowledge.Sent, failed KeyErrors) {
+func (c *Cache[V]) tellKeys(
+	ctx context.Context, ks []Key, mark time.Time, through uint64, late bool,
+) (sent knowledge.Sent, failed KeyErrors) {
 	var err error
 	if mark.IsZero() {
 		err = c.store.Invalidate(ctx, ks)
@@ -210,7 +216,9 @@ func (c *Cache[V]) tellKeys(ctx context.Context, ks []Key, mark time.Time, throu
 	}
 	done := make([]string, 0, len(ks))
 	for _, k := range ks {
-		c.seal(k.Key) // even if the store failed, because this process knows of the change and must not use older values
+		// Even if the store failed, because this process knows of the change and must not use older
+		// values.
+		c.seal(k.Key)
 		if failed[k.Key] == nil {
 			done = append(done, k.Key)
 			if mark.IsZero() {

@@ -25,8 +25,10 @@ var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-proces
 // return.
 type life struct {
 	*lifetime.Life
-	ends *lifetime.Life // the life of goroutines that end leases or compare answers in the background; before Close, Shutdown doesn't wait for them
-	over atomic.Bool    // new calls get ErrClosed
+	// The life of goroutines that end leases or compare answers in the background; before Close,
+	// Shutdown doesn't wait for them.
+	ends *lifetime.Life
+	over atomic.Bool // new calls get ErrClosed
 }
 
 var errNoContext = errors.New("cacheguard: the context is nil")
@@ -46,7 +48,9 @@ func (c *Cache[V]) mayChange(ctx context.Context) error {
 	case ctx == nil:
 		return errNoContext
 	case c.life.over.Load() && (c.life.Closing.Err() != nil || !c.insideAny(ctx)):
-		return ErrClosed // during Shutdown, calls inside a running load don't get it, because the load could not finish without them
+		// During Shutdown, calls inside a running load don't get it, because the load could not
+		// finish without them.
+		return ErrClosed
 	}
 	return nil
 }

@@ -33,7 +33,9 @@ func NewLimiter(max, queue int) *Limiter {
 // only if less than the given share of the queue is taken. When urged is closed, acquire stops
 // waiting, and the load goes on without a slot: another load that has a slot may be waiting for
 // this load.
-func (l *Limiter) acquire(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
+func (l *Limiter) acquire(
+	ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64,
+) (release func(), err error) {
 	if l == nil || insideLoad(ctx, l) {
 		return func() {}, nil
 	}
@@ -85,10 +87,13 @@ func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error)
 		errs = append(errs, fmt.Errorf("cacheguard: a store of type %T has no permits", store))
 	}
 	if name == "" || len(name) > maxName || strings.ContainsAny(name, "{}") {
-		errs = append(errs, fmt.Errorf("cacheguard: %q can't be the name of a budget: it needs 1 to %d bytes without braces", name, maxName))
+		errs = append(errs,
+			fmt.Errorf("cacheguard: %q can't be the name of a budget: it needs 1 to %d bytes without braces",
+				name, maxName))
 	}
 	if max < 1 {
-		errs = append(errs, fmt.Errorf("cacheguard: a budget of %d loads, it must be 1 at least", max))
+		errs = append(errs,
+			fmt.Errorf("cacheguard: a budget of %d loads, it must be 1 at least", max))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -111,7 +116,9 @@ type permits struct {
 	max  int
 }
 
-func (p permits) Take(ctx context.Context, token budget.ID, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+func (p permits) Take(
+	ctx context.Context, token budget.ID, ttl time.Duration,
+) (taken bool, wait time.Duration, err error) {
 	return p.TakePermit(ctx, p.name, token, p.max, ttl)
 }
 

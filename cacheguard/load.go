@@ -48,7 +48,9 @@ type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error
 // out of date, set NoStore instead of a tiny TTL.
 type Entry[V any] struct {
 	Value V
-	TTL   time.Duration // replaces Options.TTL, or NegativeTTL for "does not exist"; 1 ms to 10 years; 0: as in Options
+	// Replaces Options.TTL, or NegativeTTL for "does not exist"; 1 ms to 10 years; 0: as in
+	// Options.
+	TTL time.Duration
 
 	// Tags are the names of what the result depends on, for InvalidateTags. At most 64 tags, of 1
 	// to 255 bytes each.
@@ -77,7 +79,9 @@ type Entry[V any] struct {
 	// larger than 4 KiB, other processes that wait load for themselves.
 	NoStore bool
 
-	NoShare bool // give the result to the load's own caller only; every other caller loads for itself, in parallel
+	// Give the result to the load's own caller only; every other caller loads for itself, in
+	// parallel.
+	NoShare bool
 
 	// LeaveStored, with NoShare and without TTL, leaves the stored value as it is. Without
 	// LeaveStored the stored value counts as out of date and is removed.
@@ -152,7 +156,9 @@ func (out loaded[V]) result() Result[V] {
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c := w.run.cache
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
-	if after := in.after.unforged(c.store); after > 0 && w.prev.stamp <= after { // an origin with a coarse validator could say "not modified" and so bring back a value that is too old
+	// An origin with a coarse validator could say "not modified" and so bring back a value that is
+	// too old.
+	if after := in.after.unforged(c.store); after > 0 && w.prev.stamp <= after {
 		w.prev.Result = Result[V]{Degraded: w.prev.Degraded}
 	}
 	for _, m := range w.all {
@@ -166,7 +172,8 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 	ctx = context.WithValue(ctx, chainKey{}, in)
 	if desk.From(ctx) != nil {
 		in.job = desk.LoadOf(ctx)
-		ctx = desk.With(ctx, nil) // the desk is for the call that began this load, and not for calls that the load makes
+		// The desk is for the call that began this load, and not for calls that the load makes.
+		ctx = desk.With(ctx, nil)
 	}
 	c.loads.all.Add(1)
 	c.loads.running.Add(1)
@@ -184,7 +191,9 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 				err = panicError(v)
 			}
 			in.over.Store(true)
-			c.loads.running.Add(-1) // before any caller has the result, so that a caller that reads Stats afterwards doesn't find this load
+			// Before any caller has the result, so that a caller that reads Stats afterwards
+			// doesn't find this load.
+			c.loads.running.Add(-1)
 			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
 			err, notFound := outs[0].err, true // notFound only if no key was found
@@ -195,7 +204,8 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 				safely(func() { ended(err, notFound) })
 			}
 			c.observe(ctx, Event{
-				Kind: EventLoad, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took, NotFound: notFound, Note: outs[0].note, Err: err, Audit: w.all[0].audits,
+				Kind: EventLoad, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took,
+				NotFound: notFound, Note: outs[0].note, Err: err, Audit: w.all[0].audits,
 			})
 		}()
 		ctx, ended = c.trace(ctx, w.name(), &w.note)
@@ -213,13 +223,16 @@ func (w *work[V]) shown(since time.Time) (end func()) {
 	}
 	leased := w.all[0].State != protocol.Alone
 	return w.run.cache.loads.begin(&LoadUnder{
-		Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased, Audit: w.all[0].audits,
+		Key: w.all[0].name, More: len(w.all) - 1, Since: since, Leased: leased,
+		Audit: w.all[0].audits,
 	}, w.callers)
 }
 
 // finished returns how a load of n keys ended for each key. If err is not nil, the load's goroutine
 // ended by a panic or by Goexit. Then err is the error of every key.
-func finished[V any](outs []loaded[V], err error, n int, took time.Duration, note []byte) []loaded[V] {
+func finished[V any](
+	outs []loaded[V], err error, n int, took time.Duration, note []byte,
+) []loaded[V] {
 	if err != nil {
 		outs = make([]loaded[V], n)
 	}
@@ -249,7 +262,9 @@ func (m *miss[V]) before() previous[V] {
 
 // complete turns the result of a load into a frame for the store. It checks the entry, recognises
 // "does not exist", and encodes the value.
-func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []byte) (out loaded[V]) {
+func (c *Cache[V]) complete(
+	prev previous[V], entry Entry[V], err error, note []byte,
+) (out loaded[V]) {
 	out.entry, out.err = entry, err
 	if errors.Is(out.err, ErrNotFound) {
 		out.notFound, out.err = true, nil
@@ -262,7 +277,8 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 		return out
 	case out.notFound:
 	case out.entry.NotModified && prev.Status == StatusMiss:
-		out.err = errors.New("cacheguard: load returned Entry.NotModified, but there is no previous value")
+		out.err = errors.New(
+			"cacheguard: load returned Entry.NotModified, but there is no previous value")
 		return out
 	case out.entry.NotModified:
 		out.entry.Value, out.notFound = prev.Value, prev.NotFound
@@ -277,7 +293,8 @@ func (c *Cache[V]) complete(prev previous[V], entry Entry[V], err error, note []
 	if out.tags, _ = out.entry.allTags(); out.entry.untagged() {
 		out.tags = prev.tags
 	}
-	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound || out.unkept(), frame.Extension{Tags: out.tags, Note: note})
+	out.frame, out.keepErr = c.encode(out.entry.Value, out.notFound ||
+		out.unkept(), frame.Extension{Tags: out.tags, Note: note})
 	return out
 }
 
@@ -294,7 +311,8 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 		return nil, fmt.Errorf("cacheguard: value can't be encoded: %w", err)
 	}
 	if size := len(f) - start; size > c.opts.MaxValueSize {
-		return nil, fmt.Errorf("%w: %d bytes, MaxValueSize is %d", ErrTooLarge, size, c.opts.MaxValueSize)
+		return nil,
+			fmt.Errorf("%w: %d bytes, MaxValueSize is %d", ErrTooLarge, size, c.opts.MaxValueSize)
 	}
 	c.doubtCodec(v, f[start:])
 	return f, nil
@@ -309,7 +327,8 @@ func (c *Cache[V]) errorText(err error) (text string) {
 		}
 	}()
 	if p := (*PanicError)(nil); errors.As(err, &p) {
-		text = c.opts.ErrorText(fmt.Errorf("load panicked: %v", p.Value)) // without the stack, which is only for this process
+		// Without the stack, which is only for this process.
+		text = c.opts.ErrorText(fmt.Errorf("load panicked: %v", p.Value))
 	} else {
 		text = c.opts.ErrorText(err)
 	}

@@ -13,11 +13,13 @@ import (
 // kept is an entry of the process-local tier: a value, and when it was found. until and at are
 // durations since the cache was made.
 type kept[V any] struct {
-	until time.Duration // when the tier stops serving the value: at the end of its freshness or of Local.TTL
+	// When the tier stops serving the value: at the end of its freshness or of Local.TTL.
+	until time.Duration
 	at    time.Duration // when it was found
 	found[V]
 
-	known   uint64   // how many invalidations by tag were known when the store was asked for the value
+	// How many invalidations by tag were known when the store was asked for the value.
+	known   uint64
 	buckets []uint16 // the hash buckets of its tags, in which later invalidations are counted
 }
 
@@ -26,10 +28,14 @@ type localTier[V any] struct {
 	values        *local.Tier[kept[V]] // nil: there is no tier
 	opts          Local[V]
 	invalidations *knowledge.Invalidations
-	made          time.Time // all instants are durations since then, on the monotonic clock, which is read only once for a hit
+	// All instants are durations since then, on the monotonic clock, which is read only once for a
+	// hit.
+	made time.Time
 }
 
-func newLocalTier[V any](opts Local[V], invalidations *knowledge.Invalidations) (n localTier[V], err error) {
+func newLocalTier[V any](
+	opts Local[V], invalidations *knowledge.Invalidations,
+) (n localTier[V], err error) {
 	if opts.Entries == 0 {
 		return n, nil
 	}
@@ -152,16 +158,20 @@ func (n *localTier[V]) replace(id string, m moment, got found[V]) {
 	kept = n.put(id, m, got, n.values.Replace)
 }
 
-func (n *localTier[V]) put(id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool) (done bool) {
+func (n *localTier[V]) put(
+	id string, m moment, got found[V], put func(string, local.Stamp, *kept[V]) bool,
+) (done bool) {
 	if got.good != protocol.Fresh {
 		return false
 	}
 	defer func() { _ = recover() }() // the user's Weigh must not be able to kill a load
 	var ok bool
-	if got.res.Value, ok = n.cloned(got.res.Value); !ok { // with Local.Clone a copy, because callers may then change the value that they got
+	// With Local.Clone a copy, because callers may then change the value that they got.
+	if got.res.Value, ok = n.cloned(got.res.Value); !ok {
 		return false
 	}
-	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil // copies, because slices of the frame would keep all of it in memory
+	// Copies, because slices of the frame would keep all of it in memory.
+	got.id, got.tags, got.note = bytes.Clone(got.id), bytes.Clone(got.tags), nil
 	got.res.Local, got.res.Status, got.res.Degraded = true, StatusHit, false
 	at := time.Since(n.made)
 	return put(id, m.Stamp, &kept[V]{
@@ -182,7 +192,8 @@ func (n *localTier[V]) last(id string) (got found[V]) {
 		return got
 	}
 	since := time.Since(n.made) - e.at
-	if e.keeps <= since || e.keeps <= e.res.FreshFor { // its time has ended, or it has no stale window
+	// Its time has ended, or it has no stale window.
+	if e.keeps <= since || e.keeps <= e.res.FreshFor {
 		return got
 	}
 	got = e.later(since)

@@ -31,13 +31,16 @@ func BenchmarkLocalHit(b *testing.B) {
 		name  string
 		bytes int
 	}{{"16B", 16}, {"10KB", 10 << 10}} {
-		expiring := otter.Must(&otter.Options[string, []byte]{MaximumSize: room, ExpiryCalculator: otter.ExpiryWriting[string, []byte](time.Hour)})
+		expiring := otter.Must(&otter.Options[string, []byte]{
+			MaximumSize: room, ExpiryCalculator: otter.ExpiryWriting[string, []byte](time.Hour),
+		})
 		defer expiring.StopAllGoroutines()
 		bare := otter.Must(&otter.Options[string, []byte]{MaximumSize: room})
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		cache, err := cacheguard.New(store, cacheguard.Options[[]byte]{
-			Name: "local", TTL: time.Hour, Local: cacheguard.Local[[]byte]{Entries: room, TTL: time.Hour},
+			Name: "local", TTL: time.Hour,
+			Local: cacheguard.Local[[]byte]{Entries: room, TTL: time.Hour},
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -59,8 +62,14 @@ func BenchmarkLocalHit(b *testing.B) {
 			get  func(key string) bool
 		}{
 			{"otter", func(key string) bool { _, ok := expiring.GetIfPresent(key); return ok }},
-			{"otter, no expiry", func(key string) bool { _, ok := bare.GetIfPresent(key); return ok }},
-			{"cacheguard", func(key string) bool { _, err := cache.Get(ctx, key, load); return err == nil }},
+			{"otter, no expiry", func(key string) bool {
+				_, ok := bare.GetIfPresent(key)
+				return ok
+			}},
+			{"cacheguard", func(key string) bool {
+				_, err := cache.Get(ctx, key, load)
+				return err == nil
+			}},
 			{"cacheguard, result", func(key string) bool {
 				res, err := cache.GetResult(ctx, key, load)
 				return err == nil && res.Local

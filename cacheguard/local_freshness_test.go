@@ -34,7 +34,8 @@ func TestLocalTierForgetsWhatIsSuperseded(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
 			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{
-				TTL: time.Hour, NegativeTTL: -1, MaxValueSize: 5, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour}})
+				TTL: time.Hour, NegativeTTL: -1, MaxValueSize: 5,
+				Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour}})
 			if _, err := c.Get(t.Context(), "k", returning("old")); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +53,9 @@ type slowFill struct {
 	took time.Duration
 }
 
-func (s *slowFill) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *slowFill) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	time.Sleep(s.took)
 	return s.Store.Fill(ctx, k, g, f, ttl)
 }
@@ -63,14 +66,16 @@ func TestLocalTierKeepsToTheTTL(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		store := &slowFill{Store: shared, took: 200 * time.Millisecond}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Second, Local: cacheguard.Local[int]{Entries: 10}})
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{TTL: time.Second, Local: cacheguard.Local[int]{Entries: 10}})
 		began := time.Now()
 		if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(900 * time.Millisecond)
 		if res, err := c.GetResult(t.Context(), "k", returning(2)); res.Value == 1 {
-			t.Errorf("%v after it was made, with a TTL of 1 s: %+v, %v", time.Since(began), res, err)
+			t.Errorf("%v after it was made, with a TTL of 1 s: %+v, %v", time.Since(began), res,
+				err)
 		}
 	})
 }
@@ -82,7 +87,9 @@ func TestLocalTierDoesntGoBack(t *testing.T) {
 		p.put(t, 1)
 		gate := make(chan struct{})
 		p.store.hold.Store(&gate)
-		slow := beginCall(t, func() (int, error) { return p.near.Get(t.Context(), "k", returning(9)) })
+		slow := beginCall(t, func() (int, error) {
+			return p.near.Get(t.Context(), "k", returning(9))
+		})
 		synctest.Wait() // it has read 1
 		p.store.hold.Store(nil)
 		if v, err := p.near.Refresh(t.Context(), "k", returning(2)); v != 2 || err != nil {
@@ -94,7 +101,8 @@ func TestLocalTierDoesntGoBack(t *testing.T) {
 		close(gate)
 		slow.later()
 		if res, err := p.near.Peek(t.Context(), "k"); res.Value != 2 {
-			t.Errorf("the tier had 2, which Refresh returned and stored, and now: %+v, %v", res, err)
+			t.Errorf("the tier had 2, which Refresh returned and stored, and now: %+v, %v", res,
+				err)
 		}
 	})
 }
@@ -105,7 +113,9 @@ func TestRefreshReplacesWhatIsLocal(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		c := openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{TTL: time.Hour,
-			Local: cacheguard.Local[int]{Entries: 10, TTL: time.Hour, Weigh: func(_ string, v int) uint32 {
+			Local: cacheguard.Local[int]{Entries: 10, TTL: time.Hour, Weigh: func(
+				_ string, v int,
+			) uint32 {
 				if v == 2 {
 					panic("weigh")
 				}
@@ -128,7 +138,9 @@ type lostFill struct {
 	lost atomic.Bool
 }
 
-func (s *lostFill) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *lostFill) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	a, err := s.Store.Fill(ctx, k, g, f, ttl)
 	if s.lost.Load() {
 		return 0, errors.New("no answer")
@@ -142,7 +154,9 @@ func TestRefreshReplacesWhatIsLocalWithoutAnAnswer(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		store := &lostFill{Store: shared}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Hour, Local: cacheguard.Local[int]{Entries: 10, TTL: time.Hour}})
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
+			TTL: time.Hour, Local: cacheguard.Local[int]{Entries: 10, TTL: time.Hour},
+		})
 		if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,9 @@ type listenStore struct {
 	late  atomic.Bool // messages of changes are on their way; others arrive
 }
 
-func (s *listenStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *listenStore) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	s.reads.Add(1)
 	if s.down.Load() {
 		return nil, nil, errors.New("no answer")
@@ -36,7 +38,9 @@ func (s *listenStore) Get(ctx context.Context, k cacheguard.Key, tags []string) 
 	return f, of, err
 }
 
-func (s *listenStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *listenStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	s.reads.Add(1)
 	if s.down.Load() {
 		return cacheguard.LeaseAnswer{}, errors.New("no answer")
@@ -116,7 +120,9 @@ func TestLocalTierHearsOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, cacheguard.Options[int]{})
 		both := map[string]func(c *cacheguard.Cache[int], v int) error{
-			"set": func(c *cacheguard.Cache[int], v int) error { return c.Set(t.Context(), "k", v) },
+			"set": func(c *cacheguard.Cache[int], v int) error {
+				return c.Set(t.Context(), "k", v)
+			},
 			"invalidate": func(c *cacheguard.Cache[int], v int) error {
 				return errors.Join(c.Invalidate(t.Context(), "k"), p.other.Set(t.Context(), "k", v))
 			},
@@ -153,7 +159,10 @@ func TestLocalTierHearsOfChanges(t *testing.T) {
 // P11: quiet reads ask the store once for each local TTL, and no value outlives its own.
 func TestLocalTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t, cacheguard.Options[int]{TTL: 2500 * time.Millisecond, Local: cacheguard.Local[int]{Entries: 1, TTL: time.Second}})
+		p := newPair(t, cacheguard.Options[int]{
+			TTL:   2500 * time.Millisecond,
+			Local: cacheguard.Local[int]{Entries: 1, TTL: time.Second},
+		})
 		p.put(t, 1)
 		began := time.Now()
 		for range 1000 {
@@ -222,13 +231,16 @@ func TestLocalTierWithoutMessages(t *testing.T) {
 		// it is stale.
 		p.store.down.Store(true)
 		res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin))
-		if err != nil || res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded || !res.Local || !errors.Is(res.Err, cacheguard.ErrUnavailable) {
+		if err != nil || res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded ||
+			!res.Local || !errors.Is(res.Err, cacheguard.ErrUnavailable) {
 			t.Errorf("without store and messages: %+v, %v", res, err)
 		}
-		if err := p.near.Invalidate(t.Context(), "k"); err != nil { // this process knows better than to use it
+		// This process knows better than to use it.
+		if err := p.near.Invalidate(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := p.near.GetResult(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+		if res, err := p.near.GetResult(t.Context(), "k",
+			failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
 			t.Errorf("after an Invalidate of its own: %+v, %v", res, err)
 		}
 
@@ -253,10 +265,13 @@ func TestLocalTierIsNoFallbackWithoutAWindow(t *testing.T) {
 			p.store.down.Store(true)
 			for _, after := range []time.Duration{0, 90 * time.Second, time.Minute} {
 				time.Sleep(after)
-				age := map[time.Duration]time.Duration{0: 0, 90 * time.Second: 90 * time.Second, time.Minute: 150 * time.Second}[after]
+				age := map[time.Duration]time.Duration{
+					0: 0, 90 * time.Second: 90 * time.Second, time.Minute: 150 * time.Second,
+				}[after]
 				served := window > 0 && age < 2*time.Minute
 				res, err := p.near.GetResult(t.Context(), "k", returning(2))
-				if err != nil || (res.Value == 1) != served || (res.Status == cacheguard.StatusStale) != served {
+				if err != nil || (res.Value == 1) != served ||
+					(res.Status == cacheguard.StatusStale) != served {
 					t.Errorf("window %v, age %v: %+v, %v", window, age, res, err)
 				}
 			}
@@ -306,7 +321,9 @@ func TestLocalClone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[[]int]{Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]}})
+		c := openOn(t, cacheguard.Store(store), cacheguard.Options[[]int]{
+			Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]},
+		})
 		for i := range 4 {
 			res, err := c.GetResult(t.Context(), "k", returning([]int{1, 2, 3}))
 			if err != nil || !slices.Equal(res.Value, []int{1, 2, 3}) || res.Local != (i > 0) {
@@ -341,9 +358,11 @@ func TestLocalOptions(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	for _, l := range []cacheguard.Local[int]{
-		{Entries: -1}, {TTL: time.Second}, {Clone: func(i int) int { return i }}, {Entries: 1, TTL: -1}, {Entries: 1, TTL: time.Microsecond},
+		{Entries: -1}, {TTL: time.Second}, {Clone: func(i int) int { return i }},
+		{Entries: 1, TTL: -1}, {Entries: 1, TTL: time.Microsecond},
 	} {
-		if c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "x", Local: l}); err == nil {
+		if c, err := cacheguard.New(store,
+			cacheguard.Options[int]{Name: "x", Local: l}); err == nil {
 			_ = c.Close()
 			t.Errorf("%+v was accepted", l)
 		}
@@ -355,12 +374,14 @@ func TestLocalOptions(t *testing.T) {
 func TestLocalTierThatCantCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
-		p := newPair(t, cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: 10, Clone: func(v int) int {
-			if fails.Load() {
-				panic("no copy")
-			}
-			return v
-		}}})
+		p := newPair(t,
+			cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: 10,
+				Clone: func(v int) int {
+					if fails.Load() {
+						panic("no copy")
+					}
+					return v
+				}}})
 		p.put(t, 5)
 		p.reads(t, 5, false)
 		p.reads(t, 5, true)
@@ -384,9 +405,12 @@ func TestLocalCloneIsTheCallersOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[[]int]{TTL: time.Second, EarlyRefresh: 1000,
-			Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]}})
-		load := func(ctx context.Context, prev cacheguard.Result[[]int]) (cacheguard.Entry[[]int], error) {
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[[]int]{TTL: time.Second, EarlyRefresh: 1000,
+				Local: cacheguard.Local[[]int]{Entries: 10, Clone: slices.Clone[[]int]}})
+		load := func(
+			ctx context.Context, prev cacheguard.Result[[]int],
+		) (cacheguard.Entry[[]int], error) {
 			time.Sleep(100 * time.Millisecond)
 			if prev.Status == cacheguard.StatusMiss {
 				return cacheguard.Entry[[]int]{Value: []int{1, 2, 3}}, nil
@@ -411,7 +435,8 @@ func TestCacheLocal(t *testing.T) {
 	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
 		gets(t, a, "k", tagged("v"), "v", cacheguard.StatusLoaded)
 		r, ok := a.Local("k")
-		if local := a.Stats().LocalEntries > 0; ok != local || (r.Value == "v") != local || r.Local != local {
+		if local := a.Stats().LocalEntries > 0; ok != local || (r.Value == "v") != local ||
+			r.Local != local {
 			t.Errorf("got %+v, %v", r, ok)
 		}
 		if r, ok := b.Local("k"); ok {
@@ -430,7 +455,8 @@ func TestLocalTierInAnOutageAfterInvalidateTags(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := &listenStore{Store: memstore.New(memstore.Options{})}
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{
-			TTL: time.Hour, StaleIfError: time.Hour, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour},
+			TTL: time.Hour, StaleIfError: time.Hour,
+			Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour},
 		})
 		time.Sleep(time.Millisecond)
 		for range 2 {
@@ -450,13 +476,14 @@ func TestLocalTierInAnOutageAfterInvalidateTags(t *testing.T) {
 	})
 }
 
-// The process that has loaded a value knows its stale windows. If the TTL ends while an early refresh
-// waits for the lease, the load is told for how long the value may still be served.
+// The process that has loaded a value knows its stale windows. If the TTL ends while an early
+// refresh waits for the lease, the load is told for how long the value may still be served.
 func TestLocalEarlyRefreshIsLate(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[int]{
-			TTL: time.Minute, StaleIfError: time.Hour, EarlyRefresh: 1000, Local: cacheguard.Local[int]{Entries: 10},
+			TTL: time.Minute, StaleIfError: time.Hour, EarlyRefresh: 1000,
+			Local: cacheguard.Local[int]{Entries: 10},
 		})
 		_, err := c.Get(t.Context(), "k", func(context.Context) (int, error) {
 			time.Sleep(time.Second) // EarlyRefresh is a multiple of this time
@@ -471,7 +498,9 @@ func TestLocalEarlyRefreshIsLate(t *testing.T) {
 		store.onto("Lease", slow)
 		store.onto("LeaseMany", slow)
 		seen := make(chan cacheguard.Result[int], 1)
-		r, err := c.GetEntry(t.Context(), "k", func(_ context.Context, previous cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+		r, err := c.GetEntry(t.Context(), "k", func(
+			_ context.Context, previous cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			seen <- previous
 			return cacheguard.Entry[int]{}, errOrigin
 		})
@@ -479,7 +508,8 @@ func TestLocalEarlyRefreshIsLate(t *testing.T) {
 			t.Fatalf("got %+v, %v; want the local value", r, err)
 		}
 		if previous := <-seen; previous.Value != 1 || previous.UsableFor < 59*time.Minute {
-			t.Errorf("the load saw %+v; want that the value may be served for most of an hour", previous)
+			t.Errorf("the load saw %+v; want that the value may be served for most of an hour",
+				previous)
 		}
 	})
 }

@@ -13,7 +13,9 @@ import (
 // unread returns no error, and the value counts as missing. If there is a value, the request for
 // the lease finds it. After any other failure, and if too many reads wait, unread returns the
 // error, and sets got to the value of the local tier, if there is one that may be served as stale.
-func (c *Cache[V]) unread(ctx context.Context, key, id string, got *found[V], err error) (storeErr error) {
+func (c *Cache[V]) unread(
+	ctx context.Context, key, id string, got *found[V], err error,
+) (storeErr error) {
 	if !errors.Is(err, ErrOverloaded) {
 		if timeIsUp(ctx) {
 			return nil
@@ -35,8 +37,11 @@ func timeIsUp(ctx context.Context) bool {
 // enough to check it against the invalidations of earlier messages, because messages come in the
 // order of the changes. Otherwise messages may arrive later than the frame, so openAlone reads the
 // generations.
-func (c *Cache[V]) openAlone(ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool) (got found[V], err error) {
-	if c.open(&got, asked, k.Key, raw, c.store.Now()); got.counts() && !(byMessage && c.invalidations.Passes(got.tags, got.stamp)) {
+func (c *Cache[V]) openAlone(
+	ctx context.Context, asked uint64, k Key, raw []byte, byMessage bool,
+) (got found[V], err error) {
+	if c.open(&got, asked, k.Key, raw, c.store.Now()); got.counts() &&
+		!(byMessage && c.invalidations.Passes(got.tags, got.stamp)) {
 		err = c.validate(ctx, []*found[V]{&got})
 	}
 	return got, err
@@ -47,7 +52,9 @@ var errGenerations = errors.New("cacheguard: the store answered with another num
 // readMany is read for many keys. It calls tell for each key, with the found value or with the
 // error. Keys for which one trip was enough come first, and keys that failed come last. got is only
 // valid until the next call of tell.
-func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, got *found[V], err error)) {
+func (c *Cache[V]) readMany(
+	ctx context.Context, keys []Key, tell func(i int, got *found[V], err error),
+) {
 	asked := knowledge.TagSet{All: []string{}}
 	for _, k := range keys {
 		asked.Add(c.hints.Of(k.Key).Tags)
@@ -69,7 +76,8 @@ func (c *Cache[V]) readMany(ctx context.Context, keys []Key, tell func(i int, go
 		}
 		tell(i, got, nil)
 	}
-	var got found[V]          // one variable for all keys, because a hundred of them may need more memory than their values
+	// One variable for all keys, because a hundred of them may need more memory than their values.
+	var got found[V]
 	var unchecked []*found[V] // values with tags whose generations were not asked for
 	var which, failed []int
 	now := c.store.Now()

@@ -31,7 +31,10 @@ import (
 // keys without a value. Any other error is the error of all keys, and the map is ignored. If the
 // other error wraps ErrNotFound, none of the keys exists. Values of keys that load was not asked
 // for are ignored. Observers see one load, with the first key and the number of further keys.
-func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx context.Context, missing []string) (map[string]V, error)) (map[string]V, error) {
+func (c *Cache[V]) GetMany(
+	ctx context.Context, keys []string,
+	load func(ctx context.Context, missing []string) (map[string]V, error),
+) (map[string]V, error) {
 	if load == nil {
 		return nil, errNoLoad
 	}
@@ -53,7 +56,8 @@ func (c *Cache[V]) GetMany(ctx context.Context, keys []string, load func(ctx con
 // GetManyEntries is like GetMany, with a load that decides how long each value is kept and which
 // tags it has. The load sees no previous values and can't return NotModified.
 func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
-	load func(ctx context.Context, missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
+	load func(ctx context.Context,
+		missing []string) (map[string]Entry[V], error)) (map[string]Result[V], error) {
 	if load == nil {
 		return nil, errNoLoad
 	}
@@ -65,7 +69,10 @@ func (c *Cache[V]) GetManyEntries(ctx context.Context, keys []string,
 // GetManyBy is like [Cache.GetMany], with ids that are not strings. key returns the key of an id.
 // If several ids have the same key, the first of them is loaded, and all of them get its value. The
 // index of a KeyErrors, from load or from GetManyBy, is the key and not the id.
-func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, key func(K) string, load func(ctx context.Context, missing []K) (map[K]V, error)) (map[K]V, error) {
+func GetManyBy[K comparable, V any](
+	ctx context.Context, c *Cache[V], ids []K, key func(K) string,
+	load func(ctx context.Context, missing []K) (map[K]V, error),
+) (map[K]V, error) {
 	if key == nil || load == nil {
 		return nil, errors.New("cacheguard: the key function or the load function is nil")
 	}
@@ -77,7 +84,9 @@ func GetManyBy[K comparable, V any](ctx context.Context, c *Cache[V], ids []K, k
 			byKey[keys[i]] = id
 		}
 	}
-	got, err := c.GetMany(ctx, keys, func(ctx context.Context, missing []string) (map[string]V, error) {
+	got, err := c.GetMany(ctx, keys, func(
+		ctx context.Context, missing []string,
+	) (map[string]V, error) {
 		wanted := make([]K, len(missing))
 		for i, k := range missing {
 			wanted[i] = byKey[k]
@@ -112,12 +121,14 @@ type many[V any] struct {
 	results map[string]Result[V] // the results that the call has so far, if entries is set
 	failed  KeyErrors
 
-	since uint64     // results that were found before this time are too old
-	after int64      // results whose load began before this time, on the store's clock, are too old
-	came  uint64     // when the call began; a load in this process that began later is new enough
-	again []string   // keys for which only too old results were found
-	waits []*miss[V] // the misses whose flights the call waits for: first flights of other callers, then its own flights
-	leads int        // how many flights the call leads
+	since uint64   // results that were found before this time are too old
+	after int64    // results whose load began before this time, on the store's clock, are too old
+	came  uint64   // when the call began; a load in this process that began later is new enough
+	again []string // keys for which only too old results were found
+	// The misses whose flights the call waits for: first flights of other callers, then its own
+	// flights.
+	waits []*miss[V]
+	leads int // how many flights the call leads
 	round[V]
 }
 
@@ -180,7 +191,8 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 // get reads the keys from the store and loads those that are missing.
 func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group) {
 	m.asOf, m.mode = asOf, m.cache.opts.Switch.Mode()
-	if m.group = of; m.mode != ModeOn { // in shadow also in place of refreshes, because Refresh must not join a load without the lease
+	// In shadow also in place of refreshes, because Refresh must not join a load without the lease.
+	if m.group = of; m.mode != ModeOn {
 		m.group = direct
 	}
 	m.read(ctx, keys)
@@ -224,7 +236,8 @@ func answersOf[V any](entries map[string]Entry[V], err error, asked []string) (a
 		delete(others, key)
 	}
 	alone := false
-	for e := err; e != nil && !alone; e = errors.Unwrap(e) { // unlike As, Unwrap doesn't look into several errors
+	// Unlike As, Unwrap doesn't look into several errors.
+	for e := err; e != nil && !alone; e = errors.Unwrap(e) {
 		_, alone = e.(KeyErrors)
 	}
 	switch {
@@ -247,7 +260,8 @@ func (a *answers[V]) pick(key string) (e Entry[V], err error) {
 	case !ok:
 		return e, a.rest
 	case e.NotModified:
-		return e, errors.New("cacheguard: a load of many keys returned Entry.NotModified, but it sees no previous values")
+		return e, errors.New(
+			"cacheguard: a load of many keys returned Entry.NotModified, but it sees no previous values")
 	}
 	return e, nil
 }
@@ -273,7 +287,8 @@ func (m *many[V]) give(key string, res *Result[V], err error) {
 // local answers the keys that the process-local tier has, and returns the other keys.
 func (m *many[V]) local(ctx context.Context, keys []string) []string {
 	c := m.cache
-	if c.tier.values == nil || linkOf(ctx) != nil || c.opts.Switch.Mode() != ModeOn { // see since and demanded
+	// See since and demanded.
+	if c.tier.values == nil || linkOf(ctx) != nil || c.opts.Switch.Mode() != ModeOn {
 		return keys
 	}
 	var others []string
@@ -327,12 +342,16 @@ func (m *many[V]) read(ctx context.Context, keys []string) {
 		}
 		return
 	}
-	c.readMany(ctx, ks, func(i int, got *found[V], err error) { m.found(ctx, keys[i], ks[i], before[i], got, err) })
+	c.readMany(ctx, ks, func(i int, got *found[V], err error) {
+		m.found(ctx, keys[i], ks[i], before[i], got, err)
+	})
 }
 
 // found answers one key with the found value, or notes the key as missed. changed is the key's
 // count of changes before the store was asked.
-func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, got *found[V], err error) {
+func (m *many[V]) found(
+	ctx context.Context, key string, k Key, changed uint64, got *found[V], err error,
+) {
 	if m.seen[k.Key] || m.failed[key] != nil { // the key is repeated
 		return
 	}
@@ -369,7 +388,9 @@ func (m *many[V]) found(ctx context.Context, key string, k Key, changed uint64, 
 
 // target makes the target of a miss. Hits get no target, because it would cost two allocations per
 // key.
-func (m *many[V]) target(key string, k Key) *target[V] { return &target[V]{nil, key, k, m.one(key)} }
+func (m *many[V]) target(key string, k Key) *target[V] {
+	return &target[V]{nil, key, k, m.one(key)}
+}
 
 // miss notes that a key needs a load. changed is the key's count of changes before the store was
 // asked.

@@ -24,8 +24,12 @@ func BenchmarkGetMany(b *testing.B) {
 	defer rdb.Close()
 	for _, size := range []int{100, 1000} {
 		value := strings.Repeat("v", size)
-		b.Run(fmt.Sprint(size, "/bytes"), func(b *testing.B) { benchMany(b, rdb, fmt.Sprint("b", size), []byte(value)) })
-		b.Run(fmt.Sprint(size, "/string"), func(b *testing.B) { benchMany(b, rdb, fmt.Sprint("s", size), value) })
+		b.Run(fmt.Sprint(size, "/bytes"), func(b *testing.B) {
+			benchMany(b, rdb, fmt.Sprint("b", size), []byte(value))
+		})
+		b.Run(fmt.Sprint(size, "/string"), func(b *testing.B) {
+			benchMany(b, rdb, fmt.Sprint("s", size), value)
+		})
 	}
 }
 
@@ -52,7 +56,8 @@ func benchMany[V any](b *testing.B, rdb *redis.Client, prefix string, value V) {
 	b.Run("MGET", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if vals, err := rdb.MGet(ctx, names...).Result(); err != nil || slices.Contains(vals, nil) {
+			if vals, err := rdb.MGet(ctx, names...).Result(); err != nil ||
+				slices.Contains(vals, nil) {
 				b.Fatal(err)
 			}
 		}
@@ -60,7 +65,9 @@ func benchMany[V any](b *testing.B, rdb *redis.Client, prefix string, value V) {
 	b.Run("GetMany", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			got, err := cache.GetMany(ctx, keys, func(context.Context, []string) (map[string]V, error) {
+			got, err := cache.GetMany(ctx, keys, func(
+				context.Context, []string,
+			) (map[string]V, error) {
 				return nil, fmt.Errorf("this must be a hit")
 			})
 			if err != nil || len(got) != len(keys) {
@@ -84,12 +91,14 @@ func BenchmarkInvalidateTags(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer store.Close()
-		cache, err := cacheguard.New(store, cacheguard.Options[string]{Name: "tags", TTL: time.Hour})
+		cache, err := cacheguard.New(store,
+			cacheguard.Options[string]{Name: "tags", TTL: time.Hour})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer cache.Close()
-		if err := cache.SetEntry(ctx, "0", cacheguard.Entry[string]{Value: "v", Tags: []string{"tag"}}); err != nil {
+		if err := cache.SetEntry(ctx, "0",
+			cacheguard.Entry[string]{Value: "v", Tags: []string{"tag"}}); err != nil {
 			b.Fatal(err)
 		}
 		frame, err := rdb.Get(ctx, fmt.Sprint("tagged", n, ":tags:{0}")).Result()

@@ -59,7 +59,9 @@ func TestGetManyMeetsShutdown(t *testing.T) {
 }
 
 // privately is a load of many keys that takes a second, whose results are for its own caller.
-func privately(loads *atomic.Int32, name string) func(context.Context, []string) (map[string]entry, error) {
+func privately(
+	loads *atomic.Int32, name string,
+) func(context.Context, []string) (map[string]entry, error) {
 	return func(_ context.Context, missing []string) (map[string]entry, error) {
 		loads.Add(1)
 		time.Sleep(time.Second)
@@ -71,25 +73,29 @@ func privately(loads *atomic.Int32, name string) func(context.Context, []string)
 	}
 }
 
-// In hit-for-miss, calls of GetMany don't wait for each other, and each of them loads all its keys at
-// once. Calls that come before the first result wait for it, and then do the same.
+// In hit-for-miss, calls of GetMany don't wait for each other, and each of them loads all its keys
+// at once. Calls that come before the first result wait for it, and then do the same.
 func TestGetManyInHitForMiss(t *testing.T) {
 	keys := []string{"a", "b", "c"}
 	for name, known := range map[string]bool{"remembered": true, "not yet known": false} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			here, there := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{}), openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
+			here, there := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{}),
+				openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
 			var loads atomic.Int32
 			most := 2 * time.Second
 			if known {
-				if _, err := here.GetManyEntries(t.Context(), keys, privately(&loads, "first")); err != nil {
+				if _, err := here.GetManyEntries(t.Context(), keys,
+					privately(&loads, "first")); err != nil {
 					t.Fatal(err)
 				}
 				loads.Store(0)
 				most = time.Second
 			}
 			calls := map[string]*begun[map[string]cacheguard.Result[string]]{}
-			for name, c := range map[string]*cacheguard.Cache[string]{"1": here, "2": here, "3": there, "4": there} {
+			for name, c := range map[string]*cacheguard.Cache[string]{
+				"1": here, "2": here, "3": there, "4": there,
+			} {
 				calls[name] = beginCall(t, func() (map[string]cacheguard.Result[string], error) {
 					return c.GetManyEntries(t.Context(), keys, privately(&loads, name))
 				})
@@ -111,7 +117,8 @@ func TestGetManyInHitForMiss(t *testing.T) {
 			if n := loads.Load(); n != 4 {
 				t.Errorf("%d loads for 4 calls", n)
 			}
-			if r, err := single.later(); r.Value != "single" || err != nil || single.took > most+100*time.Millisecond {
+			if r, err := single.later(); r.Value != "single" || err != nil ||
+				single.took > most+100*time.Millisecond {
 				t.Errorf("Get beside them: %+v, %v after %v", r, err, single.took)
 			}
 		})
@@ -147,7 +154,8 @@ func TestGetManyWithATokenLooksAgain(t *testing.T) {
 	})
 }
 
-// In shadow, a Refresh doesn't join a GetMany with a token, because that has no lease and stores nothing.
+// In shadow, a Refresh doesn't join a GetMany with a token, because that has no lease and stores
+// nothing.
 func TestRefreshBesideGetManyInShadow(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store, sw := newTampered(), new(cacheguard.Switch)
@@ -177,7 +185,8 @@ func TestRefreshBesideGetManyInShadow(t *testing.T) {
 		v, err := refresh.later()
 		many.later()
 		synctest.Wait()
-		if r, peekErr := other.Peek(t.Context(), "k"); err != nil || peekErr != nil || r.Value != v {
+		if r, peekErr := other.Peek(t.Context(), "k"); err != nil || peekErr != nil ||
+			r.Value != v {
 			t.Errorf("Refresh gave %q, %v; stored is %+v, %v", v, err, r, peekErr)
 		}
 	})
@@ -231,12 +240,17 @@ func TestStrongGetManyUnderChanges(t *testing.T) {
 
 // A key that is named twice is one caller of its load, in each mode.
 func TestGetManyOfOneKeyTwice(t *testing.T) {
-	for _, mode := range []cacheguard.Mode{cacheguard.ModeOn, cacheguard.ModeOff, cacheguard.ModeShadow} {
+	for _, mode := range []cacheguard.Mode{
+		cacheguard.ModeOn, cacheguard.ModeOff, cacheguard.ModeShadow,
+	} {
 		inBubble(t, mode.String(), func(t *testing.T) {
 			var s cacheguard.Switch
 			must(t, s.Set(mode))
-			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{MaxWaiters: 1, Switch: &s})
-			got, err := c.GetMany(t.Context(), []string{"k", "k"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+				cacheguard.Options[string]{MaxWaiters: 1, Switch: &s})
+			got, err := c.GetMany(t.Context(), []string{"k", "k"}, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				if len(missing) != 1 {
 					t.Errorf("the load is for %q", missing)
 				}

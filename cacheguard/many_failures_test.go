@@ -21,7 +21,11 @@ func failedBatch(t *testing.T, c *cacheguard.Cache[string], n int) (keys []strin
 		keys = append(keys, fmt.Sprint("k", i))
 	}
 	call := beginCall(t, func() (map[string]string, error) {
-		return c.GetMany(t.Context(), keys, func(context.Context, []string) (map[string]string, error) { return nil, errOrigin })
+		return c.GetMany(t.Context(), keys, func(
+			context.Context, []string,
+		) (map[string]string, error) {
+			return nil, errOrigin
+		})
 	})
 	if !call.returned() || call.err == nil {
 		t.Fatal("it waits, or has no error")
@@ -34,7 +38,11 @@ func TestGoexitInErrorTextOfABatch(t *testing.T) {
 	for _, n := range []int{1, 2, 20} {
 		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
 			store := newTampered()
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{ErrorTTL: -1, ErrorText: func(error) string { runtime.Goexit(); return "" }})
+			c := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[string]{ErrorTTL: -1, ErrorText: func(error) string {
+					runtime.Goexit()
+					return ""
+				}})
 			keys := failedBatch(t, c, n)
 			for _, key := range keys {
 				if !leaseFree(t, store, key) {
@@ -54,14 +62,18 @@ type failingBatch struct {
 	fails string
 }
 
-func (s *failingBatch) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+func (s *failingBatch) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	if s.fails == "LeaseMany" {
 		return failedAll[cacheguard.LeaseAnswer](nil, len(keys), errTampered)
 	}
 	return s.tampered.LeaseMany(ctx, keys, asks)
 }
 
-func (s *failingBatch) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+func (s *failingBatch) FillMany(
+	ctx context.Context, fills []cacheguard.FillAsk,
+) []cacheguard.Reply[cacheguard.FillAnswer] {
 	if s.fails == "FillMany" {
 		return failedAll[cacheguard.FillAnswer](nil, len(fills), errTampered)
 	}
@@ -99,7 +111,9 @@ func TestLeasesOfABatchAreGivenBackFewAtATime(t *testing.T) {
 				before := runtime.NumGoroutine()
 				ctx, leave := context.WithCancel(t.Context())
 				call := beginCall(t, func() (map[string]string, error) {
-					return c.GetMany(ctx, names, func(ctx context.Context, missing []string) (map[string]string, error) {
+					return c.GetMany(ctx, names, func(
+						ctx context.Context, missing []string,
+					) (map[string]string, error) {
 						if step == "Release" {
 							leave()
 							<-ctx.Done()
@@ -141,15 +155,22 @@ func TestNestedKeyErrors(t *testing.T) {
 			store := newTampered()
 			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
 			parts := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Name: "parts"})
-			got, err := c.GetMany(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, missing []string) (map[string]string, error) {
-				_, err := parts.GetMany(ctx, []string{"x", "y"}, func(context.Context, []string) (map[string]string, error) { return nil, errOrigin })
+			got, err := c.GetMany(t.Context(), []string{"a", "b", "c"}, func(
+				ctx context.Context, missing []string,
+			) (map[string]string, error) {
+				_, err := parts.GetMany(ctx, []string{"x", "y"}, func(
+					context.Context, []string,
+				) (map[string]string, error) {
+					return nil, errOrigin
+				})
 				if wraps {
 					err = fmt.Errorf("the parts: %w", err)
 				}
 				return map[string]string{"c": "value"}, err
 			})
 			var failed cacheguard.KeyErrors
-			if !errors.As(err, &failed) || !errors.Is(failed["a"], errOrigin) || !errors.Is(failed["b"], errOrigin) || len(failed) != 2 || got["c"] != "value" {
+			if !errors.As(err, &failed) || !errors.Is(failed["a"], errOrigin) ||
+				!errors.Is(failed["b"], errOrigin) || len(failed) != 2 || got["c"] != "value" {
 				t.Errorf("%v, %v; want the origin's error for a and b", got, err)
 			}
 			time.Sleep(10 * time.Second)
@@ -164,19 +185,30 @@ func TestNestedKeyErrors(t *testing.T) {
 func TestRepeatedKeyFailsOnce(t *testing.T) {
 	three := []string{"k", "k", "k"}
 	nothing := func(context.Context, []string) (map[string]string, error) { return nil, nil }
-	counting := func(t *testing.T, store cacheguard.Store) (*cacheguard.Cache[string], func(cacheguard.EventKind) int32) {
+	counting := func(
+		t *testing.T, store cacheguard.Store,
+	) (*cacheguard.Cache[string], func(cacheguard.EventKind) int32) {
 		var counts [64]atomic.Int32
-		c := openOn(t, store, cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) { counts[e.Kind].Add(1) })})
+		c := openOn(t, store,
+			cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
+				counts[e.Kind].Add(1)
+			})})
 		return c, func(kind cacheguard.EventKind) int32 { return counts[kind].Swap(0) }
 	}
 	inBubble(t, "in the grace of a back-off", func(t *testing.T) {
 		c, count := counting(t, memstore.New(memstore.Options{}))
-		_, _ = c.GetMany(t.Context(), three[:1], func(context.Context, []string) (map[string]string, error) { return nil, errOrigin })
+		_, _ = c.GetMany(t.Context(), three[:1], func(
+			context.Context, []string,
+		) (map[string]string, error) {
+			return nil, errOrigin
+		})
 		time.Sleep(time.Second + 50*time.Millisecond)
 		count(cacheguard.EventMiss)
 		count(cacheguard.EventCoalesced)
 		_, err := c.GetMany(t.Context(), three, nothing)
-		if misses, shared := count(cacheguard.EventMiss), count(cacheguard.EventCoalesced); misses != 1 || shared != 1 || !errors.Is(err, errOrigin) {
+		if misses, shared := count(cacheguard.EventMiss),
+			count(cacheguard.EventCoalesced); misses != 1 || shared != 1 ||
+			!errors.Is(err, errOrigin) {
 			t.Errorf("%d misses, %d answers of a load, %v", misses, shared, err)
 		}
 	})
@@ -185,7 +217,8 @@ func TestRepeatedKeyFailsOnce(t *testing.T) {
 		c, count := counting(t, store)
 		store.onto("GetMany", func(context.Context) error { return cacheguard.ErrOverloaded })
 		_, err := c.GetMany(t.Context(), three, nothing)
-		if n := count(cacheguard.EventOverloaded); n != 1 || !errors.Is(err, cacheguard.ErrOverloaded) {
+		if n := count(cacheguard.EventOverloaded); n != 1 ||
+			!errors.Is(err, cacheguard.ErrOverloaded) {
 			t.Errorf("%d times overloaded, %v", n, err)
 		}
 	})
@@ -196,7 +229,8 @@ func TestStaleValuesInsteadOfLeasesAreRefreshedTogether(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store, keys := newTampered(), []string{"a", "b", "c", "d"}
 		opts := cacheguard.Options[string]{StaleWhileRevalidate: time.Hour}
-		other, c := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts)
+		other, c := openOn(t, cacheguard.Store(store), opts),
+			openOn(t, cacheguard.Store(store), opts)
 		asks := make(chan struct{})
 		store.onto("LeaseMany", func(context.Context) error { <-asks; return nil })
 		o := newBulk(t)
@@ -222,7 +256,8 @@ func TestStaleValuesInsteadOfLeasesAreRefreshedTogether(t *testing.T) {
 func TestLateFailureReplacesNoNewerOne(t *testing.T) {
 	for _, grace := range []bool{false, true} {
 		inBubble(t, fmt.Sprint(grace), func(t *testing.T) {
-			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+				cacheguard.Options[string]{})
 			o := newScriptedOrigin[string](t)
 			old := getting(t.Context(), t, c, "k", o.load)
 			a := o.next()
@@ -238,10 +273,15 @@ func TestLateFailureReplacesNoNewerOne(t *testing.T) {
 			if grace {
 				time.Sleep(950 * time.Millisecond)
 			}
-			if v, err := getting(t.Context(), t, c, "k", returning("v")).later(); !errors.Is(err, errNew) {
+			if v, err := getting(t.Context(), t, c, "k", returning("v")).later(); !errors.Is(err,
+				errNew) {
 				t.Errorf("%q, %v", v, err)
 			}
-			if got, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) { return nil, nil }); !errors.Is(err, errNew) {
+			if got, err := c.GetMany(t.Context(), []string{"k"}, func(
+				context.Context, []string,
+			) (map[string]string, error) {
+				return nil, nil
+			}); !errors.Is(err, errNew) {
 				t.Errorf("GetMany: %q, %v", got, err)
 			}
 		})
@@ -253,14 +293,21 @@ func TestLateFailureReplacesNoNewerOne(t *testing.T) {
 func TestSeveralErrorsWithKeyErrors(t *testing.T) {
 	down := errors.New("second half: database is down")
 	for name, err := range map[string]error{
-		"join other":           errors.Join(cacheguard.KeyErrors{"a": errOrigin}, down),
-		"join KeyErrors":       errors.Join(cacheguard.KeyErrors{"a": errOrigin}, cacheguard.KeyErrors{"b": down}),
-		"join nested":          errors.Join(cacheguard.KeyErrors{"a": errOrigin}, cacheguard.KeyErrors{"other": down}),
+		"join other": errors.Join(cacheguard.KeyErrors{"a": errOrigin}, down),
+		"join KeyErrors": errors.Join(cacheguard.KeyErrors{"a": errOrigin},
+			cacheguard.KeyErrors{"b": down}),
+		"join nested": errors.Join(cacheguard.KeyErrors{"a": errOrigin},
+			cacheguard.KeyErrors{"other": down}),
 		"not found and nested": cacheguard.KeyErrors{"a": cacheguard.ErrNotFound, "other": down},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{TTL: time.Hour})
-			_, got := c.GetMany(t.Context(), []string{"a", "b"}, func(context.Context, []string) (map[string]string, error) { return nil, err })
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+				cacheguard.Options[string]{TTL: time.Hour})
+			_, got := c.GetMany(t.Context(), []string{"a", "b"}, func(
+				context.Context, []string,
+			) (map[string]string, error) {
+				return nil, err
+			})
 			var some cacheguard.KeyErrors
 			errors.As(got, &some)
 			if some["b"] == nil {
@@ -284,7 +331,9 @@ func TestObserverGoexitWhileLeasesEnd(t *testing.T) {
 	for _, n := range []int{1, 2, 20} {
 		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
 			store := newTampered()
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{ErrorTTL: -1, Observer: goexits{cacheguard.EventStoreError}})
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{
+				ErrorTTL: -1, Observer: goexits{cacheguard.EventStoreError},
+			})
 			store.onto("Conclude", fails(n))
 			keys := failedBatch(t, c, n)
 			time.Sleep(500 * time.Millisecond)
@@ -312,7 +361,9 @@ func TestCloseDoesntWaitForThousandsOfLeases(t *testing.T) {
 			for i := range keys {
 				keys[i] = fmt.Sprint("k", i)
 			}
-			_, _ = c.GetMany(t.Context(), keys, func(_ context.Context, missing []string) (map[string]string, error) {
+			_, _ = c.GetMany(t.Context(), keys, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				all := make(map[string]string)
 				for _, k := range missing {
 					all[k] = k

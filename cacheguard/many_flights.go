@@ -33,7 +33,8 @@ func (m *many[V]) join(ctx context.Context) {
 			began = append(began, p)
 			continue
 		}
-		f, leads := c.flights[m.group].JoinBegun(id, c.opts.MaxWaiters, max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
+		f, leads := c.flights[m.group].JoinBegun(id, c.opts.MaxWaiters,
+			max(m.since, c.sinceIfRead(ctx, id)), m.asOf)
 		switch {
 		case f == nil:
 			m.give(p.name, &Result[V]{}, c.turnAway(ctx, p.name, id))
@@ -45,7 +46,8 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 		p.flight = f
 		began = append(began, p)
-		if c.changed.Count(id) != p.asked.changed { // callers that join from now on must not get a value that was read before the change
+		// Callers that join from now on must not get a value that was read before the change.
+		if c.changed.Count(id) != p.asked.changed {
 			p.had.forget()
 			p.Seen = protocol.Nothing
 		}
@@ -54,7 +56,9 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 	}
 	ended = true
-	if offered { // if a load makes this call, it may return after SoftTimeout, while the new load still needs a slot
+	// If a load makes this call, it may return after SoftTimeout, while the new load still needs a
+	// slot.
+	if offered {
 		ctx = outsideSlots(ctx)
 	}
 	m.waits, m.leads = append(m.waits, began...), len(began)
@@ -77,8 +81,8 @@ func (m *many[V]) wait(ctx context.Context) {
 	}
 }
 
-// record waits for the flights, one after another, and records their outcomes. It returns misses for
-// the keys that this call must load for itself.
+// record waits for the flights, one after another, and records their outcomes. It returns misses
+// for the keys that this call must load for itself.
 func (m *many[V]) record(ctx context.Context, began time.Time) (unshared []*miss[V]) {
 	c := m.cache
 	for len(m.waits) > 0 {

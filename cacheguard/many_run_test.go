@@ -32,9 +32,12 @@ func (o *gateObserver) Observe(ctx context.Context, e cacheguard.Event) {
 // Keys of a batch that come back one after another while there is no slot are asked for together
 // when there are some. Each load of theirs has its leases renewed.
 func TestGetManyRenewsEachLoad(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk,
+	) {
 		events := &gateObserver{key: "3", gate: make(chan struct{})}
-		b := openOn(t, store, cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(2, 10), Observer: events})
+		b := openOn(t, store,
+			cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(2, 10), Observer: events})
 		leaders, keys := newScriptedOrigin[string](t), []string{"1", "2", "3"}
 		leave := make(map[string]func())
 		for _, key := range keys {
@@ -81,7 +84,9 @@ func TestGetManyRenewsEachLoad(t *testing.T) {
 // When everybody has left, a place in the queue is given back, also that of a batch of which a part
 // has landed.
 func TestGetManyLeavesTheQueue(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk,
+	) {
 		b := openOn(t, store, cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 1)})
 		single, other := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
 		getting(t.Context(), t, a, "landed", single.load)
@@ -119,12 +124,17 @@ func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 	for i := range 20 {
 		keys = append(keys, fmt.Sprint(100+i))
 	}
-	manyBubble(t, cacheguard.Options[string]{MaxValueSize: 5000, MaxLoads: 1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{MaxValueSize: 5000, MaxLoads: 1}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		first := getMany(t.Context(), t, a, o, keys...)
 		load := o.next(keys...)
 		second := getMany(t.Context(), t, b, o, keys...)
 		second.waits()
-		store.onto("Conclude", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+		store.onto("Conclude", func(context.Context) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
 		load.gives(strings.Repeat("x", 10_000))
 		first.later()
 		time.Sleep(100 * time.Millisecond)
@@ -143,7 +153,9 @@ func TestGetManyGathersWhatIsLoadedApart(t *testing.T) {
 // A batch in which many loads have failed doesn't delay callers of stored results, nor the end of
 // other leases.
 func TestGetManyLandsWhatIsReady(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, _ *cacheguard.Cache[string], o *bulk,
+	) {
 		var keys []string
 		errs := cacheguard.KeyErrors{}
 		for i := range 20 {
@@ -158,9 +170,12 @@ func TestGetManyLandsWhatIsReady(t *testing.T) {
 		bad.waits()
 		store.onto("Conclude", func(context.Context) error { time.Sleep(time.Second); return nil })
 		began := time.Now()
-		load.end <- func() (map[string]string, error) { return map[string]string{"good": "good v"}, errs }
+		load.end <- func() (map[string]string, error) {
+			return map[string]string{"good": "good v"}, errs
+		}
 		good.gives("good v", nil)
-		if _, err := bad.later(); !errors.Is(err, errOrigin) || time.Since(began) > 1500*time.Millisecond {
+		if _, err := bad.later(); !errors.Is(err, errOrigin) ||
+			time.Since(began) > 1500*time.Millisecond {
 			t.Errorf("the first that failed got %v after %v", err, time.Since(began))
 		}
 		wantMany(t, batch, []string{"good v"}, errs)
@@ -169,7 +184,9 @@ func TestGetManyLandsWhatIsReady(t *testing.T) {
 
 // Values that are too large for messages are read side by side.
 func TestGetManyReadsTogether(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		var keys, want []string
 		value := strings.Repeat("x", 200_000)
 		for i := range 20 {
@@ -180,7 +197,10 @@ func TestGetManyReadsTogether(t *testing.T) {
 		load := o.next(keys...)
 		second := getMany(t.Context(), t, b, o, keys...)
 		second.waits()
-		store.onto("Get", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+		store.onto("Get", func(context.Context) error {
+			time.Sleep(100 * time.Millisecond)
+			return nil
+		})
 		load.gives(value)
 		first.later()
 		began := time.Now()
@@ -193,7 +213,9 @@ func TestGetManyReadsTogether(t *testing.T) {
 
 // A key that is asked for twice in one call has one caller.
 func TestGetManyOfAKeyTwiceIsOneWaiter(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{MaxWaiters: 1}, func(t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{MaxWaiters: 1}, func(
+		t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk,
+	) {
 		call := getMany(t.Context(), t, a, o, "k", "k")
 		o.next("k").gives("v")
 		wantMany(t, call, []string{"kv"}, nil)
@@ -205,8 +227,10 @@ func TestGetManyOfAKeyTwiceIsOneWaiter(t *testing.T) {
 func TestGetManyInsideALoadWithTheOnlySlot(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		inBubble(t, fmt.Sprint("stale ", stale), func(t *testing.T) {
-			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{
-				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxLoads: 1})
+			c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+				cacheguard.Options[string]{
+					TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond,
+					MaxLoads: 1})
 			if stale {
 				if err := c.Set(t.Context(), "x", "old"); err != nil {
 					t.Fatal(err)
@@ -214,7 +238,9 @@ func TestGetManyInsideALoadWithTheOnlySlot(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			outer := getting(t.Context(), t, c, "outer", func(ctx context.Context) (string, error) {
-				got, err := c.GetMany(ctx, []string{"x", "y"}, func(_ context.Context, missing []string) (map[string]string, error) {
+				got, err := c.GetMany(ctx, []string{"x", "y"}, func(
+					_ context.Context, missing []string,
+				) (map[string]string, error) {
 					return map[string]string{"x": "1", "y": "2"}, nil
 				})
 				return got["x"] + got["y"], err
@@ -226,7 +252,9 @@ func TestGetManyInsideALoadWithTheOnlySlot(t *testing.T) {
 
 // SoftTimeout is the patience of a call, not of each of its keys.
 func TestGetManyKeepsToSoftTimeout(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 100 * time.Millisecond},
+	manyBubble(t, cacheguard.Options[string]{
+		TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 100 * time.Millisecond,
+	},
 		func(t *testing.T, _ *tampered, a, _ *cacheguard.Cache[string], o *bulk) {
 			var keys []string
 			for i := range 10 {
@@ -240,8 +268,10 @@ func TestGetManyKeepsToSoftTimeout(t *testing.T) {
 			l := o.next(keys...)
 			second := getMany(t.Context(), t, a, o, keys...)
 			for _, call := range []*begun[map[string]string]{first, second} {
-				if got, err := call.later(); len(got) != 10 || err != nil || call.took > 150*time.Millisecond {
-					t.Errorf("%d values, %v after %v; want 10 after a SoftTimeout of 100ms", len(got), err, call.took)
+				if got, err := call.later(); len(got) != 10 || err != nil ||
+					call.took > 150*time.Millisecond {
+					t.Errorf("%d values, %v after %v; want 10 after a SoftTimeout of 100ms",
+						len(got), err, call.took)
 				}
 			}
 			l.gives("new")
@@ -254,7 +284,9 @@ type someLeases struct {
 	not map[string]bool
 }
 
-func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+func (s *someLeases) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	replies := s.tampered.LeaseMany(ctx, keys, asks)
 	for i, k := range keys {
 		if s.not[k.Key] {
@@ -270,13 +302,15 @@ func (s *someLeases) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks 
 func TestGetManyLastCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &someLeases{newTampered(), map[string]bool{"1": true}}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 0)})
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[string]{Limiter: cacheguard.NewLimiter(1, 0)})
 		o := newBulk(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		call := getMany(ctx, t, c, o, "1", "2")
 		l := o.next("2")
 		cancel()
-		wantMany(t, call, nil, cacheguard.KeyErrors{"1": cacheguard.ErrOverloaded, "2": context.Canceled})
+		wantMany(t, call, nil,
+			cacheguard.KeyErrors{"1": cacheguard.ErrOverloaded, "2": context.Canceled})
 		synctest.Wait()
 		if l.ctx.Err() == nil {
 			t.Error("nobody waits for the load, and it goes on")
@@ -336,7 +370,8 @@ func TestGetManyGivesBackALateSlot(t *testing.T) {
 		ahead := getting(t.Context(), t, c, "ahead", single.load) // the first in the queue
 		ahead.waits()
 		close(asking)
-		l := many.next("2") // it has the only slot; the load of the other key is the second in the queue
+		// It has the only slot; the load of the other key is the second in the queue.
+		l := many.next("2")
 		l.gives("v")
 		load := single.next()
 		load.fails(errOrigin)
@@ -355,7 +390,8 @@ func TestGetManyGivesBackALateSlot(t *testing.T) {
 func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &someLeases{newTampered(), map[string]bool{"1": true}}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
 		for _, key := range []string{"1", "2"} {
 			if err := c.Set(t.Context(), key, key+"old"); err != nil {
 				t.Fatal(err)
@@ -367,7 +403,9 @@ func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 		o := newBulk(t)
 		wantMany(t, getMany(t.Context(), t, c, o, "1", "2"), []string{"1old", "2old"}, nil)
 		synctest.Wait() // the refresh of both asks for their leases
-		refresh := beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "1", returning("1new")) })
+		refresh := beginCall(t, func() (string, error) {
+			return c.Refresh(t.Context(), "1", returning("1new"))
+		})
 		refresh.waits()
 		close(gate)
 		var begun []*bulkLoad
@@ -376,7 +414,8 @@ func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 			begun = append(begun, <-o.begin)
 		}
 		if len(begun) != 2 {
-			t.Errorf("%d loads run at a time; want one of what has a lease and one of what has none", len(begun))
+			t.Errorf("%d loads run at a time; want one of what has a lease and one of what has none",
+				len(begun))
 		}
 		for _, l := range begun {
 			l.gives("new")
@@ -391,8 +430,13 @@ func TestGetManyRefreshesWithSomeLeases(t *testing.T) {
 // Results that can be stored are stored before their leases end, for any number of results that
 // can't be stored.
 func TestGetManyStoresAmongWhatIsNotStored(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{NegativeTTL: -1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
-		store.onto("Conclude", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil })
+	manyBubble(t, cacheguard.Options[string]{NegativeTTL: -1}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
+		store.onto("Conclude", func(context.Context) error {
+			time.Sleep(100 * time.Millisecond)
+			return nil
+		})
 		keys := []string{}
 		for i := range 50 {
 			keys = append(keys, fmt.Sprint(i))
@@ -416,11 +460,14 @@ func TestGetManyLosesSomeLeases(t *testing.T) {
 	for _, keys := range [][]string{{"1"}, {"1", "2"}} {
 		inBubble(t, fmt.Sprint(len(keys)), func(t *testing.T) {
 			store := cacheguard.Store(newTampered())
-			a, b, o := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{}), newBulk(t)
+			a, b, o := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store, cacheguard.Options[string]{}), newBulk(t)
 			call := getMany(t.Context(), t, a, o, keys...)
 			l := o.next(keys...)
 			writes := newScriptedOrigin[string](t)
-			write := beginCall(t, func() (string, error) { return b.Update(t.Context(), "1", writes.load) })
+			write := beginCall(t, func() (string, error) {
+				return b.Update(t.Context(), "1", writes.load)
+			})
 			written := writes.next()
 			time.Sleep(2 * time.Second) // renewals find out
 			synctest.Wait()

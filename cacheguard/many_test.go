@@ -85,21 +85,29 @@ func (l *bulkLoad) gives(value string, without ...string) {
 	l.end <- func() (map[string]string, error) { return values, nil }
 }
 
-func (l *bulkLoad) fails(err error) { l.end <- func() (map[string]string, error) { return nil, err } }
+func (l *bulkLoad) fails(err error) {
+	l.end <- func() (map[string]string, error) { return nil, err }
+}
 
-func getMany(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], b *bulk, keys ...string) *begun[map[string]string] {
+func getMany(
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[string], b *bulk, keys ...string,
+) *begun[map[string]string] {
 	t.Helper()
 	return beginCall(t, func() (map[string]string, error) { return c.GetMany(ctx, keys, b.load) })
 }
 
 // wantMany tests the results of a call of GetMany: values as "key+value", errors by key.
-func wantMany(t *testing.T, call *begun[map[string]string], want []string, errs cacheguard.KeyErrors) {
+func wantMany(
+	t *testing.T, call *begun[map[string]string], want []string, errs cacheguard.KeyErrors,
+) {
 	t.Helper()
 	got, err := call.later()
 	checkMany(t, got, err, want, errs)
 }
 
-func checkMany(t *testing.T, got map[string]string, err error, want []string, errs cacheguard.KeyErrors) {
+func checkMany(
+	t *testing.T, got map[string]string, err error, want []string, errs cacheguard.KeyErrors,
+) {
 	t.Helper()
 	var values []string
 	for key, v := range got {
@@ -127,18 +135,24 @@ func checkMany(t *testing.T, got map[string]string, err error, want []string, er
 	}
 }
 
-func manyBubble(t *testing.T, opts cacheguard.Options[string], do func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk)) {
+func manyBubble(
+	t *testing.T, opts cacheguard.Options[string],
+	do func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		do(t, store, openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts), newBulk(t))
+		do(t, store, openOn(t, cacheguard.Store(store), opts),
+			openOn(t, cacheguard.Store(store), opts), newBulk(t))
 	})
 }
 
 // There is one load of all missing keys. Keys that don't exist are absent, and remembered. A
 // repeated key is treated as one key.
 func TestGetMany(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		if err := a.Set(t.Context(), "1", "1old"); err != nil {
 			t.Fatal(err)
 		}
@@ -146,9 +160,11 @@ func TestGetMany(t *testing.T) {
 		o.next("2", "3", "4").gives("new", "4")
 		wantMany(t, call, []string{"1old", "2new", "3new"}, nil)
 		for _, c := range []*cacheguard.Cache[string]{a, b} {
-			wantMany(t, getMany(t.Context(), t, c, o, "1", "2", "3", "4"), []string{"1old", "2new", "3new"}, nil)
+			wantMany(t, getMany(t.Context(), t, c, o, "1", "2", "3", "4"),
+				[]string{"1old", "2new", "3new"}, nil)
 			getting(t.Context(), t, c, "2", returning("unexpected")).gives("2new", nil)
-			getting(t.Context(), t, c, "4", returning("unexpected")).gives("", cacheguard.ErrNotFound)
+			getting(t.Context(), t, c, "4", returning("unexpected")).gives("",
+				cacheguard.ErrNotFound)
 		}
 		o.none()
 		wantMany(t, getMany(t.Context(), t, a, o), nil, nil)
@@ -165,7 +181,9 @@ func TestGetMany(t *testing.T) {
 // GetMany shares loads with all other callers, in this process and in others. Before it waits, it
 // loads the keys that no other caller loads.
 func TestGetManyCoalesces(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		single := newScriptedOrigin[string](t)
 		here := getting(t.Context(), t, a, "here", single.load)
 		hereLoad := single.next()
@@ -203,20 +221,24 @@ func TestGetManyCoalesces(t *testing.T) {
 // keys.
 func TestGetManyFails(t *testing.T) {
 	boom := errors.New("boom")
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		call := getMany(t.Context(), t, a, o, "1", "2", "3", "4")
 		load := o.next("1", "2", "3", "4")
 		elsewhere := getting(t.Context(), t, b, "2", returning("unexpected"))
 		elsewhere.waits()
 		load.end <- func() (map[string]string, error) {
-			return map[string]string{"1": "1v", "2": "2v"}, fmt.Errorf("some: %w", cacheguard.KeyErrors{"2": boom, "4": cacheguard.ErrNotFound})
+			return map[string]string{"1": "1v", "2": "2v"},
+				fmt.Errorf("some: %w", cacheguard.KeyErrors{"2": boom, "4": cacheguard.ErrNotFound})
 		}
 		wantMany(t, call, []string{"1v"}, cacheguard.KeyErrors{"2": boom})
 		if _, err := elsewhere.later(); err == nil || !strings.Contains(err.Error(), "boom") {
 			t.Errorf("elsewhere: %v", err)
 		}
 		// For ErrorTTL newcomers share the failure.
-		wantMany(t, getMany(t.Context(), t, a, o, "1", "2", "3", "4"), []string{"1v"}, cacheguard.KeyErrors{"2": boom})
+		wantMany(t, getMany(t.Context(), t, a, o, "1", "2", "3", "4"), []string{"1v"},
+			cacheguard.KeyErrors{"2": boom})
 		o.none()
 		time.Sleep(2 * time.Second)
 
@@ -242,7 +264,9 @@ func TestGetManyFails(t *testing.T) {
 // A caller that leaves gets what it has; the load goes on for those who wait, and ends with the
 // last one.
 func TestGetManyLeaves(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		if err := a.Set(t.Context(), "0", "0old"); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +276,8 @@ func TestGetManyLeaves(t *testing.T) {
 		other := getting(t.Context(), t, a, "2", returning("unexpected"))
 		other.waits()
 		leave()
-		wantMany(t, call, []string{"0old"}, cacheguard.KeyErrors{"1": context.Canceled, "2": context.Canceled})
+		wantMany(t, call, []string{"0old"},
+			cacheguard.KeyErrors{"1": context.Canceled, "2": context.Canceled})
 		if load.ctx.Err() != nil {
 			t.Error("the load is cancelled although somebody waits")
 		}
@@ -279,8 +304,12 @@ func TestGetManyLeaves(t *testing.T) {
 
 // With a stale window no caller waits. One load refreshes all stale values.
 func TestGetManyStale(t *testing.T) {
-	opts := cacheguard.Options[string]{TTL: time.Second, Jitter: -1, StaleWhileRevalidate: time.Minute}
-	manyBubble(t, opts, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	opts := cacheguard.Options[string]{
+		TTL: time.Second, Jitter: -1, StaleWhileRevalidate: time.Minute,
+	}
+	manyBubble(t, opts, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		for _, key := range []string{"1", "2", "3"} {
 			if err := a.Set(t.Context(), key, key+"old"); err != nil {
 				t.Fatal(err)
@@ -304,14 +333,17 @@ func TestGetManyStale(t *testing.T) {
 		}
 		wantMany(t, call, []string{"1old", "2old", "4new"}, nil)
 		synctest.Wait()
-		wantMany(t, getMany(t.Context(), t, b, o, "1", "2", "3", "4"), []string{"1new", "2new", "3new", "4new"}, nil)
+		wantMany(t, getMany(t.Context(), t, b, o, "1", "2", "3", "4"),
+			[]string{"1new", "2new", "3new", "4new"}, nil)
 		o.none()
 	})
 }
 
 // When the store is down the load is one load all the same, and stores nothing.
 func TestGetManyWithoutStore(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		for _, step := range []string{"GetMany", "LeaseMany"} {
 			store.onto(step, func(context.Context) error { return errTampered })
 			call := getMany(t.Context(), t, a, o, "1", "2")
@@ -328,10 +360,14 @@ func TestGetManyWithoutStore(t *testing.T) {
 		o.next("1", "2").gives("w")
 		wantMany(t, call, []string{"1w", "2w"}, nil)
 	})
-	manyBubble(t, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		for _, step := range []string{"GetMany", "LeaseMany"} {
 			store.onto(step, func(context.Context) error { return errTampered })
-			wantMany(t, getMany(t.Context(), t, a, o, "1", "2"), nil, cacheguard.KeyErrors{"1": cacheguard.ErrUnavailable, "2": cacheguard.ErrUnavailable})
+			wantMany(t, getMany(t.Context(), t, a, o, "1", "2"), nil, cacheguard.KeyErrors{
+				"1": cacheguard.ErrUnavailable, "2": cacheguard.ErrUnavailable,
+			})
 			store.onto(step, nil)
 		}
 		o.none()
@@ -340,7 +376,9 @@ func TestGetManyWithoutStore(t *testing.T) {
 
 // If a key is invalidated or taken over during the load, the other keys are not affected.
 func TestGetManyLosesALease(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		call := getMany(t.Context(), t, a, o, "1", "2", "3")
 		load := o.next("1", "2", "3")
 		if err := b.Invalidate(t.Context(), "1"); err != nil {
@@ -349,7 +387,9 @@ func TestGetManyLosesALease(t *testing.T) {
 		late := getting(t.Context(), t, a, "1", returning("1newer"))
 		late.gives("1newer", nil)
 		single := newScriptedOrigin[string](t)
-		writer := beginCall(t, func() (string, error) { return b.Update(t.Context(), "2", single.load) })
+		writer := beginCall(t, func() (string, error) {
+			return b.Update(t.Context(), "2", single.load)
+		})
 		writing := single.next()
 		time.Sleep(2 * time.Second) // a renewal finds it out
 		load.gives("old")
@@ -358,7 +398,8 @@ func TestGetManyLosesALease(t *testing.T) {
 		writer.gives("2written", nil)
 		wantMany(t, call, []string{"1old", "2written", "3old"}, nil)
 		for _, c := range []*cacheguard.Cache[string]{a, b} {
-			wantMany(t, getMany(t.Context(), t, c, o, "1", "2", "3"), []string{"1newer", "2written", "3old"}, nil)
+			wantMany(t, getMany(t.Context(), t, c, o, "1", "2", "3"),
+				[]string{"1newer", "2written", "3old"}, nil)
 		}
 		o.none()
 	})
@@ -367,7 +408,9 @@ func TestGetManyLosesALease(t *testing.T) {
 // A load of many keys that takes longer than the leases keeps them all, takes one slot, and ends
 // with LoadTimeout.
 func TestGetManyTakesLong(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 20 * time.Second}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 20 * time.Second}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		call := getMany(t.Context(), t, a, o, "1", "2")
 		load := o.next("1", "2")
 		elsewhere := getMany(t.Context(), t, b, o, "2", "1")
@@ -386,15 +429,22 @@ func TestGetManyTakesLong(t *testing.T) {
 // Calls inside a load of many keys can't wait for this load.
 func TestGetManyRecursion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{MaxLoads: 1})
-		got, err := c.GetMany(t.Context(), []string{"1", "2"}, func(ctx context.Context, missing []string) (map[string]string, error) {
-			if _, err := c.Get(ctx, "2", returning("unexpected")); !errors.Is(err, cacheguard.ErrRecursion) {
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{MaxLoads: 1})
+		got, err := c.GetMany(t.Context(), []string{"1", "2"}, func(
+			ctx context.Context, missing []string,
+		) (map[string]string, error) {
+			if _, err := c.Get(ctx, "2", returning("unexpected")); !errors.Is(err,
+				cacheguard.ErrRecursion) {
 				t.Errorf("Get of its own key: %v", err)
 			}
-			inner, err := c.GetMany(ctx, []string{"1", "3"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			inner, err := c.GetMany(ctx, []string{"1", "3"}, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				return map[string]string{"3": "3inner"}, nil
 			})
-			checkMany(t, inner, err, []string{"3inner"}, cacheguard.KeyErrors{"1": cacheguard.ErrRecursion})
+			checkMany(t, inner, err, []string{"3inner"},
+				cacheguard.KeyErrors{"1": cacheguard.ErrRecursion})
 			return map[string]string{"1": "1" + inner["3"], "2": "2"}, nil
 		})
 		checkMany(t, got, err, []string{"13inner", "2"}, nil)
@@ -403,7 +453,8 @@ func TestGetManyRecursion(t *testing.T) {
 
 func TestGetManyBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{})
 		key := func(id int) string { return fmt.Sprint(id % 10) }
 		var asked [][]int
 		load := func(_ context.Context, missing []int) (map[int]string, error) {
@@ -433,7 +484,8 @@ func TestGetManyBy(t *testing.T) {
 			t.Error("no key function is no error")
 		}
 		c.Close()
-		if got, err := cacheguard.GetManyBy(t.Context(), c, []int{1}, key, load); !errors.Is(err, cacheguard.ErrClosed) || got != nil {
+		if got, err := cacheguard.GetManyBy(t.Context(), c, []int{1}, key, load); !errors.Is(err,
+			cacheguard.ErrClosed) || got != nil {
 			t.Errorf("of a closed cache: %v, %v", got, err)
 		}
 	})
@@ -446,18 +498,29 @@ func TestGetManyTakesOver(t *testing.T) {
 	for i := range 100 {
 		keys = append(keys, fmt.Sprint(100+i))
 	}
-	for name, end := range map[string]func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()){
-		"closed": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) { a.Close() },
-		"left":   func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) { leave() },
-		"invalidated": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+	for name, end := range map[string]func(t *testing.T, a, b *cacheguard.Cache[string],
+		load *bulkLoad, leave func()){
+		"closed": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+			a.Close()
+		},
+		"left": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+			leave()
+		},
+		"invalidated": func(
+			t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func(),
+		) {
 			b.Invalidate(t.Context(), keys...)
 		},
-		"too large": func(t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func()) {
+		"too large": func(
+			t *testing.T, a, b *cacheguard.Cache[string], load *bulkLoad, leave func(),
+		) {
 			load.gives(strings.Repeat("x", 10_000))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			manyBubble(t, cacheguard.Options[string]{MaxValueSize: 5000, MaxLoads: 1}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+			manyBubble(t, cacheguard.Options[string]{MaxValueSize: 5000, MaxLoads: 1}, func(
+				t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+			) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				first := getMany(ctx, t, a, o, keys...)
@@ -485,7 +548,8 @@ func TestGetManyTakesOver(t *testing.T) {
 				first.later()
 				if name != "too large" {
 					for _, key := range keys {
-						if r, err := b.Peek(t.Context(), key); err != nil || r.Status != cacheguard.StatusHit {
+						if r, err := b.Peek(t.Context(), key); err != nil ||
+							r.Status != cacheguard.StatusHit {
 							t.Fatalf("%s is not stored: %v, %v", key, r.Status, err)
 						}
 					}
@@ -497,13 +561,16 @@ func TestGetManyTakesOver(t *testing.T) {
 
 // Close ends a load of many keys, and its callers get ErrClosed.
 func TestGetManyCloses(t *testing.T) {
-	manyBubble(t, cacheguard.Options[string]{}, func(t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk) {
+	manyBubble(t, cacheguard.Options[string]{}, func(
+		t *testing.T, store *tampered, a, b *cacheguard.Cache[string], o *bulk,
+	) {
 		call := getMany(t.Context(), t, a, o, "1", "2")
 		o.next("1", "2")
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		wantMany(t, call, nil, cacheguard.KeyErrors{"1": cacheguard.ErrClosed, "2": cacheguard.ErrClosed})
+		wantMany(t, call, nil,
+			cacheguard.KeyErrors{"1": cacheguard.ErrClosed, "2": cacheguard.ErrClosed})
 		for _, key := range []string{"1", "2"} {
 			if !leaseFree(t, store, key) {
 				t.Errorf("the lease of %s is held", key)
@@ -516,9 +583,15 @@ func TestGetManyCloses(t *testing.T) {
 // the flight in which it is kept for them begins only then.
 func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
 	for how, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
-		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
-		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
-		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		},
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
 	} {
 		for name, opts := range map[string]cacheguard.Options[string]{
 			"if error":  {TTL: time.Second, StaleIfError: time.Hour},
@@ -528,7 +601,8 @@ func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
 				var c *cacheguard.Cache[string]
 				change := func() {}
 				opts.Observer = observing(func(e cacheguard.Event) {
-					if e.Kind == cacheguard.EventMiss && e.Key == "missing" { // read, and no flight has begun
+					// Read, and no flight has begun.
+					if e.Kind == cacheguard.EventMiss && e.Key == "missing" {
 						change()
 					}
 				})
@@ -549,12 +623,15 @@ func TestGetManyOffersNothingFromBeforeAChange(t *testing.T) {
 					return c.GetMany(t.Context(), []string{"k", "missing"}, load)
 				})
 				synctest.Wait()
-				late := getting(t.Context(), t, c, "k", func(context.Context) (string, error) { return "", boom })
+				late := getting(t.Context(), t, c, "k", func(context.Context) (string, error) {
+					return "", boom
+				})
 				time.Sleep(2 * time.Second)
 				close(gate)
 				<-late.done
 				if late.value != "" || !errors.Is(late.err, boom) {
-					t.Errorf("a call that began after the invalidation got %q, %v", late.value, late.err)
+					t.Errorf("a call that began after the invalidation got %q, %v", late.value,
+						late.err)
 				}
 				<-many.done
 			})
@@ -574,11 +651,15 @@ func TestGetManyWhoseLoadChangesItsKeys(t *testing.T) {
 			}
 			return values
 		}
-		got, err := c.GetMany(t.Context(), []string{"user 1", "user 2"}, func(_ context.Context, missing []string) (map[string]string, error) {
+		got, err := c.GetMany(t.Context(), []string{"user 1", "user 2"}, func(
+			_ context.Context, missing []string,
+		) (map[string]string, error) {
 			return bare(missing), nil
 		})
 		checkMany(t, got, err, []string{"user 1v", "user 2v"}, nil)
-		results, err := c.GetManyEntries(t.Context(), []string{"user 3", "user 4"}, func(_ context.Context, missing []string) (map[string]cacheguard.Entry[string], error) {
+		results, err := c.GetManyEntries(t.Context(), []string{"user 3", "user 4"}, func(
+			_ context.Context, missing []string,
+		) (map[string]cacheguard.Entry[string], error) {
 			entries := make(map[string]cacheguard.Entry[string])
 			for key, v := range bare(missing) {
 				entries[key] = cacheguard.Entry[string]{Value: v}
@@ -590,7 +671,9 @@ func TestGetManyWhoseLoadChangesItsKeys(t *testing.T) {
 			got[key] = r.Value
 		}
 		checkMany(t, got, err, []string{"user 3v", "user 4v"}, nil)
-		by, err := cacheguard.GetManyBy(t.Context(), c, []int{5, 6}, func(id int) string { return fmt.Sprint("user ", id) },
+		by, err := cacheguard.GetManyBy(t.Context(), c, []int{5, 6}, func(id int) string {
+			return fmt.Sprint("user ", id)
+		},
 			func(_ context.Context, missing []int) (map[int]string, error) {
 				values := make(map[int]string)
 				for i, id := range missing {
@@ -605,10 +688,12 @@ func TestGetManyWhoseLoadChangesItsKeys(t *testing.T) {
 	})
 }
 
-// TestGetManyCountsARepeatedKeyOnce looks at the events of a call that names a cold key three times.
+// TestGetManyCountsARepeatedKeyOnce looks at the events of a call that names a cold key three
+// times.
 func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[string]{
-		"on": {}, "off": {Switch: switched(t, cacheguard.ModeOff)}, "shadow": {Switch: switched(t, cacheguard.ModeShadow)},
+		"on": {}, "off": {Switch: switched(t, cacheguard.ModeOff)},
+		"shadow": {Switch: switched(t, cacheguard.ModeShadow)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -619,7 +704,8 @@ func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
 				defer mu.Unlock()
 				counts[e.Kind]++
 				if e.Kind == cacheguard.EventLoad && (e.Key != "k" || e.More != 1) {
-					t.Errorf("the event of the load has key %q and %d more; want the first key and 1 more", e.Key, e.More)
+					t.Errorf("the event of the load has key %q and %d more; want the first key and 1 more",
+						e.Key, e.More)
 				}
 			})
 			c, err := cacheguard.New(memstore.New(memstore.Options{}), opts)
@@ -627,7 +713,9 @@ func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			got, err := c.GetMany(t.Context(), []string{"k", "k", "other", "k"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			got, err := c.GetMany(t.Context(), []string{"k", "k", "other", "k"}, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				if want := []string{"k", "other"}; !slices.Equal(missing, want) {
 					t.Errorf("the load was asked for %q, want %q", missing, want)
 				}
@@ -642,8 +730,11 @@ func TestGetManyCountsARepeatedKeyOnce(t *testing.T) {
 			if name == "off" {
 				misses = 0 // nothing was looked up
 			}
-			if counts[cacheguard.EventMiss] != misses || counts[cacheguard.EventLoad] != 1 || counts[cacheguard.EventLoaded] != 2 {
-				t.Errorf("%d misses, %d loads, %d answers by them; want %d, 1 and 2", counts[cacheguard.EventMiss], counts[cacheguard.EventLoad], counts[cacheguard.EventLoaded], misses)
+			if counts[cacheguard.EventMiss] != misses || counts[cacheguard.EventLoad] != 1 ||
+				counts[cacheguard.EventLoaded] != 2 {
+				t.Errorf("%d misses, %d loads, %d answers by them; want %d, 1 and 2",
+					counts[cacheguard.EventMiss], counts[cacheguard.EventLoad],
+					counts[cacheguard.EventLoaded], misses)
 			}
 		})
 	}

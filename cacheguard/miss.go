@@ -56,12 +56,14 @@ type sight[V any] struct {
 // request. The answer is checked with these moments.
 type question struct {
 	token   ID
-	sent    time.Duration   // on the run's clock
-	tier    moment          // a moment from before the request, for the local tier
-	changed uint64          // the key's count of changes before the request
-	unsent  uint64          // a moment from before the request; it shows which changes the store may not have had yet
-	asOf    uint64          // a time on the flights' clock, before the result was asked for or its load began
-	hint    *knowledge.Hint // which tags a value may have
+	sent    time.Duration // on the run's clock
+	tier    moment        // a moment from before the request, for the local tier
+	changed uint64        // the key's count of changes before the request
+	// A moment from before the request; it shows which changes the store may not have had yet.
+	unsent uint64
+	// A time on the flights' clock, before the result was asked for or its load began.
+	asOf uint64
+	hint *knowledge.Hint // which tags a value may have
 }
 
 // ownLoad is how the miss' own load ended.
@@ -116,7 +118,9 @@ func (c *Cache[V]) detach(ctx context.Context, m *miss[V], res *Result[V]) (err 
 // detachTo is detach with another context for the run.
 func (c *Cache[V]) detachTo(ctx, loads context.Context, m *miss[V], res *Result[V]) (err error) {
 	recursive := c.inside(ctx, m.key.Key)
-	if recursive { // the flight goes on for callers that have joined meanwhile, but a load must not wait for itself
+	// The flight goes on for callers that have joined meanwhile, but a load must not wait for
+	// itself.
+	if recursive {
 		m.flight.Leave()
 	}
 	switch begun := c.runAll(loads, nil, m); {
@@ -147,8 +151,11 @@ func (c *Cache[V]) awaitOwn(ctx context.Context, m *miss[V], res *Result[V]) (er
 }
 
 // led turns the outcome of a flight that this caller has led into the result of its call.
-func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V]) error {
-	if out.unshared() && out.res.Status == StatusMiss { // the load of another call has returned NoShare
+func (c *Cache[V]) led(
+	ctx context.Context, m *miss[V], out *outcome[V], began time.Time, res *Result[V],
+) error {
+	// The load of another call has returned NoShare.
+	if out.unshared() && out.res.Status == StatusMiss {
 		return c.loadUnshared(ctx, m.name, m.load, out.also.marker, res)
 	}
 	c.served(ctx, EventLoaded, m.name, m.flight, out, began)
@@ -161,7 +168,9 @@ func (c *Cache[V]) led(ctx context.Context, m *miss[V], out *outcome[V], began t
 // inlined, so that it takes no stack from callers that get a shared result.
 //
 //go:noinline
-func (c *Cache[V]) loadUnshared(ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V]) error {
+func (c *Cache[V]) loadUnshared(
+	ctx context.Context, key string, load loader[V], marker *found[V], res *Result[V],
+) error {
 	return c.detach(ctx, c.unsharedMiss(key, load, marker), res)
 }
 
@@ -224,7 +233,9 @@ func (c *Cache[V]) runBehind(ctx context.Context, many manyFunc[V], all ...*miss
 func (c *Cache[V]) runAll(ctx context.Context, many manyFunc[V], all ...*miss[V]) (begun bool) {
 	if begun = c.life.Begin(); !begun {
 		for _, m := range all {
-			m.flight.DetachTo(nothing, nothing) // GetMany waits for its own flights, and a flight that was never detached can't be waited for
+			// GetMany waits for its own flights, and a flight that was never detached can't be
+			// waited for.
+			m.flight.DetachTo(nothing, nothing)
 			m.flight.Land(outcome[V]{err: ErrClosed})
 		}
 		return false

@@ -23,7 +23,11 @@ func BenchmarkMiss(b *testing.B) {
 	b.Run("Get", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			_, err = c.Get(ctx, "get-"+strconv.Itoa(b.N)+"-"+strconv.Itoa(i), func(context.Context) (string, error) { return "v", nil })
+			_, err = c.Get(ctx, "get-"+strconv.Itoa(b.N)+"-"+strconv.Itoa(i), func(
+				context.Context,
+			) (string, error) {
+				return "v", nil
+			})
 		}
 	})
 	b.Run("GetMany/100", func(b *testing.B) {
@@ -31,9 +35,12 @@ func BenchmarkMiss(b *testing.B) {
 		for i := range b.N {
 			keys := make([]string, 100)
 			for j := range keys {
-				keys[j] = "many-" + strconv.Itoa(b.N) + "-" + strconv.Itoa(i) + "-" + strconv.Itoa(j)
+				keys[j] = "many-" + strconv.Itoa(b.N) + "-" + strconv.Itoa(i) + "-" +
+					strconv.Itoa(j)
 			}
-			_, err = c.GetMany(ctx, keys, func(_ context.Context, missing []string) (map[string]string, error) {
+			_, err = c.GetMany(ctx, keys, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				got := make(map[string]string, len(missing))
 				for _, k := range missing {
 					got[k] = "v"
@@ -45,7 +52,11 @@ func BenchmarkMiss(b *testing.B) {
 	b.Run("Update", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			_, err = c.Update(ctx, "update-"+strconv.Itoa(i), func(context.Context) (string, error) { return "v", nil })
+			_, err = c.Update(ctx, "update-"+strconv.Itoa(i), func(
+				context.Context,
+			) (string, error) {
+				return "v", nil
+			})
 		}
 	})
 	if err != nil {

@@ -14,18 +14,27 @@ import (
 // process hasn't heard of the change.
 
 // nestedWays are the ways on which a load can ask another cache.
-var nestedWays = map[string]func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error){
-	"Get": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
+var nestedWays = map[string]func(ctx context.Context, c *cacheguard.Cache[int],
+	load cacheguard.LoadFunc[int]) (int, error){
+	"Get": func(
+		ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+	) (int, error) {
 		return c.Get(ctx, "part", load)
 	},
-	"GetMany": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
-		got, err := c.GetMany(ctx, []string{"part"}, func(ctx context.Context, _ []string) (map[string]int, error) {
+	"GetMany": func(
+		ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+	) (int, error) {
+		got, err := c.GetMany(ctx, []string{"part"}, func(
+			ctx context.Context, _ []string,
+		) (map[string]int, error) {
 			v, err := load(ctx)
 			return map[string]int{"part": v}, err
 		})
 		return got["part"], err
 	},
-	"Refresh": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
+	"Refresh": func(
+		ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+	) (int, error) {
 		return c.Refresh(ctx, "part", load)
 	},
 }
@@ -42,11 +51,14 @@ func whole(t *testing.T, p pair, way string, load cacheguard.LoadFunc[int]) *beg
 func TestLoadIsMadeOfWhatIsSoThen(t *testing.T) {
 	for way := range nestedWays {
 		for _, local := range []bool{false, true} {
-			name, opened := way, func(t *testing.T) pair { return newPair(t, cacheguard.Options[int]{}) }
+			name, opened := way, func(t *testing.T) pair {
+				return newPair(t, cacheguard.Options[int]{})
+			}
 			if !local {
 				opened = func(t *testing.T) pair {
 					p := newPair(t, cacheguard.Options[int]{})
-					p.near = openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{Name: "local"})
+					p.near = openOn(t, cacheguard.Store(p.store),
+						cacheguard.Options[int]{Name: "local"})
 					return p
 				}
 			}
@@ -114,7 +126,8 @@ func TestPeekInsideALoad(t *testing.T) {
 				must(t, p.other.Set(t.Context(), "part", 2))
 				want = 2
 			}
-			if res, err := p.near.Peek(t.Context(), "part"); err != nil || res.Value != 1 || !res.Local {
+			if res, err := p.near.Peek(t.Context(), "part"); err != nil || res.Value != 1 ||
+				!res.Local {
 				t.Errorf("outside of a load Peek got %+v, %v; want the local value", res, err)
 			}
 			wholes := openOn(t, cacheguard.Store(p.store), cacheguard.Options[int]{Name: "wholes"})

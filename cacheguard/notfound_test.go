@@ -26,22 +26,28 @@ func TestNotFound(t *testing.T) {
 			opts := cacheguard.Options[string]{TTL: time.Hour}
 			here, there := openOn(t, store, opts), openOn(t, store, opts)
 			o := newScriptedOrigin[string](t)
-			callers := []*begun[cacheguard.Result[string]]{gettingResult(t.Context(), t, here, "k", o.load)}
+			callers := []*begun[cacheguard.Result[string]]{
+				gettingResult(t.Context(), t, here, "k", o.load),
+			}
 			load := o.next()
-			callers = append(callers, gettingResult(t.Context(), t, here, "k", o.load), gettingResult(t.Context(), t, there, "k", o.load))
+			callers = append(callers, gettingResult(t.Context(), t, here, "k", o.load),
+				gettingResult(t.Context(), t, there, "k", o.load))
 			callers[2].waits()
 			load.ends(func() (string, error) { return "ignored", says })
 			for range 2 {
 				for i, c := range callers {
-					if r, err := c.now(); r.Value != "" || !r.NotFound || !errors.Is(err, cacheguard.ErrNotFound) {
+					if r, err := c.now(); r.Value != "" || !r.NotFound ||
+						!errors.Is(err, cacheguard.ErrNotFound) {
 						t.Errorf("caller %d got %+v, %v", i, r, err)
 					}
 				}
 				callers = []*begun[cacheguard.Result[string]]{
-					gettingResult(t.Context(), t, here, "k", o.load), gettingResult(t.Context(), t, there, "k", o.load),
+					gettingResult(t.Context(), t, here, "k", o.load),
+					gettingResult(t.Context(), t, there, "k", o.load),
 				}
 			}
-			if r, err := there.Peek(t.Context(), "k"); err != nil || !r.NotFound || r.Status != cacheguard.StatusHit || r.FreshFor != 30*time.Second {
+			if r, err := there.Peek(t.Context(), "k"); err != nil || !r.NotFound ||
+				r.Status != cacheguard.StatusHit || r.FreshFor != 30*time.Second {
 				t.Errorf("Peek: %+v, %v; want the null sentinel for 30s", r, err)
 			}
 			o.loads(1)
@@ -55,7 +61,8 @@ func TestNotFound(t *testing.T) {
 
 func TestNegativeTTL(t *testing.T) {
 	inBubble(t, "short", func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{NegativeTTL: 2 * time.Second})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{NegativeTTL: 2 * time.Second})
 		o := newScriptedOrigin[string](t)
 		notFound := func() {
 			call := getting(t.Context(), t, c, "k", o.load)
@@ -97,7 +104,8 @@ func TestNegativeTTL(t *testing.T) {
 	})
 	inBubble(t, "opt out", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[cacheguard.Entry[string]](t)
 		leader := gettingEntry(t.Context(), t, here, "k", o.load)
 		load := o.next()
@@ -116,7 +124,8 @@ func TestNegativeTTL(t *testing.T) {
 			return cacheguard.Entry[string]{TTL: 5 * time.Second}, cacheguard.ErrNotFound
 		})
 		newcomer.now()
-		if r, err := there.Peek(t.Context(), "k"); err != nil || !r.NotFound || r.FreshFor != 5*time.Second {
+		if r, err := there.Peek(t.Context(), "k"); err != nil || !r.NotFound ||
+			r.FreshFor != 5*time.Second {
 			t.Errorf("Peek: %+v, %v; want the null sentinel for 5s", r, err)
 		}
 	})
@@ -134,7 +143,8 @@ func TestEmpty(t *testing.T) {
 			check := func(who string, v categories, err error) {
 				t.Helper()
 				if v != nil || !errors.Is(err, cacheguard.ErrNotFound) {
-					t.Errorf("the %s got %#v, %v; want nil, %v", who, v, err, cacheguard.ErrNotFound)
+					t.Errorf("the %s got %#v, %v; want nil, %v", who, v, err,
+						cacheguard.ErrNotFound)
 				}
 			}
 			checkCall := func(who string, c *begun[categories]) {
@@ -167,7 +177,9 @@ func TestEmpty(t *testing.T) {
 				v, err = there.Get(t.Context(), key, o.load)
 				check("reader of what was written", v, err)
 			}
-			r, err := here.GetEntry(t.Context(), "entry", func(context.Context, cacheguard.Result[categories]) (cacheguard.Entry[categories], error) {
+			r, err := here.GetEntry(t.Context(), "entry", func(
+				context.Context, cacheguard.Result[categories],
+			) (cacheguard.Entry[categories], error) {
 				return cacheguard.Entry[categories]{Value: value}, nil
 			})
 			check("caller of GetEntry", r.Value, err)
@@ -187,7 +199,8 @@ func TestNotFoundThatIsLookedUpOften(t *testing.T) {
 		o := guardtest.NewOrigin(t, func(string) string { return "" })
 		o.Inject(guardtest.Fault{Err: cacheguard.ErrNotFound})
 		for i := range 1000 {
-			if _, err := fleet.Replica(i%2).Get(t.Context(), "k", o.Load("k")); !errors.Is(err, cacheguard.ErrNotFound) {
+			if _, err := fleet.Replica(i%2).Get(t.Context(), "k", o.Load("k")); !errors.Is(err,
+				cacheguard.ErrNotFound) {
 				t.Fatalf("Get: %v", err)
 			}
 		}

@@ -33,7 +33,8 @@ type Event struct {
 	Differs  Difference
 	Story    *Story // of EventCompared, if there is a difference
 	Audit    bool   // an Audit began the load, and no caller waits for it
-	Note     []byte // the LoadTracer's note of the load that made the result, in any process; must not be changed
+	// The LoadTracer's note of the load that made the result, in any process; must not be changed.
+	Note []byte
 }
 
 // EventKind is the kind of an event. Later releases may add kinds, so an Observer must ignore kinds
@@ -41,37 +42,61 @@ type Event struct {
 type EventKind uint8
 
 const (
-	EventHit          EventKind = iota + 1 // a fresh value, or a fresh null sentinel, was found; NotFound, Local
-	EventMiss                              // no value was found, or none that can be served
-	EventCoalesced                         // a caller was served by the load of another call; Took (how long the caller waited), NotFound, Err, Note
-	EventLeaseAsked                        // the store was asked for the lease
-	EventLeaseGranted                      // the store granted the lease
-	EventWaited                            // this process has waited for a load that had the lease, mostly of another process; Took; Note if the result of that load came
-	EventLoad                              // a load, or the write of an Update, ended; Took, NotFound, Err, Note, Audit; the event's context is the load's context
-	EventLoadLate                          // a load returned after the cache had given it up, for instance after LoadTimeout; Took, Err, Note
-	EventFilled                            // a result was stored
-	EventFillRefused                       // a result was not stored, because its lease was lost
-	EventFillUnknown                       // it is not known whether the result was stored; Err
-	EventNotStored                         // a result was not stored, because the load set NoStore, NegativeTTL is negative, or the result can't be stored; Err
-	EventRenewed                           // a lease was renewed
-	EventLeaseLost                         // a lease was lost while its load was running
-	EventCorrupt                           // the store had bytes under a key that are not a value, or are a value of another codec or Options.Version; Err
-	EventStoreError                        // the store could not be used; Err
-	EventOverloaded                        // a caller or a load was turned away with ErrOverloaded; Err
-	EventStale                             // a stale value was served; NotFound; Err as in Result.Err; Took and Note if the caller waited for a load
-	EventLoaded                            // a caller got the result of the load that it began, or an error because the load could not begin; fields as for EventCoalesced
-	EventUnstored                          // package middleware: a response was not stored; Reason
-	EventCompared                          // a hit, or in shadow mode a value that would have been a hit, was compared with the origin; Local, NotFound, Took (the value's age), Note, Differs, Story
-	EventSampled                           // a hit that was picked at random, for a Watcher; NotFound, Local
+	// A fresh value, or a fresh null sentinel, was found; NotFound, Local.
+	EventHit  EventKind = iota + 1
+	EventMiss           // no value was found, or none that can be served
+	// A caller was served by the load of another call; Took (how long the caller waited), NotFound,
+	// Err, Note.
+	EventCoalesced
+	EventLeaseAsked   // the store was asked for the lease
+	EventLeaseGranted // the store granted the lease
+	// This process has waited for a load that had the lease, mostly of another process; Took; Note
+	// if the result of that load came.
+	EventWaited
+	// A load, or the write of an Update, ended; Took, NotFound, Err, Note, Audit; the event's
+	// context is the load's context.
+	EventLoad
+	// A load returned after the cache had given it up, for instance after LoadTimeout; Took, Err,
+	// Note.
+	EventLoadLate
+	EventFilled      // a result was stored
+	EventFillRefused // a result was not stored, because its lease was lost
+	EventFillUnknown // it is not known whether the result was stored; Err
+	// A result was not stored, because the load set NoStore, NegativeTTL is negative, or the result
+	// can't be stored; Err.
+	EventNotStored
+	EventRenewed   // a lease was renewed
+	EventLeaseLost // a lease was lost while its load was running
+	// The store had bytes under a key that are not a value, or are a value of another codec or
+	// Options.Version; Err.
+	EventCorrupt
+	EventStoreError // the store could not be used; Err
+	// A caller or a load was turned away with ErrOverloaded; Err.
+	EventOverloaded
+	// A stale value was served; NotFound; Err as in Result.Err; Took and Note if the caller waited
+	// for a load.
+	EventStale
+	// A caller got the result of the load that it began, or an error because the load could not
+	// begin; fields as for EventCoalesced.
+	EventLoaded
+	EventUnstored // package middleware: a response was not stored; Reason
+	// A hit, or in shadow mode a value that would have been a hit, was compared with the origin;
+	// Local, NotFound, Took (the value's age), Note, Differs, Story.
+	EventCompared
+	// A hit that was picked at random, for a Watcher; NotFound, Local.
+	EventSampled
 )
 
 var eventNames = [...]string{
 	EventHit: "hit", EventMiss: "miss", EventCoalesced: "coalesced", EventLeaseAsked: "lease asked",
-	EventLeaseGranted: "lease granted", EventWaited: "waited", EventLoad: "load", EventLoadLate: "load late",
-	EventFilled: "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
-	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost", EventCorrupt: "corrupt",
+	EventLeaseGranted: "lease granted", EventWaited: "waited", EventLoad: "load",
+	EventLoadLate: "load late",
+	EventFilled:   "filled", EventFillRefused: "fill refused", EventFillUnknown: "fill unknown",
+	EventNotStored: "not stored", EventRenewed: "renewed", EventLeaseLost: "lease lost",
+	EventCorrupt:    "corrupt",
 	EventStoreError: "store error", EventOverloaded: "overloaded",
-	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored", EventCompared: "compared", EventSampled: "sampled",
+	EventStale: "stale", EventLoaded: "loaded", EventUnstored: "unstored",
+	EventCompared: "compared", EventSampled: "sampled",
 }
 
 // String returns the name of the kind.
@@ -92,7 +117,8 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 // tell is observe if there is an Observer.
 func (c *Cache[V]) tell(ctx context.Context, e Event) {
 	e.Cache = c.opts.Name
-	defer func() { _ = recover() }() // a panic in an observer must not end the load that it observes
+	// A panic in an observer must not end the load that it observes.
+	defer func() { _ = recover() }()
 	c.opts.Observer.Observe(ctx, e)
 }
 
@@ -109,7 +135,10 @@ func (c *Cache[V]) beganToWait(f *flight.Flight[outcome[V]]) (began time.Time) {
 // served reports that a caller got a flight's outcome. The caller has waited since began. If began
 // is zero, the caller has waited since the flight was detached from its look-up. kind is the
 // event's kind, unless the outcome's Status requires another kind.
-func (c *Cache[V]) served(ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V], began time.Time) {
+func (c *Cache[V]) served(
+	ctx context.Context, kind EventKind, key string, f *flight.Flight[outcome[V]], out *outcome[V],
+	began time.Time,
+) {
 	if c.opts.Observer == nil {
 		return
 	}

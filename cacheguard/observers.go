@@ -33,7 +33,9 @@ func (all observers) Observe(ctx context.Context, e Event) {
 }
 
 // StartLoad starts all tracers. See [LoadTracer].
-func (all observers) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(error, bool)) {
+func (all observers) StartLoad(
+	ctx context.Context, cache, key string,
+) (context.Context, []byte, func(error, bool)) {
 	var note []byte
 	var ends []func(error, bool)
 	for _, o := range all {
@@ -62,7 +64,9 @@ func (all observers) StartLoad(ctx context.Context, cache, key string) (context.
 	}
 }
 
-func startSafely(ctx context.Context, tracer LoadTracer, cache, key string) (next context.Context, note []byte, end func(error, bool)) {
+func startSafely(
+	ctx context.Context, tracer LoadTracer, cache, key string,
+) (next context.Context, note []byte, end func(error, bool)) {
 	defer func() { _ = recover() }()
 	return tracer.StartLoad(ctx, cache, key)
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// A load that has the only slot may ask for a value whose stale offer ends before SoftTimeout is over.
-// The load for this value then goes on without a slot, because the two would wait for each other.
+// A load that has the only slot may ask for a value whose stale offer ends before SoftTimeout is
+// over. The load for this value then goes on without a slot, because the two would wait for each
+// other.
 func TestOfferThatEndsInsideALoad(t *testing.T) {
 	type get = func(ctx context.Context, c *cacheguard.Cache[string]) (string, error)
 	for name, inner := range map[string]get{
@@ -21,7 +22,9 @@ func TestOfferThatEndsInsideALoad(t *testing.T) {
 			return c.Get(ctx, "inner", returning("new"))
 		},
 		"GetMany": func(ctx context.Context, c *cacheguard.Cache[string]) (string, error) {
-			got, err := c.GetMany(ctx, []string{"inner"}, func(context.Context, []string) (map[string]string, error) {
+			got, err := c.GetMany(ctx, []string{"inner"}, func(
+				context.Context, []string,
+			) (map[string]string, error) {
 				return map[string]string{"inner": "new"}, nil
 			})
 			return got["inner"], err
@@ -33,12 +36,16 @@ func TestOfferThatEndsInsideALoad(t *testing.T) {
 				what = name + " joins"
 			}
 			inBubble(t, what, func(t *testing.T) {
-				c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{
-					TTL: time.Second, StaleIfError: time.Second, SoftTimeout: 100 * time.Millisecond, MaxLoads: 1, LoadTimeout: time.Minute})
+				c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+					cacheguard.Options[string]{
+						TTL: time.Second, StaleIfError: time.Second,
+						SoftTimeout: 100 * time.Millisecond, MaxLoads: 1, LoadTimeout: time.Minute})
 				must(t, c.Set(t.Context(), "inner", "old"))
 				time.Sleep(1950 * time.Millisecond)
 				proceed := make(chan struct{})
-				outer := getting(t.Context(), t, c, "outer", func(ctx context.Context) (string, error) {
+				outer := getting(t.Context(), t, c, "outer", func(
+					ctx context.Context,
+				) (string, error) {
 					<-proceed
 					return inner(ctx, c)
 				})
@@ -71,7 +78,8 @@ func TestJoinBeforeTheOfferKeepsToMaxLoads(t *testing.T) {
 		inBubble(t, fmt.Sprint("during the look-up: ", during), func(t *testing.T) {
 			store := newTampered()
 			c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
-				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxLoads: 1}))
+				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond,
+				MaxLoads: 1}))
 			for i := range 10 {
 				must(t, c.Set(t.Context(), fmt.Sprint("inner", i), 1))
 			}
@@ -80,7 +88,9 @@ func TestJoinBeforeTheOfferKeepsToMaxLoads(t *testing.T) {
 			for i := range 10 {
 				inner := fmt.Sprint("inner", i)
 				gate, joins := make(chan struct{}), make(chan struct{})
-				outer := getting(t.Context(), t, c, fmt.Sprint("outer", i), func(ctx context.Context) (int, error) {
+				outer := getting(t.Context(), t, c, fmt.Sprint("outer", i), func(
+					ctx context.Context,
+				) (int, error) {
 					<-joins
 					return c.Get(ctx, inner, o.Load("inner"))
 				})

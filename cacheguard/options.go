@@ -214,12 +214,14 @@ const (
 )
 
 const (
-	queuePerLoad  = 64
-	maxName       = 128
-	maxErrorText  = 256
-	minTTL        = time.Millisecond
-	minLease      = 10 * time.Millisecond
-	maxTTL        = 10 * 365 * 24 * time.Hour // far below the times whose microseconds lose precision in a float64, which is Lua's number type
+	queuePerLoad = 64
+	maxName      = 128
+	maxErrorText = 256
+	minTTL       = time.Millisecond
+	minLease     = 10 * time.Millisecond
+	// Far below the times whose microseconds lose precision in a float64, which is Lua's number
+	// type.
+	maxTTL        = 10 * 365 * 24 * time.Hour
 	maxBeta       = 1000
 	defaultLimits = 64
 )
@@ -280,7 +282,8 @@ func (o *Options[V]) defaultTimes(bad *complaints) {
 	bad.duration("StaleWhileRevalidate", &o.StaleWhileRevalidate, 0, minTTL, true)
 	bad.duration("StaleIfError", &o.StaleIfError, 0, minTTL, true)
 	bad.duration("SoftTimeout", &o.SoftTimeout, 0, time.Microsecond, true)
-	o.StaleWhileRevalidate, o.StaleIfError, o.SoftTimeout = max(o.StaleWhileRevalidate, 0), max(o.StaleIfError, 0), max(o.SoftTimeout, 0)
+	o.StaleWhileRevalidate, o.StaleIfError, o.SoftTimeout = max(o.StaleWhileRevalidate, 0),
+		max(o.StaleIfError, 0), max(o.SoftTimeout, 0)
 	bad.duration("Backoff", &o.Backoff, 10*time.Second, minTTL, false)
 	bad.duration("LeaseTTL", &o.LeaseTTL, 3*time.Second, minLease, false)
 	bad.duration("LoadTimeout", &o.LoadTimeout, 30*time.Second, minTTL, false)

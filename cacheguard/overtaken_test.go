@@ -18,7 +18,8 @@ func TestPendingChangeAndALoadElsewhere(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			store, broken := newTampered(), newTampered()
 			broken.Store = store.Store // the same data
-			other, c := openOn(t, store, cacheguard.Options[string]{}), openOn(t, broken, cacheguard.Options[string]{})
+			other, c := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, broken, cacheguard.Options[string]{})
 			elsewhere := newScriptedOrigin[cacheguard.Entry[string]](t)
 			first := gettingEntry(t.Context(), t, other, "k", elsewhere.load)
 			load := elsewhere.next()
@@ -28,7 +29,9 @@ func TestPendingChangeAndALoadElsewhere(t *testing.T) {
 			if err := change(t.Context(), c); !errors.Is(err, cacheguard.ErrPending) {
 				t.Fatal(err)
 			}
-			second := gettingEntry(t.Context(), t, c, "k", func(context.Context) (cacheguard.Entry[string], error) {
+			second := gettingEntry(t.Context(), t, c, "k", func(
+				context.Context,
+			) (cacheguard.Entry[string], error) {
 				return taggedTwice("new", false), nil
 			})
 			second.waits()
@@ -52,7 +55,9 @@ func TestChangeDuringALoadWhoseResultIsNotStored(t *testing.T) {
 				first := gettingEntry(t.Context(), t, c, "k", origin.load)
 				load := origin.next()
 				must(t, change(t.Context(), c))
-				second := gettingEntry(t.Context(), t, c, "k", func(context.Context) (cacheguard.Entry[string], error) {
+				second := gettingEntry(t.Context(), t, c, "k", func(
+					context.Context,
+				) (cacheguard.Entry[string], error) {
 					return taggedTwice("new", noStore), nil
 				})
 				synctest.Wait()
@@ -67,16 +72,28 @@ func TestChangeDuringALoadWhoseResultIsNotStored(t *testing.T) {
 }
 
 // changesOf returns the changes of a key, of a tag and of a soft tag.
-func changesOf(key, tag, soft string) map[string]func(context.Context, *cacheguard.Cache[string]) error {
+func changesOf(
+	key, tag, soft string,
+) map[string]func(context.Context, *cacheguard.Cache[string]) error {
 	return map[string]func(context.Context, *cacheguard.Cache[string]) error{
-		"Invalidate":     func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, key) },
-		"MarkStale":      func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, key) },
-		"InvalidateTags": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, tag) },
-		"MarkStaleTags":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStaleTags(ctx, soft) },
+		"Invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, key)
+		},
+		"MarkStale": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(ctx, key)
+		},
+		"InvalidateTags": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, tag)
+		},
+		"MarkStaleTags": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStaleTags(ctx, soft)
+		},
 	}
 }
 
 // taggedTwice returns an entry with a tag and a soft tag.
 func taggedTwice(v string, noStore bool) cacheguard.Entry[string] {
-	return cacheguard.Entry[string]{Value: v, NoStore: noStore, Tags: []string{"t"}, SoftTags: []string{"s"}}
+	return cacheguard.Entry[string]{
+		Value: v, NoStore: noStore, Tags: []string{"t"}, SoftTags: []string{"s"},
+	}
 }

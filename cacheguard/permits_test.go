@@ -45,13 +45,15 @@ func TestFleetBudget(t *testing.T) {
 		defer store.Close()
 		cs := budgeted(t, store, 4, 20)
 		o := ones(t, 50*time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // rather than the test's own end, if nobody hears of a permit
+		// Rather than the test's own end, if nobody hears of a permit.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
 		var calls sync.WaitGroup
 		for i := range 2000 {
 			calls.Go(func() {
-				if v, err := cs[i%4].Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
+				if v, err := cs[i%4].Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 ||
+					err != nil {
 					t.Errorf("got %v, %v", v, err)
 				}
 			})
@@ -82,17 +84,20 @@ func TestPermitsAreLeases(t *testing.T) {
 		if n := long.MostRunning(); n != 1 {
 			t.Errorf("%d loads at a time", n)
 		}
-		between(t, "the second load ended", time.Since(began), 40*time.Second, 40*time.Second+time.Second)
+		between(t, "the second load ended", time.Since(began), 40*time.Second,
+			40*time.Second+time.Second)
 		first.gives(1, nil)
 
-		if _, _, err := store.TakePermit(t.Context(), "database", cacheguard.ID{1}, 1, 3*time.Second); err != nil {
+		if _, _, err := store.TakePermit(t.Context(), "database", cacheguard.ID{1}, 1,
+			3*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		began = time.Now() // and its process dies
 		if _, err := cs[1].Get(t.Context(), "after a death", returning(1)); err != nil {
 			t.Fatal(err)
 		}
-		between(t, "the permit of a dead process is free", time.Since(began), 3*time.Second, 3500*time.Millisecond)
+		between(t, "the permit of a dead process is free", time.Since(began), 3*time.Second,
+			3500*time.Millisecond)
 	})
 }
 
@@ -103,7 +108,8 @@ func TestPermitThatIsOverIsNotBelieved(t *testing.T) {
 		defer store.Store.Close()
 		here, there := budgeted(t, store, 1, 1)[0], budgeted(t, store.Store, 1, 1)[0]
 		o := ones(t, 20*time.Second)
-		store.past("TakePermit", func(context.Context) error { // this process stands still after the answer
+		// This process stands still after the answer.
+		store.past("TakePermit", func(context.Context) error {
 			store.past("TakePermit", nil)
 			<-time.After(10 * time.Second)
 			return nil
@@ -128,7 +134,9 @@ func TestNestedLoadTakesNoSecondPermit(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		c := budgeted(t, store, 1, 1)[0]
-		v, err := c.Get(t.Context(), "outer", func(ctx context.Context) (int, error) { return c.Get(ctx, "inner", returning(7)) })
+		v, err := c.Get(t.Context(), "outer", func(ctx context.Context) (int, error) {
+			return c.Get(ctx, "inner", returning(7))
+		})
 		if v != 7 || err != nil {
 			t.Errorf("got %v, %v", v, err)
 		}
@@ -147,7 +155,8 @@ func TestWaitingForAPermit(t *testing.T) {
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		if _, err := cs[1].Get(ctx, "leaves", o.Load("leaves")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := cs[1].Get(ctx, "leaves", o.Load("leaves")); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		second := getting(t.Context(), t, cs[1], "stays", returning(2))
@@ -171,7 +180,8 @@ func TestFleetBudgetWithoutStore(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 20 {
 			calls.Go(func() {
-				if v, err := cs[i%2].Get(t.Context(), fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != 1 || err != nil {
+				if v, err := cs[i%2].Get(t.Context(), fmt.Sprint(i),
+					o.Load(fmt.Sprint(i))); v != 1 || err != nil {
 					t.Errorf("got %v, %v", v, err)
 				}
 			})
@@ -191,7 +201,9 @@ func TestFleetBudgetLogsWhereItsCacheDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "logs", Limiter: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := cacheguard.New(store, cacheguard.Options[int]{
+		Name: "logs", Limiter: l, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +219,21 @@ func TestNewFleetLimiter(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
 	for what, make := range map[string]func() (*cacheguard.Limiter, error){
-		"no name":  func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "", 1, 0) },
-		"a brace":  func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "a{b", 1, 0) },
-		"no loads": func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(store, "a", 0, 0) },
+		"no name": func() (*cacheguard.Limiter, error) {
+			return cacheguard.NewFleetLimiter(store, "", 1, 0)
+		},
+		"a brace": func() (*cacheguard.Limiter, error) {
+			return cacheguard.NewFleetLimiter(store, "a{b", 1, 0)
+		},
+		"no loads": func() (*cacheguard.Limiter, error) {
+			return cacheguard.NewFleetLimiter(store, "a", 0, 0)
+		},
 		"no permits": func() (*cacheguard.Limiter, error) {
 			return cacheguard.NewFleetLimiter(struct{ cacheguard.Store }{store}, "a", 1, 0)
 		},
-		"no store": func() (*cacheguard.Limiter, error) { return cacheguard.NewFleetLimiter(nil, "a", 1, 0) },
+		"no store": func() (*cacheguard.Limiter, error) {
+			return cacheguard.NewFleetLimiter(nil, "a", 1, 0)
+		},
 	} {
 		if _, err := make(); err == nil {
 			t.Errorf("%s was accepted", what)
@@ -226,7 +246,9 @@ type farPermits struct {
 	trip time.Duration
 }
 
-func (s *farPermits) TakePermit(ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
+func (s *farPermits) TakePermit(
+	ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration,
+) (bool, time.Duration, error) {
 	time.Sleep(s.trip / 2)
 	defer time.Sleep(s.trip / 2)
 	return s.Store.TakePermit(ctx, name, token, max, ttl)
@@ -237,7 +259,8 @@ func TestManyPermitsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
-		cs := budgeted(t, cacheguard.Store(&farPermits{Store: shared, trip: 60 * time.Millisecond}), 2, 64)
+		cs := budgeted(t, cacheguard.Store(&farPermits{Store: shared, trip: 60 * time.Millisecond}),
+			2, 64)
 		o := ones(t, 20*time.Second)
 		var calls sync.WaitGroup
 		for i := range 64 {

@@ -15,16 +15,24 @@ import (
 // validator (a date, a weak tag) could say that the value is unchanged and bring it back.
 func TestLoadSeesNothingInvalidated(t *testing.T) {
 	for name, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
-		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
-		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") },
-		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+		"key": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		},
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "t")
+		},
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
-				here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+				here, there := openOn(t, store, cacheguard.Options[string]{}),
+					openOn(t, store, cacheguard.Options[string]{})
 				v1 := entry{Value: "v1", TTL: time.Second, Keep: time.Hour, Tags: []string{"t"}}
-				if r, err := gettingEntry(t.Context(), t, here, "k", returning(v1)).now(); r.Value != "v1" || err != nil {
+				if r, err := gettingEntry(t.Context(), t, here, "k",
+					returning(v1)).now(); r.Value != "v1" || err != nil {
 					t.Fatal(r, err)
 				}
 				<-time.After(2 * time.Second)
@@ -34,7 +42,9 @@ func TestLoadSeesNothingInvalidated(t *testing.T) {
 				load := o.next()
 				seen := make(chan cacheguard.Result[string], 1)
 				go func() {
-					r, err := there.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (entry, error) {
+					r, err := there.GetEntry(t.Context(), "k", func(
+						_ context.Context, prev cacheguard.Result[string],
+					) (entry, error) {
 						seen <- prev
 						return entry{Value: "v2"}, nil
 					})
@@ -64,7 +74,9 @@ type racedStore struct {
 	do func()
 }
 
-func (s *racedStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *racedStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	if do := s.do; do != nil {
 		s.do = nil
 		do()
@@ -78,19 +90,31 @@ func TestLoadSeesNothingInvalidatedBeforeItsGrant(t *testing.T) {
 		change func(context.Context, *cacheguard.Cache[string]) error
 		sees   string
 	}{
-		"nothing":     {func(context.Context, *cacheguard.Cache[string]) error { return nil }, "v1"},
-		"another tag": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "u") }, "v1"},
-		"key":         {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }, ""},
-		"tag":         {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") }, ""},
-		"all":         {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) }, ""},
+		"nothing": {
+			func(context.Context, *cacheguard.Cache[string]) error { return nil }, "v1",
+		},
+		"another tag": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "u")
+		}, "v1"},
+		"key": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		}, ""},
+		"tag": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "t")
+		}, ""},
+		"all": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
 				raced := &racedStore{Store: store}
-				here, there := openOn(t, raced, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+				here, there := openOn(t, raced, cacheguard.Options[string]{}),
+					openOn(t, store, cacheguard.Options[string]{})
 				v1 := entry{Value: "v1", TTL: time.Second, Keep: time.Hour, Tags: []string{"t"}}
-				if r, err := gettingEntry(t.Context(), t, there, "k", returning(v1)).now(); r.Value != "v1" || err != nil {
+				if r, err := gettingEntry(t.Context(), t, there, "k",
+					returning(v1)).now(); r.Value != "v1" || err != nil {
 					t.Fatal(r, err)
 				}
 				<-time.After(2 * time.Second)
@@ -99,7 +123,9 @@ func TestLoadSeesNothingInvalidatedBeforeItsGrant(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				r, err := here.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (entry, error) {
+				r, err := here.GetEntry(t.Context(), "k", func(
+					_ context.Context, prev cacheguard.Result[string],
+				) (entry, error) {
 					if prev.Value != c.sees {
 						t.Errorf("the load saw %+v; want %q", prev, c.sees)
 					}

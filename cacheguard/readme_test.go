@@ -29,7 +29,8 @@ var goBlocks = regexp.MustCompile("(?s)```go\n(.*?)```")
 func TestPagesShowTheExamples(t *testing.T) {
 	var examples string
 	for _, pattern := range []string{
-		"example*_test.go", "redisstore/example_test.go", "guardtest/example_test.go", "../middleware/example*_test.go",
+		"example*_test.go", "redisstore/example_test.go", "guardtest/example_test.go",
+		"../middleware/example*_test.go",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -65,7 +66,8 @@ func TestReadmeProgramRuns(t *testing.T) {
 	}
 	m := miniredis.RunT(t)
 	file := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(file, []byte(strings.Replace(program, addr, m.Addr(), 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(program, addr, m.Addr(), 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	run := exec.CommandContext(t.Context(), "go", "run", file)
@@ -90,7 +92,8 @@ func TestReadmeIsShort(t *testing.T) {
 // Every file that the pages link to is there.
 func TestPagesLinkToWhatIsThere(t *testing.T) {
 	for _, page := range pages(t) {
-		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(read(t, page), -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`).
+			FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}
@@ -134,12 +137,15 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	namesTests(t, "../ARCHITECTURE.md", 25)
 	namesParts(t, text, 25)
 	rows := strings.Join(regexp.MustCompile(`(?m)^\|.*$`).FindAllString(text, -1), "")
-	for _, cell := range regexp.MustCompile(`[|;]`).Split(rows, -1) { // the folder at the end of a part of a cell is that of all its tests
+	// The folder at the end of a part of a cell is that of all its tests.
+	for _, cell := range regexp.MustCompile(`[|;]`).Split(rows, -1) {
 		folder := "cacheguard"
-		if named := regexp.MustCompile("` in `([\\w/.]+)`\\s*$").FindStringSubmatch(cell); named != nil {
+		if named := regexp.MustCompile("` in `([\\w/.]+)`\\s*$").
+			FindStringSubmatch(cell); named != nil {
 			folder = named[1]
 		}
-		for _, name := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(cell, -1) {
+		for _, name := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(cell,
+			-1) {
 			where := folder
 			if strings.HasPrefix(name[1], "TestProcesses") {
 				where = "internal/systemtest"
@@ -149,12 +155,17 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 			}
 		}
 	}
-	for _, named := range regexp.MustCompile("`((?:internal|cacheguard|middleware|bench|examples)/[\\w/.]+?)(?:/\\.\\.\\.)?`").FindAllStringSubmatch(text, -1) {
+	for _, named := range regexp.MustCompile(
+		"`((?:internal|cacheguard|middleware|bench|examples)/[\\w/.]+?)(?:/\\.\\.\\.)?`").
+		FindAllStringSubmatch(text, -1) {
 		if _, err := os.Stat("../" + named[1]); err != nil {
 			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
 		}
 	}
-	for _, promise := range []string{"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14", "P15"} {
+	for _, promise := range []string{
+		"P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14",
+		"P15",
+	} {
 		if !strings.Contains(text, "| "+promise+" | ") {
 			t.Errorf("ARCHITECTURE.md doesn't say what %s is", promise)
 		}
@@ -167,8 +178,10 @@ func isIn(t *testing.T, name, where string) bool {
 	t.Helper()
 	for _, path := range goFiles(t) {
 		dir := filepath.ToSlash(filepath.Dir(path))
-		here := dir == "../"+where || dir == "../cacheguard/"+where || filepath.ToSlash(path) == "../"+where
-		if here && strings.HasSuffix(path, "_test.go") && strings.Contains(read(t, path), "func "+name+"(") {
+		here := dir == "../"+where || dir == "../cacheguard/"+where ||
+			filepath.ToSlash(path) == "../"+where
+		if here && strings.HasSuffix(path, "_test.go") &&
+			strings.Contains(read(t, path), "func "+name+"(") {
 			return true
 		}
 	}
@@ -185,12 +198,14 @@ func namesParts(t *testing.T, text string, least int) {
 	for _, name := range goFiles(t) {
 		files[filepath.Base(name)] += read(t, name)
 	}
-	named := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`(?: of `\\w+`)? in `(?:\\w+/)*(\\w+\\.go)`").FindAllStringSubmatch(text, -1)
+	named := regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`(?: of `\\w+`)? in `(?:\\w+/)*(\\w+\\.go)`").
+		FindAllStringSubmatch(text, -1)
 	if len(named) < least {
 		t.Errorf("%d names of parts of files only", len(named))
 	}
 	for _, name := range named {
-		if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t|var |const )` + name[1] + `\b`).MatchString(files[name[2]]) {
+		if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t|var |const )` + name[1] +
+			`\b`).MatchString(files[name[2]]) {
 			t.Errorf("%s isn't in %s", name[1], name[2])
 		}
 	}
@@ -211,8 +226,9 @@ func goFiles(t *testing.T) (names []string) {
 	return names
 }
 
-// namesTests sees that the tests and fuzz targets which a file names are there, at least that many, and
-// in the folder or the file that is named behind them. A name with "..." is the beginning of names.
+// namesTests sees that the tests and fuzz targets which a file names are there, at least that many,
+// and in the folder or the file that is named behind them. A name with "..." is the beginning of
+// names.
 func namesTests(t *testing.T, file string, least int) {
 	t.Helper()
 	tests := map[string]string{}
@@ -221,7 +237,8 @@ func namesTests(t *testing.T, file string, least int) {
 			tests[filepath.ToSlash(name)] = read(t, name)
 		}
 	}
-	named := regexp.MustCompile("\\b((?:Test|Fuzz)[A-Z]\\w+)\\b(\\.\\.\\.)?(?:` in `([\\w/.]+)`)?").FindAllStringSubmatch(read(t, file), -1)
+	named := regexp.MustCompile("\\b((?:Test|Fuzz)[A-Z]\\w+)\\b(\\.\\.\\.)?(?:` in `([\\w/.]+)`)?").
+		FindAllStringSubmatch(read(t, file), -1)
 	if len(named) < least {
 		t.Errorf("%s names %d tests only", file, len(named))
 	}
@@ -231,7 +248,8 @@ func namesTests(t *testing.T, file string, least int) {
 			begins += "("
 		}
 		for path, text := range tests {
-			there = there || strings.Contains(text, begins) && strings.Contains(path+"/", "/"+name[3])
+			there = there ||
+				strings.Contains(text, begins) && strings.Contains(path+"/", "/"+name[3])
 		}
 		if !there {
 			t.Errorf("%s names %s, which isn't in %q", file, name[1], name[3])

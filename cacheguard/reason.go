@@ -8,44 +8,63 @@ import "fmt"
 type Reason uint8
 
 const (
-	ReasonMethod         Reason = iota + 1 // the request is neither GET nor a POST whose response may answer a GET
-	ReasonBypass                           // the request is of a kind that caches don't answer, for instance with a body, with If-Match or with an invalid Host; or the cache is closed
-	ReasonRange                            // the request is for a part of a response that isn't stored
-	ReasonRequestNoStore                   // the request says no-store
-	ReasonAlone                            // the request has waited too long, or has waited for a response that was not for it
-	ReasonStatus                           // the response's status can't be stored
-	ReasonMustUnderstand                   // the response says must-understand, and the cache doesn't understand its status
-	ReasonNoStore                          // the response says no-store
-	ReasonPrivate                          // the response says private
-	ReasonSetCookie                        // the response has Set-Cookie
-	ReasonVaryAll                          // the response says Vary: *
-	ReasonAuthorization                    // the request has Authorization or a certificate, and the response doesn't say that it is for others
-	ReasonCookie                           // the request has Cookie, and the response doesn't say that it is for others
-	ReasonNoCache                          // the response says no-cache and has no validator
-	ReasonNoFreshness                      // neither the response nor an option says how long it is fresh
-	ReasonStale                            // the response was stale when the handler returned it, and has no validator
-	ReasonTooLarge                         // the body is larger than MaxBody
-	ReasonFlushed                          // the handler flushed the response before its end
-	ReasonEventStream                      // the response is an event stream
-	ReasonTakenOver                        // the handler took over the connection
-	ReasonIncomplete                       // the handler panicked, failed after it had begun to write, or wrote less than its Content-Length
-	ReasonTags                             // the response has too many tags
-	ReasonVariants                         // the URL has too many variants
-	ReasonStore                            // the store could not be used
-	ReasonPurged                           // the URL was purged while the handler ran
-	ReasonSwitch                           // the cache's Switch was off or in shadow
+	// The request is neither GET nor a POST whose response may answer a GET.
+	ReasonMethod Reason = iota + 1
+	// The request is of a kind that caches don't answer, for instance with a body, with If-Match or
+	// with an invalid Host; or the cache is closed.
+	ReasonBypass
+	// The request is for a part of a response that isn't stored.
+	ReasonRange
+	ReasonRequestNoStore // the request says no-store
+	// The request has waited too long, or has waited for a response that was not for it.
+	ReasonAlone
+	ReasonStatus // the response's status can't be stored
+	// The response says must-understand, and the cache doesn't understand its status.
+	ReasonMustUnderstand
+	ReasonNoStore   // the response says no-store
+	ReasonPrivate   // the response says private
+	ReasonSetCookie // the response has Set-Cookie
+	ReasonVaryAll   // the response says Vary: *
+	// The request has Authorization or a certificate, and the response doesn't say that it is for
+	// others.
+	ReasonAuthorization
+	// The request has Cookie, and the response doesn't say that it is for others.
+	ReasonCookie
+	ReasonNoCache // the response says no-cache and has no validator
+	// Neither the response nor an option says how long it is fresh.
+	ReasonNoFreshness
+	// The response was stale when the handler returned it, and has no validator.
+	ReasonStale
+	ReasonTooLarge    // the body is larger than MaxBody
+	ReasonFlushed     // the handler flushed the response before its end
+	ReasonEventStream // the response is an event stream
+	ReasonTakenOver   // the handler took over the connection
+	// The handler panicked, failed after it had begun to write, or wrote less than its
+	// Content-Length.
+	ReasonIncomplete
+	ReasonTags     // the response has too many tags
+	ReasonVariants // the URL has too many variants
+	ReasonStore    // the store could not be used
+	ReasonPurged   // the URL was purged while the handler ran
+	ReasonSwitch   // the cache's Switch was off or in shadow
 
 	// Reasons is one more than the last reason, for arrays that are indexed by Reason.
 	Reasons
 )
 
 var reasonNames = [...]string{
-	ReasonMethod: "method", ReasonBypass: "bypass", ReasonRange: "range", ReasonRequestNoStore: "request: no-store",
-	ReasonAlone: "alone", ReasonStatus: "status", ReasonMustUnderstand: "must-understand", ReasonNoStore: "no-store",
-	ReasonPrivate: "private", ReasonSetCookie: "Set-Cookie", ReasonVaryAll: "Vary: *", ReasonAuthorization: "Authorization",
-	ReasonCookie: "Cookie", ReasonNoCache: "no-cache", ReasonNoFreshness: "no freshness", ReasonStale: "stale",
-	ReasonTooLarge: "too large", ReasonFlushed: "flushed", ReasonEventStream: "event stream", ReasonTakenOver: "taken over",
-	ReasonIncomplete: "incomplete", ReasonTags: "too many tags", ReasonVariants: "too many variants", ReasonStore: "store",
+	ReasonMethod: "method", ReasonBypass: "bypass", ReasonRange: "range",
+	ReasonRequestNoStore: "request: no-store",
+	ReasonAlone:          "alone", ReasonStatus: "status", ReasonMustUnderstand: "must-understand",
+	ReasonNoStore: "no-store",
+	ReasonPrivate: "private", ReasonSetCookie: "Set-Cookie", ReasonVaryAll: "Vary: *",
+	ReasonAuthorization: "Authorization",
+	ReasonCookie:        "Cookie", ReasonNoCache: "no-cache", ReasonNoFreshness: "no freshness",
+	ReasonStale:    "stale",
+	ReasonTooLarge: "too large", ReasonFlushed: "flushed", ReasonEventStream: "event stream",
+	ReasonTakenOver:  "taken over",
+	ReasonIncomplete: "incomplete", ReasonTags: "too many tags",
+	ReasonVariants: "too many variants", ReasonStore: "store",
 	ReasonPurged: "purged", ReasonSwitch: "switch",
 }
 

@@ -17,7 +17,8 @@ func TestCallsThatAMessageWakesFindNothingOld(t *testing.T) {
 		"restored": {Kind: cacheguard.MessageRestored, Generation: time.Now().UnixMicro()},
 	} {
 		t.Run(name+"/flight", func(t *testing.T) {
-			c, err := cacheguard.New(memstore.New(memstore.Options{}), cacheguard.Options[string]{Name: "c"})
+			c, err := cacheguard.New(memstore.New(memstore.Options{}),
+				cacheguard.Options[string]{Name: "c"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,12 +49,17 @@ func TestCallsThatAMessageWakesFindNothingOld(t *testing.T) {
 			}
 		})
 		t.Run(name+"/local", func(t *testing.T) {
-			c, err := cacheguard.New(memstore.New(memstore.Options{}), cacheguard.Options[string]{Name: "c", TTL: time.Hour, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour}})
+			c, err := cacheguard.New(memstore.New(memstore.Options{}), cacheguard.Options[string]{
+				Name: "c", TTL: time.Hour,
+				Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if _, err := c.Get(t.Context(), "k", func(context.Context) (string, error) { return "old", nil }); err != nil {
+			if _, err := c.Get(t.Context(), "k", func(context.Context) (string, error) {
+				return "old", nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 			local := func() bool { _, ok := c.Local("k"); return ok }

@@ -39,7 +39,8 @@ func TestRecursion(t *testing.T) {
 			return v, err
 		},
 		"derived context": func(ctx context.Context, c *cacheguard.Cache[string]) (string, error) {
-			ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), contextKey{}, "v"))
+			ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx),
+				contextKey{}, "v"))
 			defer cancel()
 			return c.Get(ctx, "k", returning("unexpected"))
 		},
@@ -47,17 +48,26 @@ func TestRecursion(t *testing.T) {
 			if err := c.Invalidate(ctx, "k"); err != nil {
 				return "", err
 			}
-			return c.Get(ctx, "k", func(context.Context) (string, error) { panic("a load inside itself") })
+			return c.Get(ctx, "k", func(context.Context) (string, error) {
+				panic("a load inside itself")
+			})
 		},
 	}
-	starts := map[string]func(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error){
-		"Get": func(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+	starts := map[string]func(t *testing.T, c *cacheguard.Cache[string],
+		load cacheguard.LoadFunc[string]) (string, error){
+		"Get": func(
+			t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+		) (string, error) {
 			return c.Get(t.Context(), "k", load)
 		},
-		"Refresh": func(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+		"Refresh": func(
+			t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+		) (string, error) {
 			return c.Refresh(t.Context(), "k", load)
 		},
-		"Update": func(t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) (string, error) {
+		"Update": func(
+			t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string],
+		) (string, error) {
 			return c.Update(t.Context(), "k", load)
 		},
 	}
@@ -65,15 +75,18 @@ func TestRecursion(t *testing.T) {
 		for verb, start := range starts {
 			inBubble(t, verb+"/"+way, func(t *testing.T) {
 				panicked := make(chan error, 10)
-				c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 1, Observer: observing(func(e cacheguard.Event) {
-					if p := (*cacheguard.PanicError)(nil); errors.As(e.Err, &p) {
-						panicked <- e.Err
-					}
-				})})
+				c := openOn(t, memstore.New(memstore.Options{}),
+					cacheguard.Options[string]{MaxLoads: 1,
+						Observer: observing(func(e cacheguard.Event) {
+							if p := (*cacheguard.PanicError)(nil); errors.As(e.Err, &p) {
+								panicked <- e.Err
+							}
+						})})
 				outer := beginCall(t, func() (string, error) {
 					return start(t, c, func(ctx context.Context) (string, error) {
 						if _, err := back(ctx, c); !errors.Is(err, cacheguard.ErrRecursion) {
-							t.Errorf("the load's own key: %v; want %v", err, cacheguard.ErrRecursion)
+							t.Errorf("the load's own key: %v; want %v", err,
+								cacheguard.ErrRecursion)
 						}
 						return "v", nil
 					})
@@ -112,7 +125,9 @@ func TestOwnKeyWhenTheLoadIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		getting(kept, t, c, "k", returning("w")).gives("w", nil)
-		beginCall(t, func() (string, error) { return c.Update(kept, "k", returning("x")) }).gives("x", nil)
+		beginCall(t, func() (string, error) {
+			return c.Update(kept, "k", returning("x"))
+		}).gives("x", nil)
 	})
 }
 
@@ -137,7 +152,9 @@ func TestNestedLoads(t *testing.T) {
 		var caches []*cacheguard.Cache[string]
 		store := memstore.New(memstore.Options{})
 		for i := range 2 {
-			caches = append(caches, openOn(t, store, cacheguard.Options[string]{Name: fmt.Sprint("cache ", i), Limiter: limiter}))
+			caches = append(caches,
+				openOn(t, store,
+					cacheguard.Options[string]{Name: fmt.Sprint("cache ", i), Limiter: limiter}))
 		}
 		var load func(level int) cacheguard.LoadFunc[string]
 		load = func(level int) cacheguard.LoadFunc[string] {
@@ -157,8 +174,11 @@ func TestNestedLoads(t *testing.T) {
 func TestNestedCallJoinsAQueuedLoad(t *testing.T) {
 	for _, verb := range []string{"Get", "Refresh"} {
 		inBubble(t, verb, func(t *testing.T) {
-			c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 1})
-			get := func(ctx context.Context, key string, load cacheguard.LoadFunc[string]) (string, error) {
+			c := openOn(t, memstore.New(memstore.Options{}),
+				cacheguard.Options[string]{MaxLoads: 1})
+			get := func(
+				ctx context.Context, key string, load cacheguard.LoadFunc[string],
+			) (string, error) {
 				if verb == "Refresh" {
 					return c.Refresh(ctx, key, load)
 				}
@@ -173,7 +193,9 @@ func TestNestedCallJoinsAQueuedLoad(t *testing.T) {
 				})
 			})
 			outer.waits()
-			inner := beginCall(t, func() (string, error) { return get(t.Context(), "inner", returning("inner")) })
+			inner := beginCall(t, func() (string, error) {
+				return get(t.Context(), "inner", returning("inner"))
+			})
 			inner.waits()
 			close(proceed)
 			outer.gives("outer of inner", nil)

@@ -8,7 +8,8 @@ import "context"
 // until the back-off is over. Refresh never returns a stale value in place of an error.
 func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	call := call[V]{group: refreshes, load: loader[V]{value: load}}
-	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key, &call) {
+	for v, err = c.beginValue(ctx, key, &call); call.flight != nil; v, err = c.endValue(ctx, key,
+		&call) {
 		call.flight.Await(ctx.Done())
 	}
 	return v, err
@@ -16,9 +17,12 @@ func (c *Cache[V]) Refresh(ctx context.Context, key string, load LoadFunc[V]) (v
 
 // RefreshEntry is like Refresh, with a load that sees the previous value and decides how long its
 // result is kept. The previous value may be fresh.
-func (c *Cache[V]) RefreshEntry(ctx context.Context, key string, load EntryFunc[V]) (res Result[V], err error) {
+func (c *Cache[V]) RefreshEntry(
+	ctx context.Context, key string, load EntryFunc[V],
+) (res Result[V], err error) {
 	call := call[V]{group: refreshes, load: loader[V]{entry: load}}
-	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call, &res) {
+	for err = c.begin(ctx, key, &call, &res); call.flight != nil; err = c.end(ctx, key, &call,
+		&res) {
 		call.flight.Await(ctx.Done())
 	}
 	return res, err

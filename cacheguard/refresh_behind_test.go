@@ -15,9 +15,13 @@ import (
 // P8: one load for each expiry, though every process reads all the time, and no call that waits.
 func TestOneRefreshForEachExpiry(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[int]{
-		"stale-while-revalidate":                   {TTL: time.Second, StaleWhileRevalidate: time.Minute},
-		"early refresh":                            {TTL: time.Second, EarlyRefresh: 1},
-		"early refresh and stale-while-revalidate": {TTL: time.Second, EarlyRefresh: 1, StaleWhileRevalidate: time.Minute},
+		"stale-while-revalidate": {
+			TTL: time.Second, StaleWhileRevalidate: time.Minute,
+		},
+		"early refresh": {TTL: time.Second, EarlyRefresh: 1},
+		"early refresh and stale-while-revalidate": {
+			TTL: time.Second, EarlyRefresh: 1, StaleWhileRevalidate: time.Minute,
+		},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			cs := fleetOf(t, 4, opts)
@@ -57,7 +61,8 @@ func TestOneRefreshForEachExpiry(t *testing.T) {
 			}
 			for i := 1; i < len(began); i++ {
 				if gap := began[i].Sub(began[i-1]); gap < o.took {
-					t.Errorf("load %d began %v after the one before, which takes %v: two for one expiry", i, gap, o.took)
+					t.Errorf("load %d began %v after the one before, which takes %v: two for one expiry",
+						i, gap, o.took)
 				}
 			}
 		})
@@ -68,7 +73,8 @@ func TestOneRefreshForEachExpiry(t *testing.T) {
 // nor when all callers have left.
 func TestRefreshOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})[0]
 		o := &versions{took: 100 * time.Millisecond}
 		if _, err := c.Get(t.Context(), "k", o.load); err != nil {
 			t.Fatal(err)
@@ -97,7 +103,8 @@ func TestRefreshOutlivesItsCaller(t *testing.T) {
 // TestInvalidateDuringARefresh: the refresh is a load like any other, and the stale value is gone.
 func TestInvalidateDuringARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cs := fleetOf(t, 2, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		cs := fleetOf(t, 2,
+			cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
 		o := &versions{took: 100 * time.Millisecond}
 		if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
 			t.Fatal(err)
@@ -121,11 +128,14 @@ func TestInvalidateDuringARefresh(t *testing.T) {
 // do.
 func TestCloseEndsARefresh(t *testing.T) {
 	for name, end := range map[string]func(*cacheguard.Cache[int]) error{
-		"close":    (*cacheguard.Cache[int]).Close,
-		"shutdown": func(c *cacheguard.Cache[int]) error { return c.Shutdown(context.Background()) },
+		"close": (*cacheguard.Cache[int]).Close,
+		"shutdown": func(c *cacheguard.Cache[int]) error {
+			return c.Shutdown(context.Background())
+		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			cs := fleetOf(t, 2, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+			cs := fleetOf(t, 2,
+				cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
 			o := &versions{took: 100 * time.Millisecond}
 			if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
 				t.Fatal(err)
@@ -169,7 +179,8 @@ func TestSickProcessGoesLast(t *testing.T) {
 			var calls sync.WaitGroup
 			for i, c := range cs {
 				calls.Go(func() {
-					time.Sleep(time.Duration(2*i) * time.Millisecond) // the sick one is always a little earlier
+					// The sick one is always a little earlier.
+					time.Sleep(time.Duration(2*i) * time.Millisecond)
 					for time.Now().Before(end) {
 						_, _ = c.Get(t.Context(), "k", func(context.Context) (int, error) {
 							if i == 0 {
@@ -198,7 +209,8 @@ func TestNobodyWaitsForARefresh(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		store := &slowRead{Store: shared}
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour})
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +224,8 @@ func TestNobodyWaitsForARefresh(t *testing.T) {
 		began := time.Now()
 		res, err := c.GetResult(t.Context(), "k", o.load)
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("with a value good for an hour at hand a caller waited %v: %+v, %v", took, res, err)
+			t.Errorf("with a value good for an hour at hand a caller waited %v: %+v, %v", took, res,
+				err)
 		}
 		first.later()
 	})
@@ -247,8 +260,11 @@ func TestHeldIsRemembered(t *testing.T) {
 // leases, one read in a second does; during the back-off after a failed refresh in another process,
 // one read does.
 func TestRefusedRefreshIsRemembered(t *testing.T) {
-	opts := cacheguard.Options[string]{TTL: time.Second, StaleWhileRevalidate: time.Minute, Backoff: 10 * time.Second}
-	for name, refuse := range map[string]func(t *testing.T, store *tampered, other *cacheguard.Cache[string]){
+	opts := cacheguard.Options[string]{
+		TTL: time.Second, StaleWhileRevalidate: time.Minute, Backoff: 10 * time.Second,
+	}
+	for name, refuse := range map[string]func(t *testing.T, store *tampered,
+		other *cacheguard.Cache[string]){
 		"no leases": func(t *testing.T, store *tampered, _ *cacheguard.Cache[string]) {
 			store.onto("Lease", fails(always))
 			store.onto("LeaseMany", fails(always))
@@ -304,15 +320,20 @@ func TestReadDoesntHoldARefresh(t *testing.T) {
 	})
 }
 
-// After a failed refresh, MarkStale ends the back-off: the next read refreshes the value. The same is
-// true for a mark of another process, even if its message is lost.
+// After a failed refresh, MarkStale ends the back-off: the next read refreshes the value. The same
+// is true for a mark of another process, even if its message is lost.
 func TestMarkEndsTheBackOff(t *testing.T) {
-	opts := cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Backoff: 10 * time.Second}
-	for name, mark := range map[string]func(t *testing.T, store *listenStore, c, other *cacheguard.Cache[int]){
+	opts := cacheguard.Options[int]{
+		TTL: time.Second, StaleWhileRevalidate: time.Hour, Backoff: 10 * time.Second,
+	}
+	for name, mark := range map[string]func(t *testing.T, store *listenStore,
+		c, other *cacheguard.Cache[int]){
 		"its own": func(t *testing.T, _ *listenStore, c, _ *cacheguard.Cache[int]) {
 			must(t, c.MarkStale(t.Context(), "k"))
 		},
-		"another's, whose message is lost": func(t *testing.T, store *listenStore, _, other *cacheguard.Cache[int]) {
+		"another's, whose message is lost": func(
+			t *testing.T, store *listenStore, _, other *cacheguard.Cache[int],
+		) {
 			store.lose()
 			must(t, other.MarkStale(t.Context(), "k"))
 			store.restore()
@@ -321,7 +342,8 @@ func TestMarkEndsTheBackOff(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			shared := memstore.New(memstore.Options{})
 			store := &listenStore{Store: shared}
-			c, other := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(shared), opts)
+			c, other := openOn(t, cacheguard.Store(store), opts),
+				openOn(t, cacheguard.Store(shared), opts)
 			time.Sleep(time.Millisecond)
 			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 			time.Sleep(2 * time.Second)

@@ -11,7 +11,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-func refreshing(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) *begun[string] {
+func refreshing(
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[string],
+	load cacheguard.LoadFunc[string],
+) *begun[string] {
 	return beginCall(t, func() (string, error) { return c.Refresh(ctx, "k", load) })
 }
 
@@ -20,13 +23,15 @@ func refreshing(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], 
 func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[string](t)
 		for _, value := range []string{"first", "second", "third"} {
 			before, _ := here.Peek(t.Context(), "k")
 			calls := []*begun[string]{refreshing(t.Context(), t, here, o.load)}
 			load := o.next()
-			calls = append(calls, refreshing(t.Context(), t, here, o.load), refreshing(t.Context(), t, there, o.load))
+			calls = append(calls, refreshing(t.Context(), t, here, o.load),
+				refreshing(t.Context(), t, there, o.load))
 			o.idle()
 			if before.Status == cacheguard.StatusHit {
 				getting(t.Context(), t, here, "k", o.load).gives(before.Value, nil)
@@ -53,7 +58,8 @@ func TestRefreshThatFails(t *testing.T) {
 		getting(t.Context(), t, c, "k", returning("unexpected")).gives("v", nil)
 		refreshing(t.Context(), t, c, returning("unexpected")).gives("", errOrigin)
 		<-time.After(10 * time.Second) // Backoff: there is a value to serve meanwhile
-		refreshing(t.Context(), t, c, failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
+		refreshing(t.Context(), t, c, failingWith[string](cacheguard.ErrNotFound)).gives("",
+			cacheguard.ErrNotFound)
 		getting(t.Context(), t, c, "k", returning("unexpected")).gives("", cacheguard.ErrNotFound)
 	})
 }
@@ -61,7 +67,9 @@ func TestRefreshThatFails(t *testing.T) {
 // TestRunningLoadCountsAsARefresh: a Refresh waits for a running load, in this process or in
 // another one, and returns its result or error.
 func TestRunningLoadCountsAsARefresh(t *testing.T) {
-	for end, ttl := range map[string]time.Duration{"value": 0, "error": 0, "error that is not remembered": -1} {
+	for end, ttl := range map[string]time.Duration{
+		"value": 0, "error": 0, "error that is not remembered": -1,
+	} {
 		inBubble(t, end, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			opts := cacheguard.Options[string]{ErrorTTL: ttl}
@@ -69,7 +77,9 @@ func TestRunningLoadCountsAsARefresh(t *testing.T) {
 			o := newScriptedOrigin[string](t)
 			reader := getting(t.Context(), t, here, "k", o.load)
 			load := o.next()
-			calls := []*begun[string]{refreshing(t.Context(), t, here, o.load), refreshing(t.Context(), t, there, o.load)}
+			calls := []*begun[string]{
+				refreshing(t.Context(), t, here, o.load), refreshing(t.Context(), t, there, o.load),
+			}
 			o.idle()
 			if end == "value" {
 				load.gives("v")
@@ -108,7 +118,9 @@ func TestReaderDuringARefreshOfNothing(t *testing.T) {
 func TestRefreshEntry(t *testing.T) {
 	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
 		gets(t, a, "k", tagged("one"), "one", cacheguard.StatusLoaded)
-		r, err := b.RefreshEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		r, err := b.RefreshEntry(t.Context(), "k", func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{Value: prev.Value + " and two"}, nil
 		})
 		if r.Value != "one and two" || r.Status != cacheguard.StatusLoaded || err != nil {
@@ -126,8 +138,9 @@ func TestRefreshEntry(t *testing.T) {
 // without a slot.
 func TestRefreshInsideALoadWithTheOnlySlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{
-			TTL: time.Second, StaleWhileRevalidate: time.Hour, MaxLoads: 1})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{
+				TTL: time.Second, StaleWhileRevalidate: time.Hour, MaxLoads: 1})
 		if err := c.Set(t.Context(), "k", "old"); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +203,10 @@ func TestRefreshLoadsBesideAnEarlyRefresh(t *testing.T) {
 // If a Refresh joins a background refresh, MaxWaiters counts only the caller of Refresh.
 func TestRefreshBesideABackgroundOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, MaxWaiters: 1})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleWhileRevalidate: time.Hour, MaxWaiters: 1,
+			})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}

@@ -19,9 +19,11 @@ func TestErrorFromBeforeABreakOfMessages(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			shared := memstore.New(memstore.Options{})
 			store := &listenStore{Store: shared}
-			c, other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{}), openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{})
+			c, other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{}),
+				openOn(t, cacheguard.Store(shared), cacheguard.Options[int]{})
 			time.Sleep(time.Millisecond)
-			if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err, errOrigin) {
+			if _, err := c.Get(t.Context(), "k", failingWith[int](errOrigin)); !errors.Is(err,
+				errOrigin) {
 				t.Fatal(err)
 			}
 			store.lose()
@@ -30,7 +32,8 @@ func TestErrorFromBeforeABreakOfMessages(t *testing.T) {
 			if over {
 				store.restore()
 			}
-			time.Sleep(550 * time.Millisecond) // ErrorTTL is over, and the grace of the back-off isn't
+			// ErrorTTL is over, and the grace of the back-off isn't.
+			time.Sleep(550 * time.Millisecond)
 			if v, err := c.Get(t.Context(), "k", returning(2)); v != 2 || err != nil {
 				t.Errorf("%v, %v", v, err)
 			}
@@ -41,11 +44,15 @@ func TestErrorFromBeforeABreakOfMessages(t *testing.T) {
 // A token from the future demands nothing, so the load sees the previous value.
 func TestPreviousValueWithATokenFromTheFuture(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour})
 		gets(t, c, "k", tagged("old"), "old", cacheguard.StatusLoaded)
 		time.Sleep(2 * time.Second)
-		ctx := cacheguard.NotOlderThan(t.Context(), cacheguard.TokenAt(time.Now().Add(365*24*time.Hour)))
-		_, err := c.GetEntry(ctx, "k", func(_ context.Context, previous cacheguard.Result[string]) (entry, error) {
+		ctx := cacheguard.NotOlderThan(t.Context(),
+			cacheguard.TokenAt(time.Now().Add(365*24*time.Hour)))
+		_, err := c.GetEntry(ctx, "k", func(
+			_ context.Context, previous cacheguard.Result[string],
+		) (entry, error) {
 			if previous.Value != "old" {
 				t.Errorf("the load saw %+v", previous)
 			}
@@ -61,7 +68,9 @@ type gatedReads struct {
 	gate atomic.Pointer[chan struct{}]
 }
 
-func (s *gatedReads) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (s *gatedReads) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if gate := s.gate.Load(); gate != nil {
 		<-*gate
 	}
@@ -74,7 +83,9 @@ func TestReadBetweenAFailoverAndTheRepeatedChange(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		store := &gatedReads{listenStore: &listenStore{Store: shared}}
-		c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[string]{TTL: time.Hour, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour}}))
+		c := lookingFirst(openOn(t, cacheguard.Store(store), cacheguard.Options[string]{
+			TTL: time.Hour, Local: cacheguard.Local[string]{Entries: 10, TTL: time.Hour},
+		}))
 		other := openOn(t, cacheguard.Store(shared), cacheguard.Options[string]{TTL: time.Hour})
 		time.Sleep(time.Millisecond)
 		gets(t, other, "k", tagged("old"), "old", cacheguard.StatusLoaded)
@@ -85,7 +96,8 @@ func TestReadBetweenAFailoverAndTheRepeatedChange(t *testing.T) {
 		must(t, c.Invalidate(t.Context(), "k"))
 		// The failover: the new master has the old value.
 		store.lose()
-		g, err := shared.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
+		g, err := shared.Lease(t.Context(), k,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
 		must(t, err)
 		_, err = shared.Fill(t.Context(), k, g.Grant, old, time.Hour)
 		must(t, err)
@@ -94,11 +106,14 @@ func TestReadBetweenAFailoverAndTheRepeatedChange(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) {
+				_, _ = c.GetMany(t.Context(), []string{"k"}, func(
+					context.Context, []string,
+				) (map[string]string, error) {
 					return map[string]string{"k": "loaded"}, nil
 				})
 			}()
-			for range 100_000 { // a hit returns at once; a miss waits until this message has been handled
+			// A hit returns at once; a miss waits until this message has been handled.
+			for range 100_000 {
 				select {
 				case <-done:
 				default:

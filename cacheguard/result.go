@@ -7,16 +7,25 @@ import (
 
 // Result is a value together with its source and its freshness.
 type Result[V any] struct {
-	Value     V
-	Status    Status
-	NotFound  bool          // the value does not exist at the origin (the null sentinel)
-	Local     bool          // answered by the process-local tier
-	Degraded  bool          // the store could not be used; in a load's previous value: the load's result will not be stored
-	began     uint32        // the result's load began after this time, on the clock of this process' flights; 0: not known; the field is at this place because it takes no extra space here
-	Age       time.Duration // since the value was stored, on the store's clock
-	FreshFor  time.Duration // negative when stale; 0 for a result that was not stored, and for the result of UpdateEntry
-	UsableFor time.Duration // in a load's previous value: for how long the value may still be served if the load fails; else 0
-	Err       error         // the reason if a stale value was served because a load failed or could not begin, or because the store is unavailable
+	Value    V
+	Status   Status
+	NotFound bool // the value does not exist at the origin (the null sentinel)
+	Local    bool // answered by the process-local tier
+	// The store could not be used; in a load's previous value: the load's result will not be
+	// stored.
+	Degraded bool
+	// The result's load began after this time, on the clock of this process' flights; 0: not known;
+	// the field is at this place because it takes no extra space here.
+	began uint32
+	Age   time.Duration // since the value was stored, on the store's clock
+	// Negative when stale; 0 for a result that was not stored, and for the result of UpdateEntry.
+	FreshFor time.Duration
+	// In a load's previous value: for how long the value may still be served if the load fails;
+	// else 0.
+	UsableFor time.Duration
+	// The reason if a stale value was served because a load failed or could not begin, or because
+	// the store is unavailable.
+	Err error
 
 	stamp int64 // when its load got its lease, on the store's clock; 0: not known
 }
@@ -33,11 +42,13 @@ func (r Result[V]) later(d time.Duration) Result[V] {
 type Status uint8
 
 const (
-	StatusMiss      Status = iota // no value was found
-	StatusHit                     // a fresh value from the store or the process-local tier
-	StatusStale                   // a value that is past its TTL or marked stale; within a stale window, unless Peek returned it or it is a load's previous value
-	StatusLoaded                  // the load that this call began
-	StatusCoalesced               // the load of another call, in this process or another one
+	StatusMiss Status = iota // no value was found
+	StatusHit                // a fresh value from the store or the process-local tier
+	// A value that is past its TTL or marked stale; within a stale window, unless Peek returned it
+	// or it is a load's previous value.
+	StatusStale
+	StatusLoaded    // the load that this call began
+	StatusCoalesced // the load of another call, in this process or another one
 )
 
 var statusNames = [...]string{"miss", "hit", "stale", "loaded", "coalesced"}
@@ -61,7 +72,9 @@ type outcome[V any] struct {
 
 // aside has the fields of an outcome that are rarely set.
 type aside[V any] struct {
-	unshared bool      // the result, if there is one, is only for the caller whose load made it; the others load for themselves
+	// The result, if there is one, is only for the caller whose load made it; the others load for
+	// themselves.
+	unshared bool
 	marker   *found[V] // the hit-for-miss marker, if unshared was read from the store
 	several  *found[V] // a stale value that is for some callers only; see several.go
 	note     []byte    // of the load's LoadTracer

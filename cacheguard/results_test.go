@@ -21,29 +21,48 @@ func TestResult(t *testing.T) {
 		o := newScriptedOrigin[string](t)
 		leader := gettingResult(t.Context(), t, here, "k", o.load)
 		load := o.next()
-		joiner, waiter := gettingResult(t.Context(), t, here, "k", o.load), gettingResult(t.Context(), t, there, "k", o.load)
+		joiner, waiter := gettingResult(t.Context(), t, here, "k", o.load),
+			gettingResult(t.Context(), t, there, "k", o.load)
 		joiner.waits()
 		waiter.waits()
 		secondWaiter := gettingResult(t.Context(), t, there, "k", o.load)
 		secondWaiter.waits()
 		<-time.After(time.Second)
 		load.gives("v")
-		leader.gives(result{Value: "v", Status: cacheguard.StatusLoaded, FreshFor: time.Minute}, nil)
-		joiner.gives(result{Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute}, nil)
-		waiter.gives(result{Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute}, nil)
-		secondWaiter.gives(result{Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute}, nil)
+		leader.gives(result{Value: "v", Status: cacheguard.StatusLoaded, FreshFor: time.Minute},
+			nil)
+		joiner.gives(result{Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute},
+			nil)
+		waiter.gives(result{Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute},
+			nil)
+		secondWaiter.gives(result{
+			Value: "v", Status: cacheguard.StatusCoalesced, FreshFor: time.Minute,
+		}, nil)
 		<-time.After(10 * time.Second)
-		hit := result{Value: "v", Status: cacheguard.StatusHit, Age: 10 * time.Second, FreshFor: 50 * time.Second}
+		hit := result{
+			Value: "v", Status: cacheguard.StatusHit, Age: 10 * time.Second,
+			FreshFor: 50 * time.Second,
+		}
 		for _, c := range []*cacheguard.Cache[string]{here, there} {
 			gettingResult(t.Context(), t, c, "k", o.load).gives(hit, nil)
-			beginCall(t, func() (result, error) { return shown(c.Peek(t.Context(), "k")) }).gives(hit, nil)
+			beginCall(t, func() (result, error) {
+				return shown(c.Peek(t.Context(), "k"))
+			}).gives(hit, nil)
 		}
 		<-time.After(50 * time.Second)
-		beginCall(t, func() (result, error) { return shown(here.Peek(t.Context(), "k")) }).gives(result{}, nil)
+		beginCall(t, func() (result, error) {
+			return shown(here.Peek(t.Context(), "k"))
+		}).gives(result{}, nil)
 
-		notFound := gettingResult(t.Context(), t, here, "gone", failingWith[string](cacheguard.ErrNotFound))
-		notFound.gives(result{Status: cacheguard.StatusLoaded, NotFound: true, FreshFor: 30 * time.Second}, cacheguard.ErrNotFound)
-		gettingResult(t.Context(), t, there, "gone", o.load).gives(result{Status: cacheguard.StatusHit, NotFound: true, FreshFor: 30 * time.Second}, cacheguard.ErrNotFound)
+		notFound := gettingResult(t.Context(), t, here, "gone",
+			failingWith[string](cacheguard.ErrNotFound))
+		notFound.gives(result{
+			Status: cacheguard.StatusLoaded, NotFound: true, FreshFor: 30 * time.Second,
+		}, cacheguard.ErrNotFound)
+		gettingResult(t.Context(), t, there, "gone",
+			o.load).gives(result{
+			Status: cacheguard.StatusHit, NotFound: true, FreshFor: 30 * time.Second,
+		}, cacheguard.ErrNotFound)
 		o.loads(1)
 	})
 }
@@ -55,13 +74,21 @@ func TestPeek(t *testing.T) {
 		c := openOn(t, store, cacheguard.Options[string]{Codec: poisonous{}})
 		peek := func(key string, want result) {
 			t.Helper()
-			beginCall(t, func() (result, error) { return shown(c.Peek(t.Context(), key)) }).gives(want, nil)
+			beginCall(t, func() (result, error) {
+				return shown(c.Peek(t.Context(), key))
+			}).gives(want, nil)
 		}
 		peek("nothing", result{})
 		storeStale(t, store.Store, "stale", "old", false)
-		peek("stale", result{Value: "old", Status: cacheguard.StatusStale, Age: time.Minute, FreshFor: -59 * time.Second})
+		peek("stale", result{
+			Value: "old", Status: cacheguard.StatusStale, Age: time.Minute,
+			FreshFor: -59 * time.Second,
+		})
 		storeStale(t, store.Store, "stale null", "", true)
-		peek("stale null", result{Status: cacheguard.StatusStale, NotFound: true, Age: time.Minute, FreshFor: -59 * time.Second})
+		peek("stale null", result{
+			Status: cacheguard.StatusStale, NotFound: true, Age: time.Minute,
+			FreshFor: -59 * time.Second,
+		})
 		getting(t.Context(), t, c, "failed", failingWith[string](errOrigin)).gives("", errOrigin)
 		peek("failed", result{})
 		o := newScriptedOrigin[string](t)

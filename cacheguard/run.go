@@ -25,7 +25,9 @@ type run[V any] struct {
 	misses []*miss[V]
 	began  time.Time // the zero point of the state machines' clock
 
-	values  context.Context // has the values of the caller's context, but never ends; for steps that must happen even if all callers have left
+	// Has the values of the caller's context, but never ends; for steps that must happen even if
+	// all callers have left.
+	values  context.Context
 	ctx     context.Context // ends when no caller waits any more, or with the cache
 	cancel  context.CancelCauseFunc
 	waiting atomic.Int32 // flights with waiting callers
@@ -33,7 +35,8 @@ type run[V any] struct {
 	urged   chan struct{} // closed when the run must go on without a slot; see Cache.urge
 
 	left leftover
-	late func() // called when a load returns after it was given up; nil unless the run is for Update
+	// Called when a load returns after it was given up; nil unless the run is for Update.
+	late func()
 	mail mailbox.Box
 	agenda[V]
 }
@@ -100,7 +103,8 @@ func (r *run[V]) work() {
 // loop performs the steps that are due, and waits for mail, until all misses have landed.
 func (r *run[V]) loop() {
 	for _, m := range r.misses {
-		if m.State == protocol.Begun { // in another state, asksFirst has already asked for the lease
+		// In another state, asksFirst has already asked for the lease.
+		if m.State == protocol.Begun {
 			r.step(m, protocol.Event{Kind: protocol.Begin, Sent: m.asked.sent})
 		}
 	}
@@ -119,7 +123,8 @@ func (r *run[V]) loop() {
 func (r *run[V]) abort() {
 	for _, m := range r.misses {
 		switch m.State {
-		case protocol.Asking, protocol.Leading, protocol.Settling, protocol.Failing: // it has a lease, or may have been granted one
+		case protocol.Asking, protocol.Leading, protocol.Settling, protocol.Failing:
+			// It has a lease, or may have been granted one.
 			r.endLater(r.releaseOf(m))
 		}
 		m.State, m.work = protocol.Landed, nil
@@ -136,13 +141,15 @@ func (r *run[V]) abort() {
 // step passes an event to the state machine of a miss, and notes the steps that the state machine
 // requests.
 func (r *run[V]) step(m *miss[V], e protocol.Event) {
-	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.servableUntil()) { // its stale window ended while the store was asked
+	// Its stale window ended while the store was asked.
+	if m.Seen >= protocol.OnError && m.had.servable() && !time.Now().Before(m.servableUntil()) {
 		m.had.good, m.Seen = protocol.Shown, protocol.Shown
 	}
 	was := m.Miss
 	do, landing := m.Step(e)
 	if protocol.Watched.Step != nil {
-		protocol.Watched.Step(m, protocol.InHand{Turn: m.turn != nil, Load: m.work != nil}, was, e, do)
+		protocol.Watched.Step(m, protocol.InHand{Turn: m.turn != nil, Load: m.work != nil}, was, e,
+			do)
 	}
 	if m.plan.do |= do; m.plan.do != 0 && !m.plan.listed {
 		m.plan.listed = true
@@ -152,7 +159,9 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 		m.plan.landing = landing
 	}
 	if was.State == protocol.Following && m.State != was.State {
-		r.cache.observe(r.ctx, Event{Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.note})
+		r.cache.observe(r.ctx, Event{
+			Kind: EventWaited, Key: m.name, Took: time.Since(m.waits.since), Note: m.waits.note,
+		})
 	}
 }
 
@@ -167,7 +176,10 @@ func (r *run[V]) endLeft() (some bool) {
 		return false
 	}
 	for _, m := range r.misses {
-		if !m.Ended && (ended || m.plan.deserted && (m.State == protocol.Following || m.work != nil && m.work.deserted())) {
+		if !m.Ended &&
+			(ended ||
+				m.plan.deserted &&
+					(m.State == protocol.Following || m.work != nil && m.work.deserted())) {
 			r.step(m, protocol.Event{Kind: protocol.End})
 			some = true
 		}
@@ -191,7 +203,8 @@ func (r *run[V]) perform() {
 				left, rest = append(left, m), rest|m.plan.do
 			}
 		}
-		if r.todo = left; rest&protocol.Conclude != 0 && rest&^(protocol.Conclude|protocol.Land) == 0 {
+		if r.todo = left; rest&protocol.Conclude != 0 &&
+			rest&^(protocol.Conclude|protocol.Land) == 0 {
 			return
 		}
 	}
@@ -225,7 +238,8 @@ func (r *run[V]) do(do protocol.Do, all []*miss[V]) {
 		r.fill(all)
 	case protocol.Conclude:
 		now := all[:min(few, len(all))]
-		for _, m := range all[len(now):] { // the others come later, so that callers don't wait for the outcomes of other keys
+		// The others come later, so that callers don't wait for the outcomes of other keys.
+		for _, m := range all[len(now):] {
 			m.plan.do |= do
 		}
 		atATime(now, r.conclude)

@@ -11,14 +11,16 @@ import (
 // sampler picks hits for audits and Watchers. A hit that is not picked costs only one read of the
 // flag due.
 type sampler struct {
-	due         atomic.Uint32 // the uses of the next hit, as bits: forAudit, forWatcher
-	loadsFailed atomic.Int32  // how many audits in a row got nothing from their load: it failed, or no slot was free
+	due atomic.Uint32 // the uses of the next hit, as bits: forAudit, forWatcher
+	// How many audits in a row got nothing from their load: it failed, or no slot was free.
+	loadsFailed atomic.Int32
 	goes        context.Context
 	stop        context.CancelFunc // ends goes; nil if no hit is ever picked
 
-	mu     sync.Mutex                // guards pauses and timers
-	pauses [samplings]func() float64 // the average length of the pauses in seconds; nil: no sampling
-	timers [samplings]*time.Timer    // the timers that end the pauses
+	mu sync.Mutex // guards pauses and timers
+	// The average length of the pauses in seconds; nil: no sampling.
+	pauses [samplings]func() float64
+	timers [samplings]*time.Timer // the timers that end the pauses
 }
 
 // The uses of a hit.
@@ -96,7 +98,9 @@ func (c *Cache[V]) sampled(ctx context.Context, key, id string, load loader[V], 
 // sampledLocally is sampled for a hit of the process-local tier, with the tier's entry.
 //
 //go:noinline
-func (c *Cache[V]) sampledLocally(ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration) {
+func (c *Cache[V]) sampledLocally(
+	ctx context.Context, key, id string, load loader[V], e *kept[V], age time.Duration,
+) {
 	if c.sample(ctx, key, e.res) {
 		c.auditLocal(ctx, key, id, load, e, age)
 	}
@@ -112,7 +116,8 @@ func (c *Cache[V]) sample(ctx context.Context, key string, res Result[V]) (check
 		}
 	}
 	if due&(1<<forWatcher) != 0 {
-		c.observe(ctx, Event{Kind: EventSampled, Key: key, NotFound: res.NotFound, Local: res.Local})
+		c.observe(ctx,
+			Event{Kind: EventSampled, Key: key, NotFound: res.NotFound, Local: res.Local})
 	}
 	return due&(1<<forAudit) != 0
 }

@@ -38,7 +38,8 @@ func wrongSentinels(own []error, bad *complaints) {
 		case err == nil:
 			bad.add("Errors[%d] is nil", i)
 		case !reflect.TypeOf(err).Comparable():
-			bad.add("Errors[%d] is a %T, which can't be compared, so errors.Is would never find it", i, err)
+			bad.add("Errors[%d] is a %T, which can't be compared, so errors.Is would never find it",
+				i, err)
 		case errors.Is(err, ErrNotFound):
 			bad.add("Errors[%d] is ErrNotFound, which every process knows as a result", i)
 		}
@@ -64,7 +65,8 @@ func (s sentinels) marked(text string, err error) string {
 func (s sentinels) parse(marked string) (text string, is []error) {
 	text, marks := frame.Unmark(marked)
 	for ; len(marks) > 0; marks = marks[frame.MarkSize:] {
-		if i := int(marks[0]); i < len(s) && string(sumOf(s[i])) == string(marks[1:frame.MarkSize]) {
+		if i := int(marks[0]); i < len(s) &&
+			string(sumOf(s[i])) == string(marks[1:frame.MarkSize]) {
 			is = append(is, s[i])
 		}
 	}

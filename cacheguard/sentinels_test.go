@@ -27,29 +27,72 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 		is, isNot   []error
 		text        string
 	}{
-		"none":                      {err: gone, isNot: []error{gone}},
-		"same list":                 {here: []error{gone, again}, there: []error{gone, again}, err: gone, is: []error{gone}, isNot: []error{again}},
-		"wrapped, both":             {here: []error{gone, again}, there: []error{gone, again}, err: fmt.Errorf("key: %w, %w", again, gone), is: []error{gone, again}},
-		"longer list here":          {here: []error{gone, again}, there: []error{gone}, err: again, isNot: []error{gone, again}},
-		"longer list there":         {here: []error{gone}, there: []error{gone, again}, err: gone, is: []error{gone}, isNot: []error{again}},
-		"other list there":          {here: []error{gone}, there: []error{again}, err: gone, isNot: []error{gone, again}},
-		"other order there":         {here: []error{gone, again}, there: []error{again, gone}, err: gone, isNot: []error{gone, again}},
-		"one text, two errors":      {here: []error{again, other}, there: []error{again, other}, err: other, is: []error{other}, isNot: []error{again}},
-		"deadline":                  {err: fmt.Errorf("load: %w", context.DeadlineExceeded), is: []error{context.DeadlineExceeded}},
-		"cancelled":                 {err: context.Canceled, isNot: []error{context.Canceled}},
-		"cancelled is not to cross": {here: []error{io.EOF}, there: []error{io.EOF}, err: context.Canceled, isNot: []error{io.EOF, context.Canceled}},
-		"zero byte":                 {here: []error{gone}, there: []error{gone}, err: errors.New("a\x00b"), isNot: []error{gone}},
-		"looks like marks":          {here: []error{gone}, there: []error{gone}, err: errors.New("a\x0001d95e4c4b"), isNot: []error{gone}},
-		"zero byte and marks":       {here: []error{gone}, there: []error{gone}, err: fmt.Errorf("a\x00b: %w", gone), is: []error{gone}},
-		"long text":                 {here: []error{gone}, there: []error{gone}, err: fmt.Errorf("%s: %w", strings.Repeat("x", 300), gone), is: []error{gone}, text: strings.Repeat("x", 256)},
-		"in a panic":                {here: []error{gone}, there: []error{gone}, err: &cacheguard.PanicError{Value: gone}, is: []error{gone}, text: "load panicked: it is gone"},
+		"none": {err: gone, isNot: []error{gone}},
+		"same list": {
+			here: []error{gone, again}, there: []error{gone, again}, err: gone, is: []error{gone},
+			isNot: []error{again},
+		},
+		"wrapped, both": {
+			here: []error{gone, again}, there: []error{gone, again},
+			err: fmt.Errorf("key: %w, %w", again, gone), is: []error{gone, again},
+		},
+		"longer list here": {
+			here: []error{gone, again}, there: []error{gone}, err: again,
+			isNot: []error{gone, again},
+		},
+		"longer list there": {
+			here: []error{gone}, there: []error{gone, again}, err: gone, is: []error{gone},
+			isNot: []error{again},
+		},
+		"other list there": {
+			here: []error{gone}, there: []error{again}, err: gone, isNot: []error{gone, again},
+		},
+		"other order there": {
+			here: []error{gone, again}, there: []error{again, gone}, err: gone,
+			isNot: []error{gone, again},
+		},
+		"one text, two errors": {
+			here: []error{again, other}, there: []error{again, other}, err: other,
+			is: []error{other}, isNot: []error{again},
+		},
+		"deadline": {
+			err: fmt.Errorf("load: %w", context.DeadlineExceeded),
+			is:  []error{context.DeadlineExceeded},
+		},
+		"cancelled": {err: context.Canceled, isNot: []error{context.Canceled}},
+		"cancelled is not to cross": {
+			here: []error{io.EOF}, there: []error{io.EOF}, err: context.Canceled,
+			isNot: []error{io.EOF, context.Canceled},
+		},
+		"zero byte": {
+			here: []error{gone}, there: []error{gone}, err: errors.New("a\x00b"),
+			isNot: []error{gone},
+		},
+		"looks like marks": {
+			here: []error{gone}, there: []error{gone}, err: errors.New("a\x0001d95e4c4b"),
+			isNot: []error{gone},
+		},
+		"zero byte and marks": {
+			here: []error{gone}, there: []error{gone}, err: fmt.Errorf("a\x00b: %w", gone),
+			is: []error{gone},
+		},
+		"long text": {
+			here: []error{gone}, there: []error{gone},
+			err: fmt.Errorf("%s: %w", strings.Repeat("x", 300), gone), is: []error{gone},
+			text: strings.Repeat("x", 256),
+		},
+		"in a panic": {
+			here: []error{gone}, there: []error{gone}, err: &cacheguard.PanicError{Value: gone},
+			is: []error{gone}, text: "load panicked: it is gone",
+		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			if c.text == "" {
 				c.text = c.err.Error()
 			}
 			store := memstore.New(memstore.Options{})
-			here := openOn(t, store, cacheguard.Options[string]{Errors: c.here, ErrorTTL: time.Second})
+			here := openOn(t, store,
+				cacheguard.Options[string]{Errors: c.here, ErrorTTL: time.Second})
 			there := openOn(t, store, cacheguard.Options[string]{Errors: c.there})
 			o := newScriptedOrigin[string](t)
 			leader := getting(t.Context(), t, here, "k", o.load)
@@ -89,7 +132,8 @@ func TestWrongErrors(t *testing.T) {
 		"can't be compared":        {uncomparable{}},
 		"Errors has 65 errors":     many,
 	} {
-		_, err := cacheguard.New(memstore.New(memstore.Options{}), cacheguard.Options[string]{Name: "n", Errors: all})
+		_, err := cacheguard.New(memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{Name: "n", Errors: all})
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("New: %v; want %q in it", err, what)
 		}
@@ -98,17 +142,21 @@ func TestWrongErrors(t *testing.T) {
 
 // TestMarksOfNobody are a part of the text.
 func TestMarksOfNobody(t *testing.T) {
-	for _, text := range []string{"a\x00", "a\x00zz", "a\x0001", "a\x0001d95e4c4bff", "\x00", "a\x00b\x00"} {
+	for _, text := range []string{
+		"a\x00", "a\x00zz", "a\x0001", "a\x0001d95e4c4bff", "\x00", "a\x00b\x00",
+	} {
 		inBubble(t, fmt.Sprintf("%q", text), func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			c := openOn(t, store, cacheguard.Options[string]{})
 			k := cacheguard.Key{Cache: "behave", Key: "k"}
-			answer, err := store.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{7}, TTL: time.Minute})
+			answer, err := store.Lease(t.Context(), k,
+				cacheguard.LeaseAsk{Token: cacheguard.ID{7}, TTL: time.Minute})
 			if err != nil || answer.State != cacheguard.LeaseGranted {
 				t.Fatal(answer, err)
 			}
 			failed := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: text}
-			if err := store.Conclude(t.Context(), k, answer.Grant, failed, time.Minute, time.Minute); err != nil {
+			if err := store.Conclude(t.Context(), k, answer.Grant, failed, time.Minute,
+				time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			_, err = getting(t.Context(), t, c, "k", returning("unexpected")).now()

@@ -23,7 +23,8 @@ func TestSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, c := range []*cacheguard.Cache[string]{here, there} {
-				if r, err := c.Peek(t.Context(), "k"); r.Value != v || r.Status != cacheguard.StatusHit || r.FreshFor != time.Minute || err != nil {
+				if r, err := c.Peek(t.Context(), "k"); r.Value != v ||
+					r.Status != cacheguard.StatusHit || r.FreshFor != time.Minute || err != nil {
 					t.Errorf("Peek: %+v, %v; want %q", r, err, v)
 				}
 			}
@@ -38,7 +39,8 @@ func TestSet(t *testing.T) {
 func TestSetDuringALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, here, "k", o.load)
 		load := o.next()
@@ -87,7 +89,8 @@ func TestSetThatFails(t *testing.T) {
 func TestSetThatFailsLeavesNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		store.onto("Fill", fails(1))
 		store.onto("Invalidate", func(context.Context) error { return errTampered })
 		if err := c.Set(t.Context(), "k", "v"); !errors.Is(err, cacheguard.ErrPending) {
@@ -111,23 +114,35 @@ func TestWritesWaitForASilentStore(t *testing.T) {
 		do    func(ctx context.Context, c *cacheguard.Cache[string]) error
 		steps int
 	}{
-		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") }, 1},
-		"Set of a value that is too large": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		"Set": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", "new")
+		}, 1},
+		"Set of a value that is too large": {func(
+			ctx context.Context, c *cacheguard.Cache[string],
+		) error {
 			return c.Set(ctx, "k", strings.Repeat("x", 1000))
 		}, 1},
-		"Invalidate": {func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") }, 1},
+		"Invalidate": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		}, 1},
 		"Update": {func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			_, err := c.Update(ctx, "k", returning("new"))
 			return err
 		}, 2},
 	} {
-		for _, policy := range []cacheguard.StorePolicy{cacheguard.FailOpen, cacheguard.FailClosed} {
+		for _, policy := range []cacheguard.StorePolicy{
+			cacheguard.FailOpen, cacheguard.FailClosed,
+		} {
 			inBubble(t, fmt.Sprint(name, ", policy ", policy), func(t *testing.T) {
 				store := newTampered()
-				c := openOn(t, store, cacheguard.Options[string]{MaxValueSize: 500, OnStoreDown: policy})
+				c := openOn(t, store,
+					cacheguard.Options[string]{MaxValueSize: 500, OnStoreDown: policy})
 				must(t, c.Set(t.Context(), "k", "old"))
 				for _, kind := range []string{"Claim", "Fill", "Invalidate"} {
-					store.onto(kind, func(context.Context) error { time.Sleep(step); return context.DeadlineExceeded })
+					store.onto(kind, func(context.Context) error {
+						time.Sleep(step)
+						return context.DeadlineExceeded
+					})
 				}
 				began := time.Now()
 				if err := write.do(t.Context(), c); !errors.Is(err, cacheguard.ErrPending) {
@@ -140,7 +155,8 @@ func TestWritesWaitForASilentStore(t *testing.T) {
 					store.onto(kind, nil)
 				}
 				must(t, c.Flush(t.Context()))
-				getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{}), "k", returning("newer")).gives("newer", nil)
+				getting(t.Context(), t, openOn(t, store, cacheguard.Options[string]{}), "k",
+					returning("newer")).gives("newer", nil)
 			})
 		}
 	}

@@ -18,7 +18,9 @@ func (r *run[V]) release(m *miss[V]) {
 
 // releaseOf returns the function that gives up the lease for which a miss has asked last.
 func (r *run[V]) releaseOf(m *miss[V]) func(context.Context) error {
-	store, key, token := r.cache.store, m.key, m.asked.token // copies, because the miss may ask again with a new token before the release has reached the store
+	// Copies, because the miss may ask again with a new token before the release has reached the
+	// store.
+	store, key, token := r.cache.store, m.key, m.asked.token
 	return func(ctx context.Context) error { return store.Release(ctx, key, token) }
 }
 
@@ -28,7 +30,10 @@ func (r *run[V]) fill(all []*miss[V]) {
 	for i, m := range all {
 		m.ownLoad.header.Created = now
 		frame.Seal(m.ownLoad.out.frame, m.ownLoad.header)
-		fills[i] = FillAsk{Key: m.key, Grant: m.ans.Grant, Frame: m.ownLoad.out.frame, TTL: m.ownLoad.header.Hard() + m.ownLoad.out.entry.Keep}
+		fills[i] = FillAsk{
+			Key: m.key, Grant: m.ans.Grant, Frame: m.ownLoad.out.frame,
+			TTL: m.ownLoad.header.Hard() + m.ownLoad.out.entry.Keep,
+		}
 	}
 	var replies []Reply[FillAnswer]
 	if f := fills[0]; len(fills) == 1 {
@@ -73,7 +78,8 @@ func (r *run[V]) filled(m *miss[V], ans FillAnswer, err error) {
 		c.tier.replace(m.key.Key, m.asked.tier, found[V]{
 			res: res, good: protocol.Fresh, keeps: h.Hard() - res.Age,
 			made: made{
-				id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags, stamp: h.Stamp,
+				id: frame.ID(out.frame), load: ID(h.ID), took: h.Took, tags: out.tags,
+				stamp:      h.Stamp,
 				revalidate: h.Revalidate, ifError: h.IfError,
 			},
 		})
@@ -108,7 +114,10 @@ func (r *run[V]) conclude(m *miss[V]) {
 // process repeats the load. It also remembers the error value in this process.
 func (c *Cache[V]) outcomeOfFailure(m *miss[V]) (o Outcome, backoff time.Duration) {
 	backoff = c.standBack(m, true)
-	return Outcome{Kind: OutcomeFailed, Text: c.errorText(m.ownLoad.out.err), Note: m.note, Failures: m.ans.Failures + 1}, backoff
+	return Outcome{
+		Kind: OutcomeFailed, Text: c.errorText(m.ownLoad.out.err), Note: m.note,
+		Failures: m.ans.Failures + 1,
+	}, backoff
 }
 
 // standBack makes this process wait before it repeats a load that has just failed, and returns the
@@ -121,9 +130,11 @@ func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
 	if !others {
 		shared, alone = 0, backoff+alone
 	}
-	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), shared, alone, func() bool {
-		return c.changed.Count(m.key.Key) == m.asked.changed // a change that is counted from now on forgets the error afterwards
-	})
+	c.failures.Remember(m.key.Key, m.asked.token, err, c.opts.remembered(backoff), shared, alone,
+		func() bool {
+			// A change that is counted from now on forgets the error afterwards.
+			return c.changed.Count(m.key.Key) == m.asked.changed
+		})
 	c.pause(m, shared+alone, err)
 	return backoff
 }
@@ -157,7 +168,9 @@ func (c *Cache[V]) unstored(m *miss[V]) Outcome {
 
 // sendOutcome ends the lease of a load that leaves no value, and stores the outcome for processes
 // that ask later.
-func (c *Cache[V]) sendOutcome(ctx context.Context, m *miss[V], o Outcome, backoff time.Duration) error {
+func (c *Cache[V]) sendOutcome(
+	ctx context.Context, m *miss[V], o Outcome, backoff time.Duration,
+) error {
 	return c.store.Conclude(ctx, m.key, m.ans.Grant, o, c.opts.recorded(backoff), backoff)
 }
 
@@ -170,11 +183,15 @@ func (out loaded[V]) storable(h frame.Header) bool {
 // stored, because it may take a trip to ask for the store's clock. If the result must not be
 // stored, the header's soft TTL is zero.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
-	h := frame.Header{ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp}
+	h := frame.Header{
+		ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp,
+	}
 	ttl := c.opts.TTL
 	if out.notFound {
 		ttl = c.opts.NegativeTTL
-	} else { // "does not exist" has no stale windows from Options, because NegativeTTL is meant to be short
+	} else {
+		// "does not exist" has no stale windows from Options, because NegativeTTL is meant to be
+		// short.
 		h.Revalidate, h.IfError = c.opts.StaleWhileRevalidate, c.opts.StaleIfError
 	}
 	if out.entry.NoShare {
@@ -255,7 +272,9 @@ func (c *Cache[V]) background(ends ...func(context.Context) error) {
 
 // failing sends the ends of leases, and returns those that have failed. After the time until, when
 // the leases have ended, it sends no more, so that Close doesn't wait for them.
-func failing(ends []func(context.Context) error, until time.Time) (left []func(context.Context) error) {
+func failing(
+	ends []func(context.Context) error, until time.Time,
+) (left []func(context.Context) error) {
 	var mu sync.Mutex // guards left
 	atATime(ends, func(end func(context.Context) error) {
 		if time.Now().Before(until) && end(context.Background()) != nil {
@@ -269,4 +288,6 @@ func failing(ends []func(context.Context) error, until time.Time) (left []func(c
 
 // givenUp reports whether the load was stopped because its callers had left or the cache was
 // closed. Such an end is not a failure of the origin, so it must not make the fleet pause.
-func givenUp(cause error) bool { return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed) }
+func givenUp(cause error) bool {
+	return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed)
+}

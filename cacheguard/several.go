@@ -21,7 +21,8 @@ import (
 // isOneOfSeveral reports whether a value is stale, needs a load before it can be served, and is for
 // some callers only.
 func (got *found[V]) isOneOfSeveral(ctx context.Context) bool {
-	return got.good < protocol.Meanwhile && got.res.Status == StatusStale && !got.unshared && desk.Parts(ctx, got.res.Value)
+	return got.good < protocol.Meanwhile && got.res.Status == StatusStale && !got.unshared &&
+		desk.Parts(ctx, got.res.Value)
 }
 
 // several returns the outcome's stale value if that value is for some callers only. If the outcome
@@ -35,7 +36,9 @@ func (out *outcome[V]) several() *found[V] {
 
 // leadSeveral lands the flight of a look-up that has found a value for some callers only, and
 // returns the result for the caller that leads the flight.
-func (c *Cache[V]) leadSeveral(ctx context.Context, of *target[V], got *found[V], res *Result[V]) error {
+func (c *Cache[V]) leadSeveral(
+	ctx context.Context, of *target[V], got *found[V], res *Result[V],
+) error {
 	several := *got
 	of.flight.Land(outcome[V]{res: several.res, also: &aside[V]{several: &several}})
 	return c.ofSeveral(ctx, of.name, of.load, &several, res)
@@ -46,7 +49,9 @@ func (c *Cache[V]) leadSeveral(ctx context.Context, of *target[V], got *found[V]
 // result is the stale value itself, which tells the caller where its value is.
 //
 //go:noinline
-func (c *Cache[V]) ofSeveral(ctx context.Context, key string, load loader[V], got *found[V], res *Result[V]) (err error) {
+func (c *Cache[V]) ofSeveral(
+	ctx context.Context, key string, load loader[V], got *found[V], res *Result[V],
+) (err error) {
 	if !desk.MayRefresh(ctx, got.res.Value) {
 		*res = got.res
 		return nil
@@ -67,7 +72,10 @@ type group uint8
 const (
 	reads     group = iota // flights of Get and its variants
 	refreshes              // flights of Refresh, and of refreshes in the background
-	parted                 // flights of the callers that a value is for, if it is for some callers only
-	direct                 // flights while the Switch is off, or in shadow except for Refresh, and of loads without the lease for a token or StrongReads
+	// Flights of the callers that a value is for, if it is for some callers only.
+	parted
+	// Flights while the Switch is off, or in shadow except for Refresh, and of loads without the
+	// lease for a token or StrongReads.
+	direct
 	groups
 )

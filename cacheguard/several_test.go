@@ -40,10 +40,13 @@ func TestOneOfSeveral(t *testing.T) {
 					d := desk.Open(t.Context())
 					defer d.Close()
 					d.Caller = reader{owner}
-					r, err := c.GetEntry(desk.With(t.Context(), d), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+					r, err := c.GetEntry(desk.With(t.Context(), d), "k", func(
+						context.Context, cacheguard.Result[string],
+					) (cacheguard.Entry[string], error) {
 						n := loads.Add(1)
 						<-gate
-						return cacheguard.Entry[string]{Value: fmt.Sprint("v", n), Keep: time.Hour}, nil
+						return cacheguard.Entry[string]{Value: fmt.Sprint("v", n), Keep: time.Hour},
+							nil
 					})
 					if err != nil {
 						t.Error(err)
@@ -92,8 +95,10 @@ func TestOneOfSeveral(t *testing.T) {
 			if opts.StrongReads { // it came when that load had begun
 				joined = "v3"
 			}
-			if a, b, c := (<-first).Value, (<-second).Value, (<-third).Value; a != "v2" || b != joined || c != "v3" {
-				t.Errorf("got %s, %s and, after the change, %s; want v2, %s and v3", a, b, c, joined)
+			if a, b, c := (<-first).Value, (<-second).Value, (<-third).Value; a != "v2" ||
+				b != joined || c != "v3" {
+				t.Errorf("got %s, %s and, after the change, %s; want v2, %s and v3", a, b, c,
+					joined)
 			}
 			if n := loads.Load(); n != 3 {
 				t.Errorf("%d loads in all, want 3", n)

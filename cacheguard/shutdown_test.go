@@ -19,7 +19,8 @@ func shutting(ctx context.Context, t *testing.T, c *cacheguard.Cache[string]) *b
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		c, other := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1}), openOn(t, store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{MaxLoads: 1}),
+			openOn(t, store, cacheguard.Options[string]{})
 		o := newScriptedOrigin[string](t)
 		leader := getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
@@ -50,8 +51,10 @@ func TestShutdownThatMayNotWait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		shutdown := shutting(ctx, t, c)
-		if _, err := shutdown.later(); err != context.DeadlineExceeded || shutdown.took != time.Second {
-			t.Errorf("Shutdown: %v after %v; want %v after 1s", err, shutdown.took, context.DeadlineExceeded)
+		if _, err := shutdown.later(); err != context.DeadlineExceeded ||
+			shutdown.took != time.Second {
+			t.Errorf("Shutdown: %v after %v; want %v after 1s", err, shutdown.took,
+				context.DeadlineExceeded)
 		}
 		leader.gives("", cacheguard.ErrClosed)
 		if !load.cancelled() {
@@ -78,7 +81,8 @@ func TestShutdownOfAnIdleCache(t *testing.T) {
 func TestShutdownLetsNestedLoadsFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		proceed := make(chan struct{})
 		outer := getting(t.Context(), t, c, "outer", func(ctx context.Context) (string, error) {
 			<-proceed
@@ -94,7 +98,8 @@ func TestShutdownLetsNestedLoadsFinish(t *testing.T) {
 		outer.gives("outer of inner", nil)
 		waiter.gives("outer of inner", nil)
 		shutdown.gives(struct{}{}, nil)
-		if _, err := c.Get(t.Context(), "inner", returning("v")); !errors.Is(err, cacheguard.ErrClosed) {
+		if _, err := c.Get(t.Context(), "inner", returning("v")); !errors.Is(err,
+			cacheguard.ErrClosed) {
 			t.Errorf("Get after Shutdown: %v", err)
 		}
 	})

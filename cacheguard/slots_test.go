@@ -20,7 +20,9 @@ func TestMaxLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 3})
 		o := newScriptedOrigin[string](t)
-		keyOf := func(load *scriptedLoad[string]) string { return load.ctx.Value(contextKey{}).(string) }
+		keyOf := func(load *scriptedLoad[string]) string {
+			return load.ctx.Value(contextKey{}).(string)
+		}
 		var calls []*begun[string]
 		for i := range 10 {
 			key := fmt.Sprint(i)
@@ -95,14 +97,18 @@ func TestWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := cacheguard.NewLimiter(1, 10)
 		store := memstore.New(memstore.Options{})
-		slow := openOn(t, store, cacheguard.Options[string]{Name: "slow", Limiter: limiter, LoadTimeout: time.Minute})
-		c := openOn(t, store, cacheguard.Options[string]{Limiter: limiter, LoadTimeout: 5 * time.Second})
+		slow := openOn(t, store,
+			cacheguard.Options[string]{Name: "slow", Limiter: limiter, LoadTimeout: time.Minute})
+		c := openOn(t, store,
+			cacheguard.Options[string]{Limiter: limiter, LoadTimeout: 5 * time.Second})
 		o := newScriptedOrigin[string](t)
 		running := getting(t.Context(), t, slow, "k", o.load)
 		load := o.next()
 		waiting := getting(t.Context(), t, c, "k", o.load)
-		if _, err := waiting.later(); !errors.Is(err, cacheguard.ErrOverloaded) || waiting.took != 5*time.Second {
-			t.Errorf("the call returned %v after %v; want %v after 5s", err, waiting.took, cacheguard.ErrOverloaded)
+		if _, err := waiting.later(); !errors.Is(err, cacheguard.ErrOverloaded) ||
+			waiting.took != 5*time.Second {
+			t.Errorf("the call returned %v after %v; want %v after 5s", err, waiting.took,
+				cacheguard.ErrOverloaded)
 		}
 		load.gives("v")
 		running.gives("v", nil)
@@ -115,7 +121,8 @@ func TestWaitForASlot(t *testing.T) {
 func TestLeavingTheQueue(t *testing.T) {
 	for round := range 20 {
 		inBubble(t, fmt.Sprint(round), func(t *testing.T) {
-			c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 1})
+			c := openOn(t, memstore.New(memstore.Options{}),
+				cacheguard.Options[string]{MaxLoads: 1})
 			o := newScriptedOrigin[string](t)
 			running := getting(t.Context(), t, c, "running", o.load)
 			load := o.next()
@@ -148,13 +155,16 @@ func TestLeavingTheQueue(t *testing.T) {
 // TestLeavingTheQueueUnderLoad is the same with real goroutines: those who wait are told to leave
 // as the slot is given back, a little sooner or later.
 func TestLeavingTheQueueUnderLoad(t *testing.T) {
-	c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 10 * time.Second})
+	c := openOn(t, memstore.New(memstore.Options{}),
+		cacheguard.Options[string]{MaxLoads: 1, LoadTimeout: 10 * time.Second})
 	for round := range 300 {
 		ctx, leave := context.WithCancel(t.Context())
 		started, proceed := make(chan struct{}), make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := c.Get(t.Context(), fmt.Sprint("running ", round), func(context.Context) (string, error) {
+			if _, err := c.Get(t.Context(), fmt.Sprint("running ", round), func(
+				context.Context,
+			) (string, error) {
 				close(started)
 				<-proceed
 				return "v", nil
@@ -180,7 +190,8 @@ func TestLeavingTheQueueUnderLoad(t *testing.T) {
 		}
 		close(proceed)
 		all.Wait()
-		if v, err := c.Get(t.Context(), fmt.Sprint("next ", round), returning("v")); v != "v" || err != nil {
+		if v, err := c.Get(t.Context(), fmt.Sprint("next ", round), returning("v")); v != "v" ||
+			err != nil {
 			t.Fatalf("round %d: %q, %v; want the slot to be free", round, v, err)
 		}
 	}
@@ -207,12 +218,18 @@ func TestMaxWaiters(t *testing.T) {
 		for _, call := range []*begun[string]{first, second, fourth} {
 			call.gives("v", nil)
 		}
-		refreshing := beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "k", o.load) })
+		refreshing := beginCall(t, func() (string, error) {
+			return c.Refresh(t.Context(), "k", o.load)
+		})
 		load = o.next()
 		for range 2 {
-			beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "k", o.load) }).waits()
+			beginCall(t, func() (string, error) {
+				return c.Refresh(t.Context(), "k", o.load)
+			}).waits()
 		}
-		beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "k", o.load) }).gives("", cacheguard.ErrOverloaded)
+		beginCall(t, func() (string, error) {
+			return c.Refresh(t.Context(), "k", o.load)
+		}).gives("", cacheguard.ErrOverloaded)
 		load.gives("w")
 		refreshing.gives("w", nil)
 	})
@@ -280,7 +297,9 @@ func TestLoadsOfAnUpdate(t *testing.T) {
 		running := getting(t.Context(), t, c, "running", o.load)
 		load := o.next()
 		update := beginCall(t, func() (string, error) {
-			return c.Update(t.Context(), "k", func(ctx context.Context) (string, error) { return c.Get(ctx, "nested", o.load) })
+			return c.Update(t.Context(), "k", func(ctx context.Context) (string, error) {
+				return c.Get(ctx, "nested", o.load)
+			})
 		})
 		update.waits()
 		o.idle()
@@ -304,7 +323,8 @@ func TestMaxLoadsUnderLoad(t *testing.T) {
 			defer cancel()
 			_, err := c.Get(ctx, fmt.Sprint(i), func(ctx context.Context) (string, error) {
 				now := running.Add(1)
-				for was := high.Load(); now > was && !high.CompareAndSwap(was, now); was = high.Load() {
+				for was := high.Load(); now > was &&
+					!high.CompareAndSwap(was, now); was = high.Load() {
 				}
 				defer running.Add(-1)
 				if i%3 == 0 {
@@ -326,11 +346,15 @@ func TestMaxLoadsUnderLoad(t *testing.T) {
 
 func TestLimiterHasASlotAtLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, limiter := range []*cacheguard.Limiter{cacheguard.NewLimiter(0, 0), cacheguard.NewLimiter(-5, -5)} {
-			c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{Limiter: limiter})
+		for _, limiter := range []*cacheguard.Limiter{
+			cacheguard.NewLimiter(0, 0), cacheguard.NewLimiter(-5, -5),
+		} {
+			c := openOn(t, memstore.New(memstore.Options{}),
+				cacheguard.Options[string]{Limiter: limiter})
 			getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
 		}
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: -1, MaxWaiters: -1})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{MaxLoads: -1, MaxWaiters: -1})
 		slotsAreFree(t, c, 500)
 	})
 }
@@ -339,7 +363,11 @@ func TestLimiterHasASlotAtLeast(t *testing.T) {
 // back.
 func TestLoadPastSoftTimeoutKeepsToMaxLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxLoads: 1})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond,
+				MaxLoads: 1,
+			})[0]
 		for i := range 10 {
 			if err := c.Set(t.Context(), fmt.Sprint("inner", i), 1); err != nil {
 				t.Fatal(err)
@@ -348,7 +376,9 @@ func TestLoadPastSoftTimeoutKeepsToMaxLoads(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		o := ones(t, 10*time.Second)
 		for i := range 10 {
-			_, err := c.Get(t.Context(), fmt.Sprint("outer", i), func(ctx context.Context) (int, error) {
+			_, err := c.Get(t.Context(), fmt.Sprint("outer", i), func(
+				ctx context.Context,
+			) (int, error) {
 				return c.Get(ctx, fmt.Sprint("inner", i), o.Load("inner"))
 			})
 			if err != nil {
@@ -364,7 +394,11 @@ func TestLoadPastSoftTimeoutKeepsToMaxLoads(t *testing.T) {
 // Only callers count as waiters, not the work that holds its own flight.
 func TestMaxWaitersCountsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond, MaxWaiters: 1})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 10 * time.Millisecond,
+				MaxWaiters: 1,
+			})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -392,7 +426,10 @@ func TestBackgroundLoadsLeaveHalfOfTheQueue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		gate := make(chan struct{})
 		for _, key := range keys { // five refreshes: one has the slot
-			getting(t.Context(), t, c, key, func(context.Context) (int, error) { <-gate; return 2, nil }).gives(1, nil)
+			getting(t.Context(), t, c, key, func(context.Context) (int, error) {
+				<-gate
+				return 2, nil
+			}).gives(1, nil)
 		}
 		synctest.Wait()
 		if n := c.Stats().LoadsQueued; n != 2 {

@@ -30,29 +30,49 @@ func TestStacksOfWaiters(t *testing.T) {
 	// shrinks.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	type call func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error
+	type call func(ctx context.Context, c *cacheguard.Cache[string],
+		load func(context.Context) (string, error)) error
 	for name, call := range map[string]call{
-		"Get": func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error {
+		"Get": func(
+			ctx context.Context, c *cacheguard.Cache[string],
+			load func(context.Context) (string, error),
+		) error {
 			_, err := c.Get(ctx, "key", load)
 			return err
 		},
-		"GetResult": func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error {
+		"GetResult": func(
+			ctx context.Context, c *cacheguard.Cache[string],
+			load func(context.Context) (string, error),
+		) error {
 			_, err := c.GetResult(ctx, "key", load)
 			return err
 		},
-		"GetEntry": func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error {
-			_, err := c.GetEntry(ctx, "key", func(ctx context.Context, _ cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+		"GetEntry": func(
+			ctx context.Context, c *cacheguard.Cache[string],
+			load func(context.Context) (string, error),
+		) error {
+			_, err := c.GetEntry(ctx, "key", func(
+				ctx context.Context, _ cacheguard.Result[string],
+			) (e cacheguard.Entry[string], err error) {
 				e.Value, err = load(ctx)
 				return e, err
 			})
 			return err
 		},
-		"Refresh": func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error {
+		"Refresh": func(
+			ctx context.Context, c *cacheguard.Cache[string],
+			load func(context.Context) (string, error),
+		) error {
 			_, err := c.Refresh(ctx, "key", load)
 			return err
 		},
-		"RefreshEntry": func(ctx context.Context, c *cacheguard.Cache[string], load func(context.Context) (string, error)) error {
-			_, err := c.RefreshEntry(ctx, "key", func(ctx context.Context, _ cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+		"RefreshEntry": func(
+			ctx context.Context, c *cacheguard.Cache[string],
+			load func(context.Context) (string, error),
+		) error {
+			_, err := c.RefreshEntry(ctx, "key", func(
+				ctx context.Context, _ cacheguard.Result[string],
+			) (e cacheguard.Entry[string], err error) {
 				e.Value, err = load(ctx)
 				return e, err
 			})
@@ -69,7 +89,8 @@ func TestStacksOfWaiters(t *testing.T) {
 				release := make(chan struct{})
 				load := func(context.Context) (string, error) { <-release; return "v", nil }
 				wait := func() { <-release }
-				stackOf(crowd, wait) // of so many that need little, the collector learns to begin others with 2 KiB
+				// Of so many that need little, the collector learns to begin others with 2 KiB.
+				stackOf(crowd, wait)
 				plain = stackOf(crowd, wait)
 				each = stackOf(crowd, func() {
 					if err := roomy(func() error { return call(ctx, c, load) }); err != nil {
@@ -86,12 +107,14 @@ func TestStacksOfWaiters(t *testing.T) {
 			least := math.MaxInt
 			for range 10 {
 				each, plain := burst()
-				t.Logf("%d bytes of stack for each caller, %d for a goroutine that waits for a channel", each, plain)
+				t.Logf("%d bytes of stack for each caller, %d for a goroutine that waits for a channel",
+					each, plain)
 				if least = min(least, each); least <= most {
 					return
 				}
 			}
-			t.Errorf("%d bytes of stack for each caller, with an adapter of %d; want %d at most", least, room, most)
+			t.Errorf("%d bytes of stack for each caller, with an adapter of %d; want %d at most",
+				least, room, most)
 		})
 	}
 }

@@ -65,7 +65,9 @@ func fleetOf(t *testing.T, n int, opts cacheguard.Options[int]) []*cacheguard.Ca
 }
 
 // at makes a call that must return at once, and returns its result.
-func at(t *testing.T, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) cacheguard.Result[int] {
+func at(
+	t *testing.T, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+) cacheguard.Result[int] {
 	t.Helper()
 	began := time.Now()
 	res, err := c.GetResult(t.Context(), "k", load)
@@ -81,7 +83,8 @@ func at(t *testing.T, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) c
 // P8: no caller waits for a refresh, and one process of the fleet does it.
 func TestStaleWhileRevalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cs := fleetOf(t, 5, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})
+		cs := fleetOf(t, 5,
+			cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Minute})
 		o := &versions{took: 100 * time.Millisecond}
 		if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
 			t.Fatal(err)
@@ -93,7 +96,8 @@ func TestStaleWhileRevalidate(t *testing.T) {
 				calls.Go(func() {
 					for range 50 { // 1 ms each: as long as half a load
 						res := at(t, c, o.load)
-						if res.Value != 1 || res.Status != cacheguard.StatusStale || res.Err != nil || res.FreshFor >= 0 {
+						if res.Value != 1 || res.Status != cacheguard.StatusStale ||
+							res.Err != nil || res.FreshFor >= 0 {
 							t.Errorf("while it is refreshed: %+v", res)
 						}
 						time.Sleep(time.Millisecond)
@@ -121,10 +125,14 @@ type valueKey struct{}
 // origin is.
 func TestStaleIfError(t *testing.T) {
 	for name, opts := range map[string]cacheguard.Options[int]{
-		"alone":                       {TTL: time.Second, StaleIfError: time.Hour},
-		"with stale-while-revalidate": {TTL: time.Second, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour},
-		"with early refresh":          {TTL: time.Second, StaleIfError: time.Hour, EarlyRefresh: 1},
-		"with a soft timeout":         {TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 20 * time.Millisecond},
+		"alone": {TTL: time.Second, StaleIfError: time.Hour},
+		"with stale-while-revalidate": {
+			TTL: time.Second, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour,
+		},
+		"with early refresh": {TTL: time.Second, StaleIfError: time.Hour, EarlyRefresh: 1},
+		"with a soft timeout": {
+			TTL: time.Second, StaleIfError: time.Hour, SoftTimeout: 20 * time.Millisecond,
+		},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			opts.Backoff = 4 * time.Second
@@ -146,7 +154,8 @@ func TestStaleIfError(t *testing.T) {
 						}
 						if res.Status == cacheguard.StatusStale && res.Err != nil {
 							served.Add(1)
-							if le := (*cacheguard.LoadError)(nil); !errors.Is(res.Err, errOrigin) && !errors.As(res.Err, &le) {
+							if le := (*cacheguard.LoadError)(nil); !errors.Is(res.Err, errOrigin) &&
+								!errors.As(res.Err, &le) {
 								t.Errorf("served because of %v", res.Err)
 							}
 						}
@@ -186,19 +195,22 @@ func TestStaleIfError(t *testing.T) {
 // TestStaleIfErrorEnds: after the window the error is the answer, at once and without a convoy.
 func TestStaleIfErrorEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: 3 * time.Second})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{TTL: time.Second, StaleIfError: 3 * time.Second})[0]
 		o := &versions{took: 100 * time.Millisecond}
 		if _, err := c.Get(t.Context(), "k", o.load); err != nil {
 			t.Fatal(err)
 		}
 		o.broken.Store(true)
 		time.Sleep(2 * time.Second)
-		if res, err := c.GetResult(t.Context(), "k", o.load); err != nil || res.Value != 1 || !errors.Is(res.Err, errOrigin) {
+		if res, err := c.GetResult(t.Context(), "k", o.load); err != nil || res.Value != 1 ||
+			!errors.Is(res.Err, errOrigin) {
 			t.Errorf("within the window: %+v, %v", res, err)
 		}
 		time.Sleep(2 * time.Second) // the default back-off of 10 s would outlast the value
 		began, loads := time.Now(), o.loads.Load()
-		if res, err := c.GetResult(t.Context(), "k", o.load); !errors.Is(err, errOrigin) || res.Value != 0 {
+		if res, err := c.GetResult(t.Context(), "k", o.load); !errors.Is(err, errOrigin) ||
+			res.Value != 0 {
 			t.Errorf("after the window: %+v, %v", res, err)
 		}
 		if o.loads.Load() != loads+1 || time.Since(began) != o.took {
@@ -221,7 +233,9 @@ func TestSoftTimeout(t *testing.T) {
 			if _, err := cs[0].Get(t.Context(), "k", o.load); err != nil {
 				t.Fatal(err)
 			}
-			for round, took := range []time.Duration{100 * time.Millisecond, 20 * time.Millisecond} {
+			for round, took := range []time.Duration{
+				100 * time.Millisecond, 20 * time.Millisecond,
+			} {
 				time.Sleep(time.Second)
 				o.took = took
 				var calls sync.WaitGroup
@@ -229,17 +243,20 @@ func TestSoftTimeout(t *testing.T) {
 					calls.Go(func() {
 						began := time.Now()
 						res, err := cs[i%2].GetResult(t.Context(), "k", o.load)
-						if waited := time.Since(began); err != nil || waited != min(took, 30*time.Millisecond) {
+						if waited := time.Since(began); err != nil ||
+							waited != min(took, 30*time.Millisecond) {
 							t.Errorf("%+v, %v after %v", res, err, waited)
 						}
-						if stale := res.Status == cacheguard.StatusStale; stale != (took > 30*time.Millisecond) || (!stale && res.Value != round+2) {
+						if stale := res.Status == cacheguard.StatusStale; stale !=
+							(took > 30*time.Millisecond) || (!stale && res.Value != round+2) {
 							t.Errorf("a load of %v gave %+v", took, res)
 						}
 					})
 				}
 				calls.Wait()
 				time.Sleep(100 * time.Millisecond)
-				if res := at(t, cs[1], o.load); res.Value != round+2 || res.Status != cacheguard.StatusHit {
+				if res := at(t, cs[1], o.load); res.Value != round+2 ||
+					res.Status != cacheguard.StatusHit {
 					t.Errorf("after the load: %+v", res)
 				}
 			}
@@ -253,14 +270,17 @@ func TestStaleBeforeTrouble(t *testing.T) {
 	for _, policy := range []cacheguard.StorePolicy{cacheguard.FailOpen, cacheguard.FailClosed} {
 		bubble(t, "no leases", func(t *testing.T) {
 			store := &noLeases{Store: memstore.New(memstore.Options{})}
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Minute, OnStoreDown: policy})
+			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
+				TTL: time.Second, StaleIfError: time.Minute, OnStoreDown: policy,
+			})
 			if err := c.Set(t.Context(), "k", 1); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
 			store.down.Store(true)
 			res := at(t, c, (&versions{}).load)
-			if res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded || !errors.Is(res.Err, cacheguard.ErrUnavailable) {
+			if res.Value != 1 || res.Status != cacheguard.StatusStale || !res.Degraded ||
+				!errors.Is(res.Err, cacheguard.ErrUnavailable) {
 				t.Errorf("got %+v", res)
 			}
 			store.down.Store(false)
@@ -271,7 +291,10 @@ func TestStaleBeforeTrouble(t *testing.T) {
 		})
 	}
 	bubble(t, "no slot", func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Minute, Limiter: cacheguard.NewLimiter(1, 0)})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleIfError: time.Minute, Limiter: cacheguard.NewLimiter(1, 0),
+			})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -279,11 +302,15 @@ func TestStaleBeforeTrouble(t *testing.T) {
 		hold, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = c.Get(t.Context(), "other", func(context.Context) (int, error) { <-hold; return 0, nil })
+			_, _ = c.Get(t.Context(), "other", func(context.Context) (int, error) {
+				<-hold
+				return 0, nil
+			})
 		}()
 		synctest.Wait()
 		res := at(t, c, returning(2))
-		if res.Value != 1 || res.Status != cacheguard.StatusStale || !errors.Is(res.Err, cacheguard.ErrOverloaded) {
+		if res.Value != 1 || res.Status != cacheguard.StatusStale ||
+			!errors.Is(res.Err, cacheguard.ErrOverloaded) {
 			t.Errorf("got %+v", res)
 		}
 		close(hold)
@@ -296,7 +323,9 @@ type noLeases struct {
 	down atomic.Bool
 }
 
-func (s *noLeases) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *noLeases) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	if s.down.Load() {
 		return cacheguard.LeaseAnswer{}, errors.New("out of memory")
 	}
@@ -307,21 +336,29 @@ func (s *noLeases) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.L
 // even if no new value is stored in its place.
 func TestSupersededValueGoes(t *testing.T) {
 	for name, load := range map[string]cacheguard.EntryFunc[int]{
-		"not found, not remembered": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+		"not found, not remembered": func(
+			context.Context, cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			return cacheguard.Entry[int]{NoStore: true}, cacheguard.ErrNotFound
 		},
 		"not found": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
 			return cacheguard.Entry[int]{}, cacheguard.ErrNotFound
 		},
-		"not to be stored": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+		"not to be stored": func(
+			context.Context, cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			return cacheguard.Entry[int]{Value: 2, NoStore: true}, nil
 		},
-		"not to be shared": func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+		"not to be shared": func(
+			context.Context, cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			return cacheguard.Entry[int]{Value: 2, NoShare: true}, nil
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			cs := fleetOf(t, 2, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour})
+			cs := fleetOf(t, 2, cacheguard.Options[int]{
+				TTL: time.Second, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour,
+			})
 			if err := cs[0].Set(t.Context(), "k", 1); err != nil {
 				t.Fatal(err)
 			}
@@ -355,14 +392,19 @@ func TestWindowsOfAnEntry(t *testing.T) {
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			cache := fleetOf(t, 1, cacheguard.Options[int]{
-				TTL: time.Second, NegativeTTL: time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: 20 * time.Second,
+				TTL: time.Second, NegativeTTL: time.Second, StaleWhileRevalidate: 10 * time.Second,
+				StaleIfError: 20 * time.Second,
 			})[0]
 			want := error(nil)
 			if c.notFound {
 				want = cacheguard.ErrNotFound
 			}
-			_, err := cache.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[int]) (cacheguard.Entry[int], error) {
-				return cacheguard.Entry[int]{Value: 1, StaleWhileRevalidate: c.swr, StaleIfError: c.sie}, want
+			_, err := cache.GetEntry(t.Context(), "k", func(
+				context.Context, cacheguard.Result[int],
+			) (cacheguard.Entry[int], error) {
+				return cacheguard.Entry[int]{
+					Value: 1, StaleWhileRevalidate: c.swr, StaleIfError: c.sie,
+				}, want
 			})
 			if !errors.Is(err, want) {
 				t.Fatal(err)
@@ -375,12 +417,14 @@ func TestWindowsOfAnEntry(t *testing.T) {
 				return cache.GetResult(t.Context(), "k", o.load)
 			}
 			if c.served > 0 {
-				if res, err := try(c.served - time.Millisecond); res.Status != cacheguard.StatusStale || res.Err != nil || !errors.Is(err, want) {
+				if res, err := try(c.served - time.Millisecond); res.Status !=
+					cacheguard.StatusStale || res.Err != nil || !errors.Is(err, want) {
 					t.Errorf("within the window: %+v, %v", res, err)
 				}
 			}
 			if c.afterError > 0 {
-				if res, err := try(c.afterError - 10*time.Millisecond); res.Status != cacheguard.StatusStale || res.Err == nil || !errors.Is(err, want) {
+				if res, err := try(c.afterError - 10*time.Millisecond); res.Status !=
+					cacheguard.StatusStale || res.Err == nil || !errors.Is(err, want) {
 					t.Errorf("within the window for errors: %+v, %v", res, err)
 				}
 			}
@@ -407,7 +451,9 @@ func TestEarly(t *testing.T) {
 		{38 * took, 0, false}, // too far away for a draw to matter
 		{time.Hour, 0.001, false},
 	} {
-		if got := cacheguard.Early(c.left, took, beta, func() float64 { return c.draw }); got != c.want {
+		if got := cacheguard.Early(c.left, took, beta, func() float64 {
+			return c.draw
+		}); got != c.want {
 			t.Errorf("%v left, draw %v: %v", c.left, c.draw, got)
 		}
 	}
@@ -435,7 +481,10 @@ func TestStaleIfErrorEndsDuringTheLoad(t *testing.T) {
 // What SoftTimeout offers is not served after its stale window has ended.
 func TestSoftTimeoutOffersWithinTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Second, SoftTimeout: 10 * time.Millisecond})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleIfError: time.Second, SoftTimeout: 10 * time.Millisecond,
+			})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -456,7 +505,10 @@ func TestSoftTimeoutOffersWithinTheWindow(t *testing.T) {
 func TestStaleIsNoMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &guardtest.Recorder{}
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleWhileRevalidate: time.Hour, Observer: events})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{
+				TTL: time.Second, StaleWhileRevalidate: time.Hour, Observer: events,
+			})[0]
 		if err := c.Set(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -471,7 +523,9 @@ func TestStaleIsNoMiss(t *testing.T) {
 // hungLease is a store that answers no question for a lease, and says so after a while.
 type hungLease struct{ cacheguard.Store }
 
-func (hungLease) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (hungLease) Lease(
+	context.Context, cacheguard.Key, cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	time.Sleep(time.Second)
 	return cacheguard.LeaseAnswer{}, errors.New("no answer")
 }
@@ -482,7 +536,9 @@ func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		c, err := cacheguard.New(hungLease{store}, cacheguard.Options[int]{Name: "ends", TTL: time.Minute, Jitter: -1, StaleIfError: 10 * time.Second})
+		c, err := cacheguard.New(hungLease{store}, cacheguard.Options[int]{
+			Name: "ends", TTL: time.Minute, Jitter: -1, StaleIfError: 10 * time.Second,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -491,7 +547,9 @@ func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(69*time.Second + 500*time.Millisecond)
-		r, err := c.GetResult(t.Context(), "k", func(context.Context) (int, error) { return 2, nil })
+		r, err := c.GetResult(t.Context(), "k", func(context.Context) (int, error) {
+			return 2, nil
+		})
 		if r.Value != 2 || err != nil {
 			t.Errorf("got %+v, %v; want what a load returns", r, err)
 		}
@@ -502,7 +560,8 @@ func TestStaleValueThatEndsWhileTheStoreIsAsked(t *testing.T) {
 func TestLaterMarkThatIsPending(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := newTampered()
-		c := openOn(t, store, cacheguard.Options[int]{TTL: time.Hour, StaleWhileRevalidate: 10 * time.Second})
+		c := openOn(t, store,
+			cacheguard.Options[int]{TTL: time.Hour, StaleWhileRevalidate: 10 * time.Second})
 		time.Sleep(time.Millisecond)
 		getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 		time.Sleep(10 * time.Second)

@@ -16,10 +16,14 @@ type Stats struct {
 	// whose LocalHitsUntold returns true.
 	LocalHits, LocalNegativeHits uint64
 
-	LoadsRunning int // functions of loads and of Updates that have not returned, including those that the cache has given up
+	// Functions of loads and of Updates that have not returned, including those that the cache has
+	// given up.
+	LoadsRunning int
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
-	Flights      int // look-ups and loads that new calls can join; without those whose key was changed meanwhile, and without loads for one caller
-	Callers      int // callers that wait for these flights
+	// look-ups and loads that new calls can join; without those whose key was changed meanwhile,
+	// and without loads for one caller.
+	Flights int
+	Callers int // callers that wait for these flights
 
 	// Changes counts the keys, tags and whole caches that this process has changed so far, by
 	// Invalidate, MarkStale, Set, Update and their variants. Unsent is the number of changes that

@@ -21,7 +21,8 @@ func TestStats(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		c := openOn(t, breaking{store}, cacheguard.Options[string]{MaxLoads: 1, Local: cacheguard.Local[string]{Entries: 10}})
+		c := openOn(t, breaking{store},
+			cacheguard.Options[string]{MaxLoads: 1, Local: cacheguard.Local[string]{Entries: 10}})
 		check := func(what string, want cacheguard.Stats) {
 			t.Helper()
 			want.BreakersOpen, want.Breakers = 1, 2
@@ -47,10 +48,12 @@ func TestStats(t *testing.T) {
 		get("a")
 		get("b")
 		calling.Go(func() { _, _ = c.Refresh(t.Context(), "c", load) })
-		check("three callers for one key, two keys that wait", cacheguard.Stats{LoadsRunning: 1, LoadsQueued: 2, Flights: 3, Callers: 5})
+		check("three callers for one key, two keys that wait",
+			cacheguard.Stats{LoadsRunning: 1, LoadsQueued: 2, Flights: 3, Callers: 5})
 		close(gate)
 		calling.Wait()
-		if n := c.Stats().LocalEntries; n < 1 || n > 3 { // keys may happen to share an epoch, which can cost an insertion
+		// Keys may happen to share an epoch, which can cost an insertion.
+		if n := c.Stats().LocalEntries; n < 1 || n > 3 {
 			t.Errorf("three keys are %d entries of the local tier", n)
 		}
 	})
@@ -76,11 +79,19 @@ func TestLocalHitsAreToldOrCounted(t *testing.T) {
 		observer func(o *undemanding) cacheguard.Observer
 		told     bool
 	}{
-		"counted":          {func(o *undemanding) cacheguard.Observer { return o }, false},
-		"told":             {func(o *undemanding) cacheguard.Observer { o.told = true; return o }, true},
-		"both can do":      {func(o *undemanding) cacheguard.Observer { return cacheguard.Observers(o, &undemanding{}) }, false},
-		"the other can't":  {func(o *undemanding) cacheguard.Observer { return cacheguard.Observers(o, &undemanding{told: true}) }, true},
-		"the other is old": {func(o *undemanding) cacheguard.Observer { return cacheguard.Observers(o, &tracing{}) }, true},
+		"counted": {func(o *undemanding) cacheguard.Observer { return o }, false},
+		"told": {
+			func(o *undemanding) cacheguard.Observer { o.told = true; return o }, true,
+		},
+		"both can do": {func(o *undemanding) cacheguard.Observer {
+			return cacheguard.Observers(o, &undemanding{})
+		}, false},
+		"the other can't": {func(o *undemanding) cacheguard.Observer {
+			return cacheguard.Observers(o, &undemanding{told: true})
+		}, true},
+		"the other is old": {func(o *undemanding) cacheguard.Observer {
+			return cacheguard.Observers(o, &tracing{})
+		}, true},
 	} {
 		for options, opts := range map[string]cacheguard.Options[string]{
 			"bare":  {},
@@ -97,9 +108,12 @@ func TestLocalHitsAreToldOrCounted(t *testing.T) {
 				if err := store.Warm(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				nothing := func(context.Context) (string, error) { return "", cacheguard.ErrNotFound }
+				nothing := func(context.Context) (string, error) {
+					return "", cacheguard.ErrNotFound
+				}
 				value := func(context.Context) (string, error) { return "v", nil }
-				_, _ = cache.Get(t.Context(), "v", value) // in the bubble it takes no time, so that there is no early refresh
+				// In the bubble it takes no time, so that there is no early refresh.
+				_, _ = cache.Get(t.Context(), "v", value)
 				_, _ = cache.Get(t.Context(), "nothing", nothing)
 				for range 2 {
 					_, _ = cache.Get(t.Context(), "v", value)
@@ -126,7 +140,8 @@ func TestLocalHitsAreToldOrCounted(t *testing.T) {
 					told, counted = counted, told
 				}
 				if !slices.Equal(counted, want) || !slices.Equal(told, none) {
-					t.Errorf("in one way there are %v hits, in the other %v; want %v and none", counted, told, want)
+					t.Errorf("in one way there are %v hits, in the other %v; want %v and none",
+						counted, told, want)
 				}
 				if cache.Close(); o.gone != 1 {
 					t.Errorf("detached %d times", o.gone)
@@ -143,7 +158,9 @@ func TestLocalHitsAreToldOrCounted(t *testing.T) {
 func TestUntoldHitsAllocateNothing(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	c := openOn(t, store, cacheguard.Options[string]{Observer: &undemanding{}, Local: cacheguard.Local[string]{Entries: 10}})
+	c := openOn(t, store, cacheguard.Options[string]{
+		Observer: &undemanding{}, Local: cacheguard.Local[string]{Entries: 10},
+	})
 	load := func(context.Context) (string, error) { return "v", nil }
 	ctx := t.Context()
 	get := func() { _, _ = c.Get(ctx, "k", load) }

@@ -152,7 +152,8 @@ type Permits interface {
 	// wait is the time after which the first permit of another token ends if it is not renewed.
 	// When a permit is returned after a token got none, listeners to PermitsCache get a message
 	// with the budget's name as the key.
-	TakePermit(ctx context.Context, budget string, token ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error)
+	TakePermit(ctx context.Context, budget string, token ID, max int,
+		ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// ReturnPermit ends the token's permit.
 	ReturnPermit(ctx context.Context, budget string, token ID) error
@@ -192,10 +193,13 @@ func (id ID) IsZero() bool { return id == ID{} }
 type Grant struct {
 	Token  ID
 	Number int64
-	Stamp  int64  // a time before the load, on the clock of the generations; it is for the load's frame, and not part of the lease
-	Left   string // for a claim: the remnant of the value, if the value had tags
+	// A time before the load, on the clock of the generations; it is for the load's frame, and not
+	// part of the lease.
+	Stamp int64
+	Left  string // for a claim: the remnant of the value, if the value had tags
 
-	Claimed bool // the grant is the grant of a claim, and its fill also removes the key's other versions
+	// The grant is the grant of a claim, and its fill also removes the key's other versions.
+	Claimed bool
 }
 
 // Is reports whether both are the same grant. It ignores the stamps, which may differ when a step
@@ -209,22 +213,29 @@ type Generations []int64
 
 // LeaseAsk is a request for the lease of one key.
 type LeaseAsk struct {
-	Token   ID            // the token of the load that begins if the lease is granted
-	TTL     time.Duration // how long the lease lasts unless it is renewed
-	Seen    []byte        // bytes 2 to 17 of a value that the asker has seen and can't use; the store treats that value as absent
-	Awaited ID            // the load that the asker has waited for, if any
-	Tags    []string      // if the answer has a Frame or Stands, the asker also wants the generations of these tags, unless they cost another trip
-	Wait    bool          // if the lease is held, the asker waits and wants a message
+	Token ID            // the token of the load that begins if the lease is granted
+	TTL   time.Duration // how long the lease lasts unless it is renewed
+	// Bytes 2 to 17 of a value that the asker has seen and can't use; the store treats that value
+	// as absent.
+	Seen    []byte
+	Awaited ID // the load that the asker has waited for, if any
+	// If the answer has a Frame or Stands, the asker also wants the generations of these tags,
+	// unless they cost another trip.
+	Tags []string
+	Wait bool // if the lease is held, the asker waits and wants a message
 }
 
 // LeaseState is the meaning of a [LeaseAnswer]. It also shows which fields of the answer are set.
 type LeaseState uint8
 
 const (
-	LeaseGranted LeaseState = iota // Grant: the asker is the leader; also if its token already has the lease, because the first answer may have been lost
-	LeaseHeld                      // Holder, Remaining: another load has the lease
-	LeaseValue                     // Frame: there is a value that the asker has not seen
-	LeaseOutcome                   // Outcome, Holder, Remaining: the load Holder ended without a value
+	// Grant: the asker is the leader; also if its token already has the lease, because the first
+	// answer may have been lost.
+	LeaseGranted LeaseState = iota
+	LeaseHeld               // Holder, Remaining: another load has the lease
+	LeaseValue              // Frame: there is a value that the asker has not seen
+	// Outcome, Holder, Remaining: the load Holder ended without a value.
+	LeaseOutcome
 )
 
 // LeaseAnswer is the answer to a [LeaseAsk].
@@ -237,10 +248,16 @@ type LeaseAnswer struct {
 	Holder    ID            // the load that has the lease, or whose outcome this is
 	Remaining time.Duration // time left of the lease, or of the outcome's back-off
 	Frame     []byte
-	Of        Generations // with a Frame or Stands: the generations, as from Store.Get; empty if they would cost another trip
-	Outcome   Outcome
-	Stands    bool // with LeaseGranted: the value LeaseAsk.Seen was still stored at the grant, so the load may see it as its previous value
-	Failures  int  // with LeaseGranted: Outcome.Failures of the outcome that the lease replaced, if known, so that the back-off can grow
+	// With a Frame or Stands: the generations, as from Store.Get; empty if they would cost another
+	// trip.
+	Of      Generations
+	Outcome Outcome
+	// With LeaseGranted: the value LeaseAsk.Seen was still stored at the grant, so the load may see
+	// it as its previous value.
+	Stands bool
+	// With LeaseGranted: Outcome.Failures of the outcome that the lease replaced, if known, so that
+	// the back-off can grow.
+	Failures int
 }
 
 // Reply is the answer to one of many requests, or the error in place of an answer.
@@ -262,8 +279,9 @@ type FillAnswer uint8
 
 const (
 	FillStored FillAnswer = iota
-	FillGone              // refused: there is no lease; it expired or was evicted, or the key was invalidated
-	FillOther             // refused: another load has the lease
+	// Refused: there is no lease; it expired or was evicted, or the key was invalidated.
+	FillGone
+	FillOther // refused: another load has the lease
 )
 
 // Holding is the answer to a renewal. It shows which load has the lease.
@@ -279,33 +297,46 @@ const (
 type OutcomeKind uint8
 
 const (
-	OutcomeFailed   OutcomeKind = iota + 1 // Text: the load's error
-	OutcomeUnstored                        // Frame: the result, for the calls that waited; it is not stored
-	OutcomeUnshared                        // the result is only for the load's own caller or process, so other calls that waited load for themselves, in parallel
+	OutcomeFailed OutcomeKind = iota + 1 // Text: the load's error
+	// Frame: the result, for the calls that waited; it is not stored.
+	OutcomeUnstored
+	// The result is only for the load's own caller or process, so other calls that waited load for
+	// themselves, in parallel.
+	OutcomeUnshared
 )
 
 // Outcome describes the end of a load without a stored value. Text is at most 2 KiB,
 // and Frame at most 4 KiB.
 type Outcome struct {
-	Kind     OutcomeKind
-	Text     string
-	Frame    []byte
-	Note     []byte // OutcomeFailed, OutcomeUnshared: the observer's note, of at most 255 bytes; with OutcomeUnstored the note is in Frame
-	Failures int    // how many loads have failed in a row, including this load; stored with the outcome, but not sent in messages
-	Drop     bool   // the stored value is out of date and is removed in the same step; Drop is not stored with the outcome
+	Kind  OutcomeKind
+	Text  string
+	Frame []byte
+	// OutcomeFailed, OutcomeUnshared: the observer's note, of at most 255 bytes; with
+	// OutcomeUnstored the note is in Frame.
+	Note []byte
+	// How many loads have failed in a row, including this load; stored with the outcome, but not
+	// sent in messages.
+	Failures int
+	// The stored value is out of date and is removed in the same step; Drop is not stored with the
+	// outcome.
+	Drop bool
 }
 
 // MessageKind is the kind of a [Message].
 type MessageKind uint8
 
 const (
-	MessageChanged  MessageKind = iota + 1 // the key was claimed by Load, or was marked stale or invalidated
-	MessageFilled                          // Load stored a value; Frame has it if it is small
-	MessageOutcome                         // Load ended without a value; Outcome says how
-	MessageReleased                        // Load gave up its lease
-	MessageRestored                        // messages arrive from now on; earlier messages may have been lost, so look again at every key
-	MessageLost                            // messages may not arrive from now on, until MessageRestored
-	MessageTags                            // Tags were invalidated, or without Tags the whole cache; Generation is the new generation
+	// The key was claimed by Load, or was marked stale or invalidated.
+	MessageChanged  MessageKind = iota + 1
+	MessageFilled               // Load stored a value; Frame has it if it is small
+	MessageOutcome              // Load ended without a value; Outcome says how
+	MessageReleased             // Load gave up its lease
+	// Messages arrive from now on; earlier messages may have been lost, so look again at every key.
+	MessageRestored
+	// Messages may not arrive from now on, until MessageRestored.
+	MessageLost
+	// Tags were invalidated, or without Tags the whole cache; Generation is the new generation.
+	MessageTags
 )
 
 // Message is a message from the store to processes. A message about a change goes to all processes
@@ -320,6 +351,8 @@ type Message struct {
 	Frame   []byte
 	Outcome Outcome
 
-	Tags       []string
-	Generation int64 // with MessageTags: the generation of the tags; with MessageRestored: messages about invalidations up to this generation may have been lost
+	Tags []string
+	// With MessageTags: the generation of the tags; with MessageRestored: messages about
+	// invalidations up to this generation may have been lost.
+	Generation int64
 }

@@ -24,9 +24,15 @@ var endings = map[string]struct {
 	value string
 	err   error // of the load, in its own process
 }{
-	"value":     {func() (string, error) { return "v", nil }, "v", nil},
-	"large":     {func() (string, error) { return string(make([]byte, 10<<10)), nil }, string(make([]byte, 10<<10)), nil},
-	"not found": {func() (string, error) { return "", cacheguard.ErrNotFound }, "", cacheguard.ErrNotFound},
+	"value": {func() (string, error) { return "v", nil }, "v", nil},
+	"large": {
+		func() (string, error) {
+			return string(make([]byte, 10<<10)), nil
+		}, string(make([]byte, 10<<10)), nil,
+	},
+	"not found": {
+		func() (string, error) { return "", cacheguard.ErrNotFound }, "", cacheguard.ErrNotFound,
+	},
 	"error":     {func() (string, error) { return "", errOrigin }, "", errOrigin},
 	"panic":     {func() (string, error) { panic(errOrigin) }, "", errOrigin},
 	"Goexit":    {func() (string, error) { runtime.Goexit(); return "", nil }, "", nil},
@@ -39,8 +45,11 @@ func TestFaultyStore(t *testing.T) {
 			for _, often := range []int{1, 2, always} {
 				for ending := range endings {
 					for _, long := range []bool{false, true} {
-						name := fmt.Sprintf("%s %s/%d times/%s/long %v", step, when, often, ending, long)
-						inBubble(t, name, func(t *testing.T) { faultyStore(t, step, when, often, ending, long) })
+						name := fmt.Sprintf("%s %s/%d times/%s/long %v", step, when, often, ending,
+							long)
+						inBubble(t, name, func(t *testing.T) {
+							faultyStore(t, step, when, often, ending, long)
+						})
 					}
 				}
 			}
@@ -79,8 +88,10 @@ func faultyStore(t *testing.T, step, when string, often int, ending string, long
 	// The callers of the load are not told of the store's trouble, nor made to wait for it.
 	for _, call := range []*begun[string]{leader, joiner} {
 		v, err := call.now()
-		if v != e.value || (e.err != nil && !errors.Is(err, e.err)) || (ending == "Goexit" && err == nil) || (e.value != "" && err != nil) {
-			t.Errorf("a caller got %d bytes, %v; want %d bytes, %v", len(v), err, len(e.value), e.err)
+		if v != e.value || (e.err != nil && !errors.Is(err, e.err)) ||
+			(ending == "Goexit" && err == nil) || (e.value != "" && err != nil) {
+			t.Errorf("a caller got %d bytes, %v; want %d bytes, %v", len(v), err, len(e.value),
+				e.err)
 		}
 	}
 
@@ -92,7 +103,8 @@ func faultyStore(t *testing.T, step, when string, often int, ending string, long
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	if v, err := waiter.now(); errors.Is(err, context.Canceled) || (err == nil && v != e.value && v != "elsewhere") {
+	if v, err := waiter.now(); errors.Is(err, context.Canceled) ||
+		(err == nil && v != e.value && v != "elsewhere") {
 		t.Errorf("the waiter got %d bytes, %v", len(v), err)
 	}
 
@@ -112,7 +124,8 @@ func faultyStore(t *testing.T, step, when string, often int, ending string, long
 	slotsAreFree(t, other, 2)
 	next := getting(t.Context(), t, c, "another", returning("v"))
 	next.gives("v", nil)
-	if r, err := c.GetResult(t.Context(), "another", failingWith[string](errOrigin)); r.Status != cacheguard.StatusHit || err != nil {
+	if r, err := c.GetResult(t.Context(), "another",
+		failingWith[string](errOrigin)); r.Status != cacheguard.StatusHit || err != nil {
 		t.Errorf("normal service has not resumed: %+v, %v", r, err)
 	}
 }
@@ -134,7 +147,8 @@ func TestStoreIsDown(t *testing.T) {
 			o.idle() // within MaxLoads, also now
 			load.gives("v")
 			for _, call := range calls {
-				if r, err := call.now(); r.Value != "v" || !r.Degraded || r.FreshFor != 0 || err != nil {
+				if r, err := call.now(); r.Value != "v" || !r.Degraded || r.FreshFor != 0 ||
+					err != nil {
 					t.Errorf("a caller got %+v, %v", r, err)
 				}
 			}
@@ -142,7 +156,8 @@ func TestStoreIsDown(t *testing.T) {
 			other.gives("", errOrigin)
 			newcomer := gettingResult(t.Context(), t, c, "k", o.load)
 			o.next().fails(fmt.Errorf("wrapped: %w", cacheguard.ErrNotFound))
-			if r, err := newcomer.now(); !r.NotFound || !r.Degraded || !errors.Is(err, cacheguard.ErrNotFound) {
+			if r, err := newcomer.now(); !r.NotFound || !r.Degraded ||
+				!errors.Is(err, cacheguard.ErrNotFound) {
 				t.Errorf("a newcomer got %+v, %v", r, err)
 			}
 			if n := store.steps("Fill") + store.steps("Conclude"); n > 0 {
@@ -155,13 +170,17 @@ func TestStoreIsDown(t *testing.T) {
 		inBubble(t, step+" fails closed", func(t *testing.T) {
 			store := newTampered()
 			store.onto(step, fails(always))
-			c := lookingFirst(openOn(t, store, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed}))
+			c := lookingFirst(openOn(t, store,
+				cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed}))
 			load := func(context.Context) (string, error) { t.Error("it loads"); return "", nil }
 			call := gettingResult(t.Context(), t, c, "k", load)
-			if r, err := call.now(); !r.Degraded || !errors.Is(err, cacheguard.ErrUnavailable) || !errors.Is(err, errTampered) {
+			if r, err := call.now(); !r.Degraded || !errors.Is(err, cacheguard.ErrUnavailable) ||
+				!errors.Is(err, errTampered) {
 				t.Errorf("Get: %+v, %v; want %v", r, err, cacheguard.ErrUnavailable)
 			}
-			beginCall(t, func() (string, error) { return c.Refresh(t.Context(), "k", load) }).gives("", cacheguard.ErrUnavailable)
+			beginCall(t, func() (string, error) {
+				return c.Refresh(t.Context(), "k", load)
+			}).gives("", cacheguard.ErrUnavailable)
 			store.onto(step, nil)
 			slotsAreFree(t, c, 64)
 			getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
@@ -171,7 +190,8 @@ func TestStoreIsDown(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{})
 		store.onto("Get", fails(1))
-		if r, err := c.Peek(t.Context(), "k"); !r.Degraded || !errors.Is(err, cacheguard.ErrUnavailable) || !errors.Is(err, errTampered) {
+		if r, err := c.Peek(t.Context(), "k"); !r.Degraded ||
+			!errors.Is(err, cacheguard.ErrUnavailable) || !errors.Is(err, errTampered) {
 			t.Errorf("Peek: %+v, %v; want %v", r, err, cacheguard.ErrUnavailable)
 		}
 	})
@@ -181,7 +201,8 @@ func TestStoreIsDown(t *testing.T) {
 func TestLoadWithoutALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store.Store, cacheguard.Options[string]{})
 		store.onto("Get", fails(1))
 		o := newScriptedOrigin[string](t)
 		degraded := getting(t.Context(), t, c, "k", o.load)
@@ -211,11 +232,13 @@ func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 			<-time.After(3 * time.Second)
 			elsewhere.idle()
 		}
-		if _, err := leader.later(); !errors.Is(err, context.DeadlineExceeded) || leader.took != 25*time.Second {
+		if _, err := leader.later(); !errors.Is(err, context.DeadlineExceeded) ||
+			leader.took != 25*time.Second {
 			t.Errorf("the leader got %v after %v", err, leader.took)
 		}
 		_, err := waiter.now()
-		isLoadError(t, err, "cacheguard: load took longer than LoadTimeout of 25s: context deadline exceeded")
+		isLoadError(t, err,
+			"cacheguard: load took longer than LoadTimeout of 25s: context deadline exceeded")
 		load.gives("late")
 		elsewhere.idle()
 	})
@@ -226,12 +249,16 @@ func TestRenewalsKeepALongLoadAlone(t *testing.T) {
 func TestResultOfAnUnknownFill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTampered()
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store.Store, cacheguard.Options[string]{})
 		store.onto("Fill", fails(1))
 		o := newScriptedOrigin[string](t)
 		own := getting(t.Context(), t, c, "k", o.load)
 		load := o.next()
-		waits := getting(t.Context(), t, other, "k", func(context.Context) (string, error) { t.Error("it loads"); return "own", nil })
+		waits := getting(t.Context(), t, other, "k", func(context.Context) (string, error) {
+			t.Error("it loads")
+			return "own", nil
+		})
 		synctest.Wait()
 		load.gives("v")
 		own.gives("v", nil)
@@ -245,7 +272,8 @@ func TestResultOfAnUnknownFillIsDegraded(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{})
 		store.onto("Fill", fails(1))
-		if r, err := gettingResult(t.Context(), t, c, "k", returning("v")).now(); r.Value != "v" || !r.Degraded || err != nil {
+		if r, err := gettingResult(t.Context(), t, c, "k", returning("v")).now(); r.Value != "v" ||
+			!r.Degraded || err != nil {
 			t.Errorf("got %+v, %v", r, err)
 		}
 	})
@@ -255,7 +283,10 @@ func TestResultOfAnUnknownFillIsDegraded(t *testing.T) {
 func TestUnknownLeaseAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &speaking{tampered: newTampered()}
-		store.lease = func(ans cacheguard.LeaseAnswer) cacheguard.LeaseAnswer { ans.State = 200; return ans }
+		store.lease = func(ans cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
+			ans.State = 200
+			return ans
+		}
 		c := openOn(t, store, cacheguard.Options[string]{})
 		res, err := gettingResult(t.Context(), t, c, "k", returning("v")).later()
 		if res.Value != "v" || !res.Degraded || err != nil {

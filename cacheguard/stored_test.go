@@ -40,7 +40,8 @@ func TestLoadThatHasReturnedIsStored(t *testing.T) {
 		synctest.Wait()
 		close(codec.gate)
 		synctest.Wait()
-		if r, err := c.Peek(t.Context(), "k"); r.Value != "v" || r.Status != cacheguard.StatusHit || err != nil {
+		if r, err := c.Peek(t.Context(), "k"); r.Value != "v" || r.Status != cacheguard.StatusHit ||
+			err != nil {
 			t.Errorf("found %+v, %v; want what the load returned", r, err)
 		}
 	})
@@ -73,10 +74,13 @@ func TestLoadThatHasItsResultIsStored(t *testing.T) {
 			close(gate)
 			synctest.Wait()
 			r, err := c.Peek(t.Context(), "k")
-			if stored := r.Status == cacheguard.StatusHit; stored != keeps || cancelled == keeps || err != nil {
+			if stored := r.Status == cacheguard.StatusHit; stored != keeps || cancelled == keeps ||
+				err != nil {
 				t.Errorf("cancelled %v, found %+v, %v", cancelled, r, err)
 			}
-			if r, err := c.GetResult(t.Context(), "k", func(context.Context) (string, error) { return "new", nil }); err != nil || (r.Value == "v") != keeps {
+			if r, err := c.GetResult(t.Context(), "k", func(context.Context) (string, error) {
+				return "new", nil
+			}); err != nil || (r.Value == "v") != keeps {
 				t.Errorf("then %+v, %v", r, err)
 			}
 		})
@@ -88,7 +92,8 @@ func TestLoadThatHasItsResultIsStored(t *testing.T) {
 func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		c, other := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		c, other := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		ctx, leave := context.WithCancel(t.Context())
 		gate := make(chan struct{})
 		go func() {
@@ -107,7 +112,10 @@ func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 		}
 		taken := make(chan struct{})
 		go func() {
-			_, _ = other.Get(t.Context(), "k", func(ctx context.Context) (string, error) { <-taken; return "new", nil })
+			_, _ = other.Get(t.Context(), "k", func(ctx context.Context) (string, error) {
+				<-taken
+				return "new", nil
+			})
 		}()
 		// The renewal finds that another load has the lease. It is the other one's that is stored.
 		<-time.After(2 * time.Second)
@@ -121,13 +129,16 @@ func TestLoadThatHasItsResultLosesItsLease(t *testing.T) {
 	})
 }
 
-// A load that has its result loses its lease to another load, and its callers follow that load. When
-// the last of them has left, nobody asks for the lease any more.
+// A load that has its result loses its lease to another load, and its callers follow that load.
+// When the last of them has left, nobody asks for the lease any more.
 func TestLoadThatHasItsResultLosesItsLeaseAndItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
-		store := &tampered{Store: shared, before: make(map[string]hook), after: make(map[string]hook), count: make(map[string]int)}
+		store := &tampered{
+			Store: shared, before: make(map[string]hook), after: make(map[string]hook),
+			count: make(map[string]int),
+		}
 		codec := gatedCodec{make(chan struct{})}
 		c := openOn(t, store, cacheguard.Options[string]{Codec: codec})
 		other := openOn(t, shared, cacheguard.Options[string]{})

@@ -28,14 +28,20 @@ func strongPair(t *testing.T, opts cacheguard.Options[int]) pair {
 }
 
 // strongly begins a call on one of the ways.
-func strongly(t *testing.T, c *cacheguard.Cache[int], way string, load cacheguard.LoadFunc[int]) *begun[int] {
+func strongly(
+	t *testing.T, c *cacheguard.Cache[int], way string, load cacheguard.LoadFunc[int],
+) *begun[int] {
 	return beginCall(t, func() (int, error) { return nestedWays[way](t.Context(), c, load) })
 }
 
 func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 	changes := map[string]func(context.Context, *cacheguard.Cache[int]) error{
-		"Invalidate":    func(ctx context.Context, c *cacheguard.Cache[int]) error { return c.Invalidate(ctx, "part") },
-		"InvalidateAll": func(ctx context.Context, c *cacheguard.Cache[int]) error { return c.InvalidateAll(ctx) },
+		"Invalidate": func(ctx context.Context, c *cacheguard.Cache[int]) error {
+			return c.Invalidate(ctx, "part")
+		},
+		"InvalidateAll": func(ctx context.Context, c *cacheguard.Cache[int]) error {
+			return c.InvalidateAll(ctx)
+		},
 	}
 	for way := range nestedWays {
 		for change, changes := range changes {
@@ -53,7 +59,9 @@ func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 				p.store.hold.Store(nil)
 				p.store.late.Store(true)
 				must(t, changes(t.Context(), p.other))
-				late := []*begun[int]{strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2))}
+				late := []*begun[int]{
+					strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2)),
+				}
 				close(gate)
 				if v, err := early.now(); err != nil || v != 1 && v != 2 {
 					t.Errorf("the early call returned %d, %v", v, err)
@@ -69,7 +77,9 @@ func TestStrongReadsGetNothingFromBefore(t *testing.T) {
 				load := o.next()
 				p.store.late.Store(true)
 				must(t, changes(t.Context(), p.other))
-				late := []*begun[int]{strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2))}
+				late := []*begun[int]{
+					strongly(t, p.near, way, returning(2)), strongly(t, p.near, way, returning(2)),
+				}
 				late[1].waits()
 				load.gives(1)
 				early.gives(1, nil)
@@ -174,7 +184,9 @@ type fillStore struct {
 	loses atomic.Bool
 }
 
-func (s *fillStore) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *fillStore) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	ans, err := s.listenStore.Fill(ctx, k, g, f, ttl)
 	if s.loses.Load() {
 		return 0, errors.New("no answer")
@@ -337,7 +349,8 @@ func TestStrongReadsDuringTheReadOfALoadedValue(t *testing.T) {
 		shared := memstore.New(memstore.Options{})
 		defer shared.Close()
 		store, opts := &listenStore{Store: shared}, cacheguard.Options[string]{StrongReads: true}
-		other, near := openOn(t, cacheguard.Store(shared), opts), openOn(t, cacheguard.Store(store), opts)
+		other, near := openOn(t, cacheguard.Store(shared), opts),
+			openOn(t, cacheguard.Store(store), opts)
 		o := newScriptedOrigin[string](t)
 		getting(t.Context(), t, other, "k", o.load)
 		load := o.next()

@@ -89,9 +89,12 @@ func ParseMode(text string) (Mode, error) {
 func (s *Switch) Mode() Mode { return Mode(s.mode.Load()) }
 
 var (
-	switchedLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: switched", See: "the-switch",
+	switchedLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: switched",
+		See:   "the-switch",
 		Means: "off: every call loads; shadow: every call loads, and the cache is filled and compared beside it"}
-	switchedOnLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch"}
+	switchedOnLine = report.Line{
+		Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch",
+	}
 )
 
 // Set sets the mode for calls that begin from now on. If this changes the mode, each cache logs a
@@ -153,12 +156,15 @@ func groupIn(m Mode, g group) group {
 // found a value that is one of several (see several.go), had is this value. Otherwise had is nil.
 //
 //go:noinline
-func (c *Cache[V]) leadDirect(ctx context.Context, of *target[V], had *found[V], res *Result[V]) error {
+func (c *Cache[V]) leadDirect(
+	ctx context.Context, of *target[V], had *found[V], res *Result[V],
+) error {
 	if c.opts.Switch.Mode() != ModeShadow {
 		return c.detach(ctx, c.offPath(of), res)
 	}
 	got, err := c.lookAside(ctx, of, had)
-	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared && desk.Parts(ctx, got.res.Value) {
+	if had == nil && err == nil && got.res.Status != StatusMiss && !got.unshared &&
+		desk.Parts(ctx, got.res.Value) {
 		// The value tells other callers where their values are. No caller gets this value as its
 		// answer.
 		return c.leadSeveral(ctx, of, &got, res)

@@ -60,12 +60,15 @@ func TestSwitchedOff(t *testing.T) {
 			store, sw := newTampered(), new(cacheguard.Switch)
 			defer store.Close()
 			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{
-				Switch: sw, MaxLoads: 2, StaleIfError: time.Hour, Local: cacheguard.Local[int]{Entries: local},
+				Switch: sw, MaxLoads: 2, StaleIfError: time.Hour,
+				Local: cacheguard.Local[int]{Entries: local},
 			})
 			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 			getting(t.Context(), t, c, "k", returning(2)).gives(1, nil)
 			asked := func() (n int) {
-				for _, step := range []string{"Get", "GetMany", "Lease", "LeaseMany", "Fill", "FillMany"} {
+				for _, step := range []string{
+					"Get", "GetMany", "Lease", "LeaseMany", "Fill", "FillMany",
+				} {
 					n += store.steps(step)
 				}
 				return n
@@ -74,11 +77,16 @@ func TestSwitchedOff(t *testing.T) {
 			turn(t, sw, cacheguard.ModeOff)
 
 			getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
-			res, err := gettingEntry(t.Context(), t, c, "k", returning(cacheguard.Entry[int]{Value: 3})).now()
-			if want := (cacheguard.Result[int]{Value: 3, Status: cacheguard.StatusLoaded}); res != want || err != nil {
+			res, err := gettingEntry(t.Context(), t, c, "k",
+				returning(cacheguard.Entry[int]{Value: 3})).now()
+			if want := (cacheguard.Result[int]{
+				Value: 3, Status: cacheguard.StatusLoaded,
+			}); res != want || err != nil {
 				t.Errorf("GetEntry gave %+v, %v; want %+v", res, err, want)
 			}
-			_, err = c.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+			_, err = c.GetEntry(t.Context(), "k", func(
+				_ context.Context, prev cacheguard.Result[int],
+			) (cacheguard.Entry[int], error) {
 				if prev.Status != cacheguard.StatusMiss || !prev.Degraded {
 					t.Errorf("a load saw %+v as its previous value", prev)
 				}
@@ -87,7 +95,9 @@ func TestSwitchedOff(t *testing.T) {
 			if err == nil {
 				t.Error("what was not seen counts as not modified")
 			}
-			many, err := c.GetMany(t.Context(), []string{"k", "l"}, func(_ context.Context, missing []string) (map[string]int, error) {
+			many, err := c.GetMany(t.Context(), []string{"k", "l"}, func(
+				_ context.Context, missing []string,
+			) (map[string]int, error) {
 				return map[string]int{"k": 4, "l": len(missing)}, nil
 			})
 			if many["k"] != 4 || many["l"] != 2 || err != nil {
@@ -96,7 +106,8 @@ func TestSwitchedOff(t *testing.T) {
 			if v, err := c.Refresh(t.Context(), "k", returning(5)); v != 5 || err != nil {
 				t.Errorf("Refresh gave %v, %v", v, err)
 			}
-			if res, err := c.Peek(t.Context(), "k"); res.Status != cacheguard.StatusMiss || err != nil {
+			if res, err := c.Peek(t.Context(), "k"); res.Status != cacheguard.StatusMiss ||
+				err != nil {
 				t.Errorf("Peek found %+v, %v", res, err)
 			}
 			if res, ok := c.Local("k"); ok {
@@ -108,7 +119,9 @@ func TestSwitchedOff(t *testing.T) {
 			o := newScriptedOrigin[int](t)
 			var all []*begun[int]
 			for range 50 {
-				all = append(all, getting(t.Context(), t, c, "a", o.load), getting(t.Context(), t, c, "b", o.load), getting(t.Context(), t, c, "c", o.load))
+				all = append(all, getting(t.Context(), t, c, "a", o.load),
+					getting(t.Context(), t, c, "b", o.load),
+					getting(t.Context(), t, c, "c", o.load))
 			}
 			o.next().gives(7)
 			o.next().gives(7)
@@ -179,10 +192,12 @@ func TestSwitchedOffWithAToken(t *testing.T) {
 		store, sw := newTampered(), new(cacheguard.Switch)
 		defer store.Close()
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Switch: sw})
-		inner := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: "inner", Switch: sw})
+		inner := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{Name: "inner", Switch: sw})
 		must(t, c.Set(t.Context(), "k", 1))
 		must(t, inner.Set(t.Context(), "k", 1))
-		soon := time.Now().Add(200 * time.Millisecond).UnixMicro() // for which the store would be asked
+		// For which the store would be asked.
+		soon := time.Now().Add(200 * time.Millisecond).UnixMicro()
 		token, err := cacheguard.ParseToken(strconv.FormatInt(soon, 36))
 		must(t, err)
 		turn(t, sw, cacheguard.ModeOff)
@@ -192,7 +207,9 @@ func TestSwitchedOffWithAToken(t *testing.T) {
 				return errTampered
 			})
 		}
-		getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", func(ctx context.Context) (int, error) {
+		getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", func(
+			ctx context.Context,
+		) (int, error) {
 			return inner.Get(ctx, "k", returning(2))
 		}).gives(2, nil)
 	})
@@ -203,7 +220,10 @@ func TestSameThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, sw, o := memstore.New(memstore.Options{}), new(cacheguard.Switch), &comparisons{}
 		defer store.Close()
-		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Switch: sw, Observer: o, Same: func(a, b int) bool { panic("no") }})
+		c := openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{Switch: sw, Observer: o, Same: func(a, b int) bool {
+				panic("no")
+			}})
 		turn(t, sw, cacheguard.ModeShadow)
 		getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 		getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
@@ -218,7 +238,10 @@ func TestSwitchInShadow(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			store, sw, o := newTampered(), new(cacheguard.Switch), &comparisons{}
 			defer store.Close()
-			opts := cacheguard.Options[int]{Switch: sw, Observer: o, TTL: time.Hour, OnStoreDown: cacheguard.FailClosed, Local: cacheguard.Local[int]{Entries: local}}
+			opts := cacheguard.Options[int]{
+				Switch: sw, Observer: o, TTL: time.Hour, OnStoreDown: cacheguard.FailClosed,
+				Local: cacheguard.Local[int]{Entries: local},
+			}
 			c := openOn(t, cacheguard.Store(store), opts)
 			opts.Switch, opts.Observer = nil, nil
 			other := openOn(t, cacheguard.Store(store), opts)
@@ -236,26 +259,33 @@ func TestSwitchInShadow(t *testing.T) {
 			o.found(t, 0)
 			getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
 			o.found(t, cacheguard.DiffersMissed)
-			if res, err := c.Peek(t.Context(), "k"); res.Status != cacheguard.StatusMiss || err != nil {
+			if res, err := c.Peek(t.Context(), "k"); res.Status != cacheguard.StatusMiss ||
+				err != nil {
 				t.Errorf("Peek found %+v, %v", res, err)
 			}
 			// What isn't there any more soon after was being changed.
 			getting(t.Context(), t, c, "k", returning(3)).gives(3, nil)
 			must(t, other.Invalidate(t.Context(), "k"))
 			o.found(t, cacheguard.DiffersMeanwhile)
-			getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0, cacheguard.ErrNotFound)
-			getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0, cacheguard.ErrNotFound)
+			getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0,
+				cacheguard.ErrNotFound)
+			getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0,
+				cacheguard.ErrNotFound)
 			o.found(t, 0)
 			getting(t.Context(), t, c, "k", returning(4)).gives(4, nil)
 			o.found(t, cacheguard.DiffersMissed)
-			getting(t.Context(), t, c, "k", failingWith[int](errOrigin)).gives(0, errOrigin) // an origin that fails says nothing
+			// An origin that fails says nothing.
+			getting(t.Context(), t, c, "k", failingWith[int](errOrigin)).gives(0, errOrigin)
 			o.found(t)
 
 			// In a batch: one key is there, the other isn't.
 			must(t, other.Set(t.Context(), "k", 1))
-			many, err := c.GetMany(t.Context(), []string{"k", "l"}, func(_ context.Context, missing []string) (map[string]int, error) {
+			many, err := c.GetMany(t.Context(), []string{"k", "l"}, func(
+				_ context.Context, missing []string,
+			) (map[string]int, error) {
 				if len(missing) != 1 {
-					t.Errorf("loaded together: %q; results of which only one is stored aren't", missing)
+					t.Errorf("loaded together: %q; results of which only one is stored aren't",
+						missing)
 				}
 				return map[string]int{"k": 5, "l": 6}, nil
 			})
@@ -272,12 +302,17 @@ func TestSwitchInShadow(t *testing.T) {
 			getting(t.Context(), t, c, "m", returning(8)).gives(8, nil)
 			load.fails(errOrigin)
 			_, _ = holder.now()
-			getting(t.Context(), t, c, "m", returning(9)).gives(9, nil) // nor is its error remembered here
+			// Nor is its error remembered here.
+			getting(t.Context(), t, c, "m", returning(9)).gives(9, nil)
 
 			// What is stale isn't shown to the load that takes its place.
-			must(t, other.SetEntry(t.Context(), "s", cacheguard.Entry[int]{Value: 1, TTL: time.Second, Keep: time.Hour}))
+			must(t,
+				other.SetEntry(t.Context(), "s",
+					cacheguard.Entry[int]{Value: 1, TTL: time.Second, Keep: time.Hour}))
 			<-time.After(2 * time.Second)
-			_, err = c.GetEntry(t.Context(), "s", func(_ context.Context, prev cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+			_, err = c.GetEntry(t.Context(), "s", func(
+				_ context.Context, prev cacheguard.Result[int],
+			) (cacheguard.Entry[int], error) {
 				if prev.Status != cacheguard.StatusMiss || prev.Degraded {
 					t.Errorf("a load saw %+v as its previous value", prev)
 				}
@@ -362,7 +397,8 @@ func flipSwitch(t *testing.T, store cacheguard.Store) {
 		} {
 			mode, least := sw.Mode(), int(k.said[p].Load())
 			if v, err := get(); err != nil || v < least {
-				t.Errorf("process %d, %v: %s gave %d, %v; a change to %d had returned", p, mode, name, v, err, least)
+				t.Errorf("process %d, %v: %s gave %d, %v; a change to %d had returned", p, mode,
+					name, v, err, least)
 			}
 		}
 	}
@@ -371,7 +407,8 @@ func flipSwitch(t *testing.T, store cacheguard.Store) {
 		if err := c.Invalidate(t.Context(), k.name); err != nil {
 			t.Errorf("Invalidate: %v", err)
 		}
-		for last := k.said[p].Load(); v > last && !k.said[p].CompareAndSwap(last, v); last = k.said[p].Load() {
+		for last := k.said[p].Load(); v > last &&
+			!k.said[p].CompareAndSwap(last, v); last = k.said[p].Load() {
 		}
 	}
 	for n := range flips {
@@ -396,7 +433,8 @@ func TestSwitchModes(t *testing.T) {
 	defer store.Close()
 	sw := new(cacheguard.Switch)
 	open := func(name string) *cacheguard.Cache[int] {
-		return openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Name: name, Switch: sw, Logger: said.Logger()})
+		return openOn(t, cacheguard.Store(store),
+			cacheguard.Options[int]{Name: name, Switch: sw, Logger: said.Logger()})
 	}
 	gone := open("gone")
 	open("one")
@@ -414,14 +452,16 @@ func TestSwitchModes(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(said.String()), "\n") {
 		var kept []string
 		for _, part := range strings.Fields(line) {
-			if strings.HasPrefix(part, "cache=") || strings.HasPrefix(part, "mode=") || strings.HasPrefix(part, "level=") {
+			if strings.HasPrefix(part, "cache=") || strings.HasPrefix(part, "mode=") ||
+				strings.HasPrefix(part, "level=") {
 				kept = append(kept, part)
 			}
 		}
 		got = append(got, strings.Join(kept, " "))
 	}
 	want := []string{
-		"level=WARN cache=one mode=off", "level=WARN cache=one mode=shadow", "level=WARN cache=late mode=shadow",
+		"level=WARN cache=one mode=off", "level=WARN cache=one mode=shadow",
+		"level=WARN cache=late mode=shadow",
 		"level=INFO cache=one", "level=INFO cache=late",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -432,7 +472,8 @@ func TestSwitchModes(t *testing.T) {
 			t.Errorf("%.20q is the mode %v, %v", bad, m, err)
 		}
 	}
-	if err := sw.Set(3); err == nil || !strings.Contains(err.Error(), "3") || sw.Mode() != cacheguard.ModeOn {
+	if err := sw.Set(3); err == nil || !strings.Contains(err.Error(), "3") ||
+		sw.Mode() != cacheguard.ModeOn {
 		t.Errorf("Set of a mode that is none: %v, and the mode is %v", err, sw.Mode())
 	}
 }

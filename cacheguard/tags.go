@@ -58,7 +58,8 @@ func wrongTags(tags, marked []string) error {
 	if err := plain(tags); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(marked, frame.MaxTags) { // a call may name any number of tags, but MakeTags takes at most as many as a frame may have
+	// A call may name any number of tags, but MakeTags takes at most as many as a frame may have.
+	for some := range slices.Chunk(marked, frame.MaxTags) {
 		if _, err := frame.MakeTags(some); err != nil {
 			return err
 		}
@@ -111,7 +112,9 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	c.sealAll()
 	last := c.unsent.Last()
 	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
-	if err != nil { // the store may have carried it out or not; in both cases this process must not use its old values
+	// The store may have carried it out or not; in both cases this process must not use its old
+	// values.
+	if err != nil {
 		generation = c.loadedBy()
 		c.unsent.AddTags(tags, generation)
 	}
@@ -125,7 +128,8 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 				what += fmt.Sprintf(" or one of %d further tags", more)
 			}
 		}
-		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what, c.deliver()(err))
+		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what,
+			c.deliver()(err))
 	}
 	c.lately.Tags(tags, generation, false)
 	c.unsent.SentTags(tags, last)

@@ -26,7 +26,9 @@ func constant(v string) cacheguard.LoadFunc[string] {
 }
 
 func entryFunc(e cacheguard.Entry[string]) cacheguard.EntryFunc[string] {
-	return func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) { return e, nil }
+	return func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		return e, nil
+	}
 }
 
 // storing are the ways to store a value of the key k, by what is said about it; loads are those
@@ -47,7 +49,9 @@ var storing = map[string]struct {
 		return err
 	}, plain: true},
 	"UpdateEntry": {store: func(ctx context.Context, c cacheOf, e cacheguard.Entry[string]) error {
-		_, err := c.UpdateEntry(ctx, "k", func(context.Context) (cacheguard.Entry[string], error) { return e, nil })
+		_, err := c.UpdateEntry(ctx, "k", func(context.Context) (cacheguard.Entry[string], error) {
+			return e, nil
+		})
 		return err
 	}},
 	"Refresh": {store: func(ctx context.Context, c cacheOf, e cacheguard.Entry[string]) error {
@@ -67,13 +71,19 @@ var storing = map[string]struct {
 		return err
 	}, loads: true},
 	"GetMany": {store: func(ctx context.Context, c cacheOf, e cacheguard.Entry[string]) error {
-		_, err := c.GetMany(ctx, []string{"k", "other"}, func(context.Context, []string) (map[string]string, error) {
+		_, err := c.GetMany(ctx, []string{"k", "other"}, func(
+			context.Context, []string,
+		) (map[string]string, error) {
 			return map[string]string{"k": e.Value, "other": "o"}, nil
 		})
 		return err
 	}, plain: true, loads: true},
-	"GetManyEntries": {store: func(ctx context.Context, c cacheOf, e cacheguard.Entry[string]) error {
-		_, err := c.GetManyEntries(ctx, []string{"k", "other"}, func(context.Context, []string) (map[string]cacheguard.Entry[string], error) {
+	"GetManyEntries": {store: func(
+		ctx context.Context, c cacheOf, e cacheguard.Entry[string],
+	) error {
+		_, err := c.GetManyEntries(ctx, []string{"k", "other"}, func(
+			context.Context, []string,
+		) (map[string]cacheguard.Entry[string], error) {
 			return map[string]cacheguard.Entry[string]{"k": e, "other": {Value: "o"}}, nil
 		})
 		return err
@@ -89,7 +99,9 @@ var standing = map[string]struct {
 	"expired": {func(*testing.T, cacheguard.Store, cacheOf) {
 		time.Sleep(61 * time.Second)
 	}, false},
-	"marked stale": {func(t *testing.T, _ cacheguard.Store, c cacheOf) { must(t, c.MarkStale(t.Context(), "k")) }, false},
+	"marked stale": {func(t *testing.T, _ cacheguard.Store, c cacheOf) {
+		must(t, c.MarkStale(t.Context(), "k"))
+	}, false},
 	"invalidated by tag": {func(t *testing.T, _ cacheguard.Store, c cacheOf) {
 		must(t, c.InvalidateTags(t.Context(), "tag"))
 	}, false},
@@ -97,24 +109,29 @@ var standing = map[string]struct {
 		must(t, c.MarkStaleTags(t.Context(), "soft"))
 	}, false},
 	"claimed by a writer that died": {func(t *testing.T, store cacheguard.Store, _ cacheOf) {
-		_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, cacheguard.ID{7}, time.Millisecond)
+		_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"},
+			cacheguard.ID{7}, time.Millisecond)
 		must(t, err)
 		time.Sleep(time.Second)
 	}, false},
 	"claimed twice": {func(t *testing.T, store cacheguard.Store, _ cacheOf) {
 		for i := range byte(2) {
-			_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, cacheguard.ID{7 + i}, time.Millisecond)
+			_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"},
+				cacheguard.ID{7 + i}, time.Millisecond)
 			must(t, err)
 		}
 		time.Sleep(time.Second)
 	}, false},
 	"taken away by a write that failed": {func(t *testing.T, _ cacheguard.Store, c cacheOf) {
-		if _, err := c.Update(t.Context(), "k", func(context.Context) (string, error) { return "", errWrite }); !errors.Is(err, errWrite) {
+		if _, err := c.Update(t.Context(), "k", func(context.Context) (string, error) {
+			return "", errWrite
+		}); !errors.Is(err, errWrite) {
 			t.Fatal(err)
 		}
 	}, false},
 	"taken away by one that can't be stored": {func(t *testing.T, _ cacheguard.Store, c cacheOf) {
-		if err := c.Set(t.Context(), "k", strings.Repeat("x", 2000)); !errors.Is(err, cacheguard.ErrTooLarge) {
+		if err := c.Set(t.Context(), "k", strings.Repeat("x", 2000)); !errors.Is(err,
+			cacheguard.ErrTooLarge) {
 			t.Fatal(err)
 		}
 	}, false},
@@ -133,7 +150,9 @@ var standing = map[string]struct {
 	}, false},
 	"written by another codec": {func(t *testing.T, store cacheguard.Store, _ cacheOf) {
 		c := openOn(t, store, cacheguard.Options[int]{TTL: time.Minute})
-		must(t, c.SetEntry(t.Context(), "k", cacheguard.Entry[int]{Value: 1, Tags: []string{"tag"}, SoftTags: []string{"soft"}}))
+		must(t,
+			c.SetEntry(t.Context(), "k",
+				cacheguard.Entry[int]{Value: 1, Tags: []string{"tag"}, SoftTags: []string{"soft"}}))
 	}, false},
 }
 
@@ -146,33 +165,48 @@ func TestTagsAreKept(t *testing.T) {
 				continue
 			}
 			for says, e := range map[string]cacheguard.Entry[string]{
-				"nothing": {Value: "new"}, "none": {Value: "new", Tags: []string{}}, "others": {Value: "new", SoftTags: []string{"another"}},
+				"nothing": {Value: "new"}, "none": {Value: "new", Tags: []string{}},
+				"others": {Value: "new", SoftTags: []string{"another"}},
 			} {
 				if way.plain && says != "nothing" {
 					continue
 				}
 				t.Run(what+"/"+how+"/"+says, func(t *testing.T) {
-					opts := cacheguard.Options[string]{TTL: time.Minute, StaleIfError: time.Hour, Jitter: -1, MaxValueSize: 1000}
-					tagsAreKept(t, opts, old.make, func(ctx context.Context, c cacheOf) error { return way.store(ctx, c, e) }, says == "nothing")
+					opts := cacheguard.Options[string]{
+						TTL: time.Minute, StaleIfError: time.Hour, Jitter: -1, MaxValueSize: 1000,
+					}
+					tagsAreKept(t, opts, old.make, func(ctx context.Context, c cacheOf) error {
+						return way.store(ctx, c, e)
+					}, says == "nothing")
 				})
 			}
 		}
 	}
 }
 
-func tagsAreKept(t *testing.T, opts cacheguard.Options[string], old func(*testing.T, cacheguard.Store, cacheOf), way func(context.Context, cacheOf) error, kept bool) {
-	for name, local := range map[string]cacheguard.Local[string]{"store": {}, "local": {Entries: 100}} {
+func tagsAreKept(
+	t *testing.T, opts cacheguard.Options[string], old func(*testing.T, cacheguard.Store, cacheOf),
+	way func(context.Context, cacheOf) error, kept bool,
+) {
+	for name, local := range map[string]cacheguard.Local[string]{
+		"store": {}, "local": {Entries: 100},
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			opts.Local = local
-			a, b := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts)
-			must(t, a.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}, SoftTags: []string{"soft"}}))
+			a, b := openOn(t, cacheguard.Store(store), opts),
+				openOn(t, cacheguard.Store(store), opts)
+			must(t,
+				a.SetEntry(t.Context(), "k", cacheguard.Entry[string]{
+					Value: "old", Tags: []string{"tag"}, SoftTags: []string{"soft"},
+				}))
 			old(t, store, a)
 			must(t, way(t.Context(), b))
 			synctest.Wait()
 			for _, tag := range []string{"unknown", "tag"} {
 				for _, c := range []cacheOf{a, b} {
-					if r, err := c.Peek(t.Context(), "k"); r.Status != cacheguard.StatusHit || r.Value != "new" || err != nil {
+					if r, err := c.Peek(t.Context(), "k"); r.Status != cacheguard.StatusHit ||
+						r.Value != "new" || err != nil {
 						t.Fatalf("before %q was invalidated: %+v, %v", tag, r, err)
 					}
 				}
@@ -201,13 +235,18 @@ func TestTagsAreKeptByWritersAtOnce(t *testing.T) {
 			}
 			inBubble(t, first+"/"+second, func(t *testing.T) {
 				store := newTampered()
-				a, b := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{}), openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
-				must(t, a.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}))
+				a, b := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{}),
+					openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
+				must(t,
+					a.SetEntry(t.Context(), "k",
+						cacheguard.Entry[string]{Value: "old", Tags: []string{"tag"}}))
 				came := false
 				store.past("Claim", func(ctx context.Context) error {
 					if !came {
 						came = true
-						go func() { _ = other.store(ctx, b, cacheguard.Entry[string]{Value: "second"}) }()
+						go func() {
+							_ = other.store(ctx, b, cacheguard.Entry[string]{Value: "second"})
+						}()
 						synctest.Wait()
 					}
 					return nil
@@ -216,7 +255,8 @@ func TestTagsAreKeptByWritersAtOnce(t *testing.T) {
 				synctest.Wait()
 				must(t, b.InvalidateTags(t.Context(), "tag"))
 				for _, c := range []cacheOf{a, b} {
-					if r, err := c.Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
+					if r, err := c.Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss ||
+						err != nil {
 						t.Errorf("after its tag was invalidated: %+v, %v", r, err)
 					}
 				}
@@ -266,10 +306,12 @@ func TestTagsAreKeptInAnyOrder(t *testing.T) {
 				case len(ways) + 1:
 					return c.MarkStale(t.Context(), "k")
 				case len(ways) + 2:
-					_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"}, cacheguard.ID{byte(random(256))}, 30*time.Millisecond)
+					_, err := store.Claim(t.Context(), cacheguard.Key{Cache: "behave", Key: "k"},
+						cacheguard.ID{byte(random(256))}, 30*time.Millisecond)
 					return err
 				default:
-					return storing[ways[n]].store(t.Context(), c, cacheguard.Entry[string]{Value: "new"})
+					return storing[ways[n]].store(t.Context(), c,
+						cacheguard.Entry[string]{Value: "new"})
 				}
 			}
 			var callers sync.WaitGroup

@@ -14,11 +14,17 @@ import (
 // TestMarkStaleTags ages what has the soft tag, wherever it is, and also what is loaded meanwhile.
 func TestMarkStaleTags(t *testing.T) {
 	soft := func(v string, ttl time.Duration) cacheguard.EntryFunc[string] {
-		return func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-			return cacheguard.Entry[string]{Value: v, TTL: ttl, Tags: []string{"hard"}, SoftTags: []string{"hard", "soft"}}, nil
+		return func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
+			return cacheguard.Entry[string]{
+				Value: v, TTL: ttl, Tags: []string{"hard"}, SoftTags: []string{"hard", "soft"},
+			}, nil
 		}
 	}
-	fleets(t, cacheguard.Options[string]{StaleWhileRevalidate: time.Minute}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
+	fleets(t, cacheguard.Options[string]{StaleWhileRevalidate: time.Minute}, func(
+		t *testing.T, a, b *cacheguard.Cache[string],
+	) {
 		both := []*cacheguard.Cache[string]{a, b}
 		marks := func() {
 			t.Helper()
@@ -35,7 +41,8 @@ func TestMarkStaleTags(t *testing.T) {
 		marks()
 		<-time.After(time.Second)
 		for _, c := range both {
-			if r, err := c.Peek(t.Context(), "k"); r.Value != "one" || r.Status != cacheguard.StatusStale || r.FreshFor != -time.Second || err != nil {
+			if r, err := c.Peek(t.Context(), "k"); r.Value != "one" ||
+				r.Status != cacheguard.StatusStale || r.FreshFor != -time.Second || err != nil {
 				t.Errorf("a marked value is %+v, %v", r, err)
 			}
 		}
@@ -43,7 +50,11 @@ func TestMarkStaleTags(t *testing.T) {
 		synctest.Wait() // for the refresh
 		for _, c := range both {
 			gets(t, c, "k", soft("unexpected", 0), "two", cacheguard.StatusHit)
-			got, err := c.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) { return nil, errOrigin })
+			got, err := c.GetMany(t.Context(), []string{"k"}, func(
+				context.Context, []string,
+			) (map[string]string, error) {
+				return nil, errOrigin
+			})
 			if got["k"] != "two" || err != nil {
 				t.Errorf("GetMany: %v, %v", got, err)
 			}
@@ -66,7 +77,8 @@ func TestMarkStaleTags(t *testing.T) {
 		if r, err := call.now(); r.Value != "four" || err != nil {
 			t.Errorf("the call got %+v, %v", r, err)
 		}
-		if r, err := a.Peek(t.Context(), "k"); r.Value != "four" || r.Status != cacheguard.StatusStale || err != nil {
+		if r, err := a.Peek(t.Context(), "k"); r.Value != "four" ||
+			r.Status != cacheguard.StatusStale || err != nil {
 			t.Errorf("what was loaded meanwhile is %+v, %v", r, err)
 		}
 	})
@@ -74,10 +86,15 @@ func TestMarkStaleTags(t *testing.T) {
 
 // TestMarkStaleTagsManyAtOnce: a batch sees marks like single reads do.
 func TestMarkStaleTagsManyAtOnce(t *testing.T) {
-	fleets(t, cacheguard.Options[string]{StaleIfError: time.Minute}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
+	fleets(t, cacheguard.Options[string]{StaleIfError: time.Minute}, func(
+		t *testing.T, a, b *cacheguard.Cache[string],
+	) {
 		for _, key := range []string{"1", "2"} {
-			_, err := a.GetEntry(t.Context(), key, func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				return cacheguard.Entry[string]{Value: "v" + key, SoftTags: []string{"of " + key}}, nil
+			_, err := a.GetEntry(t.Context(), key, func(
+				context.Context, cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
+				return cacheguard.Entry[string]{Value: "v" + key, SoftTags: []string{"of " + key}},
+					nil
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +107,9 @@ func TestMarkStaleTagsManyAtOnce(t *testing.T) {
 		synctest.Wait()
 		for _, c := range []*cacheguard.Cache[string]{a, b} {
 			var asked []string
-			got, err := c.GetMany(t.Context(), []string{"1", "2"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			got, err := c.GetMany(t.Context(), []string{"1", "2"}, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				asked = append(asked, missing...)
 				return nil, errOrigin
 			})
@@ -112,7 +131,9 @@ func TestSoftTagsThatCantBe(t *testing.T) {
 			"zero byte": {Tags: []string{"\x00a"}},
 			"empty":     {SoftTags: []string{""}},
 			"255":       {SoftTags: []string{strings.Repeat("a", 255)}},
-			"65 tags":   {Tags: make([]string, 33), SoftTags: strings.Fields(strings.Repeat("a ", 32))},
+			"65 tags": {
+				Tags: make([]string, 33), SoftTags: strings.Fields(strings.Repeat("a ", 32)),
+			},
 		} {
 			for i := range e.Tags {
 				if e.Tags[i] == "" {

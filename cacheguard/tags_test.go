@@ -22,7 +22,10 @@ func tagged(v string, tags ...string) cacheguard.EntryFunc[string] {
 }
 
 // gets tests the value and the status of a call.
-func gets(t *testing.T, c *cacheguard.Cache[string], key string, load cacheguard.EntryFunc[string], want string, status cacheguard.Status) {
+func gets(
+	t *testing.T, c *cacheguard.Cache[string], key string, load cacheguard.EntryFunc[string],
+	want string, status cacheguard.Status,
+) {
 	t.Helper()
 	r, err := c.GetEntry(t.Context(), key, load)
 	if err != nil || r.Value != want || r.Status != status {
@@ -31,12 +34,18 @@ func gets(t *testing.T, c *cacheguard.Cache[string], key string, load cacheguard
 }
 
 // fleets are caches of two processes, with a local tier and without.
-func fleets(t *testing.T, opts cacheguard.Options[string], do func(t *testing.T, a, b *cacheguard.Cache[string])) {
-	for name, local := range map[string]cacheguard.Local[string]{"store": {}, "local": {Entries: 100}} {
+func fleets(
+	t *testing.T, opts cacheguard.Options[string],
+	do func(t *testing.T, a, b *cacheguard.Cache[string]),
+) {
+	for name, local := range map[string]cacheguard.Local[string]{
+		"store": {}, "local": {Entries: 100},
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			opts.Local = local
-			do(t, openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts))
+			do(t, openOn(t, cacheguard.Store(store), opts),
+				openOn(t, cacheguard.Store(store), opts))
 		})
 	}
 }
@@ -60,7 +69,8 @@ func TestInvalidateTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range both {
-			if r, err := c.Peek(t.Context(), "1"); r.Status != cacheguard.StatusMiss || r.Value != "" || err != nil {
+			if r, err := c.Peek(t.Context(), "1"); r.Status != cacheguard.StatusMiss ||
+				r.Value != "" || err != nil {
 				t.Errorf("an invalidated value is there: %+v, %v", r, err)
 			}
 			gets(t, c, "2", tagged("unexpected"), "two", cacheguard.StatusHit)
@@ -72,7 +82,8 @@ func TestInvalidateTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range both {
-			gets(t, c, "1", tagged("unexpected"), "uno", cacheguard.StatusHit) // its tags are the new ones
+			// Its tags are the new ones.
+			gets(t, c, "1", tagged("unexpected"), "uno", cacheguard.StatusHit)
 			if r, _ := c.Peek(t.Context(), "2"); r.Status != cacheguard.StatusMiss {
 				t.Errorf("an invalidated value is there: %+v", r)
 			}
@@ -96,13 +107,21 @@ func TestInvalidateTags(t *testing.T) {
 // who comes later.
 func TestInvalidateTagsDuringALoad(t *testing.T) {
 	for name, invalidate := range map[string]func(context.Context, *cacheguard.Cache[string]) error{
-		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
-		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
+			fleets(t, cacheguard.Options[string]{}, func(
+				t *testing.T, a, b *cacheguard.Cache[string],
+			) {
 				o := newScriptedOrigin[string](t)
-				load := func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+				load := func(
+					ctx context.Context, _ cacheguard.Result[string],
+				) (cacheguard.Entry[string], error) {
 					v, err := o.load(ctx)
 					return cacheguard.Entry[string]{Value: v, Tags: []string{"tag"}}, err
 				}
@@ -137,11 +156,14 @@ func TestInvalidateTagsDuringALoad(t *testing.T) {
 // "Does not exist" has tags too: a thing that comes to be is seen when its tag says so.
 func TestTagsOfWhatDoesNotExist(t *testing.T) {
 	fleets(t, cacheguard.Options[string]{}, func(t *testing.T, a, b *cacheguard.Cache[string]) {
-		missing := func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		missing := func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{Tags: []string{"shop"}}, cacheguard.ErrNotFound
 		}
 		for _, c := range []*cacheguard.Cache[string]{a, b, a, b} {
-			if _, err := c.GetEntry(t.Context(), "k", missing); !errors.Is(err, cacheguard.ErrNotFound) {
+			if _, err := c.GetEntry(t.Context(), "k", missing); !errors.Is(err,
+				cacheguard.ErrNotFound) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -155,11 +177,15 @@ func TestTagsOfWhatDoesNotExist(t *testing.T) {
 // What was invalidated by its tag is not served as stale either, nor shown to the next load; what
 // is not modified keeps its tags.
 func TestTagsAndStaleValues(t *testing.T) {
-	opts := cacheguard.Options[string]{TTL: time.Second, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour, Jitter: -1}
+	opts := cacheguard.Options[string]{
+		TTL: time.Second, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour, Jitter: -1,
+	}
 	fleets(t, opts, func(t *testing.T, a, b *cacheguard.Cache[string]) {
 		gets(t, a, "k", tagged("v", "tag"), "v", cacheguard.StatusLoaded)
 		time.Sleep(2 * time.Second)
-		same := func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		same := func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			if prev.Value != "v" {
 				t.Errorf("a load was shown %+v", prev)
 			}
@@ -173,7 +199,9 @@ func TestTagsAndStaleValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		boom := errors.New("boom")
-		_, err := b.GetEntry(t.Context(), "k", func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		_, err := b.GetEntry(t.Context(), "k", func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			if prev.Status != cacheguard.StatusMiss || prev.Value != "" {
 				t.Errorf("a load was shown %+v", prev)
 			}
@@ -207,16 +235,21 @@ func TestSetEntry(t *testing.T) {
 		gets(t, a, "k", tagged("w"), "w", cacheguard.StatusLoaded)
 		set(cacheguard.Entry[string]{Value: "x", TTL: time.Minute, StaleIfError: time.Hour})
 		time.Sleep(61 * time.Second)
-		failing := func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		failing := func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{}, errors.New("boom")
 		}
 		gets(t, b, "k", failing, "x", cacheguard.StatusStale)
 		for what, e := range map[string]cacheguard.Entry[string]{
-			"NoStore": {NoStore: true}, "NoShare": {NoShare: true}, "NotModified": {NotModified: true},
-			"TTL": {TTL: -1}, "window": {StaleIfError: 1 << 62}, "tag": {Tags: []string{""}},
+			"NoStore": {NoStore: true}, "NoShare": {NoShare: true},
+			"NotModified": {NotModified: true},
+			"TTL":         {TTL: -1}, "window": {StaleIfError: 1 << 62},
+			"tag":  {Tags: []string{""}},
 			"Tags": {Tags: slices.Repeat([]string{"a"}, 65)},
 		} {
-			if err := a.SetEntry(t.Context(), "k", e); err == nil || !strings.Contains(err.Error(), what) {
+			if err := a.SetEntry(t.Context(), "k", e); err == nil ||
+				!strings.Contains(err.Error(), what) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -277,7 +310,9 @@ func TestMarkStaleWithoutWindows(t *testing.T) {
 		if err := b.MarkStale(t.Context(), "k"); err != nil {
 			t.Error(err)
 		}
-		same := func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		same := func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			if prev.Value != "v" || prev.Status != cacheguard.StatusStale {
 				t.Errorf("a load was shown %+v", prev)
 			}
@@ -295,18 +330,26 @@ func TestMarkStaleWithoutWindows(t *testing.T) {
 // deaf is a store that can't be told of invalidations by tag.
 type deaf struct{ *memstore.Store }
 
-func (deaf) InvalidateTags(context.Context, string, []string) (int64, error) { return 0, errTampered }
+func (deaf) InvalidateTags(context.Context, string, []string) (int64, error) {
+	return 0, errTampered
+}
 
 // An invalidation that may not have been done is an error, and takes what this process has; what is
 // stored later counts at once.
 func TestInvalidateTagsFails(t *testing.T) {
-	for what, invalidate := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
-		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
-		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	for what, invalidate := range map[string]func(ctx context.Context,
+		c *cacheguard.Cache[string]) error{
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
+		"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateAll(ctx)
+		},
 	} {
 		inBubble(t, what, func(t *testing.T) {
-			c := openOn(t, cacheguard.Store(deaf{memstore.New(memstore.Options{})}), cacheguard.Options[string]{
-				Local: cacheguard.Local[string]{Entries: 100}})
+			c := openOn(t, cacheguard.Store(deaf{memstore.New(memstore.Options{})}),
+				cacheguard.Options[string]{
+					Local: cacheguard.Local[string]{Entries: 100}})
 			local := func(key string, want bool) {
 				t.Helper()
 				r, err := c.GetEntry(t.Context(), key, tagged("unexpected", "tag"))
@@ -329,16 +372,19 @@ func TestInvalidateTagsFails(t *testing.T) {
 			if r, err := waiting.now(); r.Value != "new" || err != nil {
 				t.Errorf("who waited: %+v, %v", r, err)
 			}
-			gets(t, c, "new", tagged("new", "tag"), "new", cacheguard.StatusLoaded) // its load began before
+			// Its load began before.
+			gets(t, c, "new", tagged("new", "tag"), "new", cacheguard.StatusLoaded)
 		})
 	}
 }
 
 func TestWrongTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{})
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{})
 		for _, tags := range [][]string{{""}, {"a", strings.Repeat("x", 256)}} {
-			if err := c.InvalidateTags(t.Context(), tags...); err == nil || !strings.Contains(err.Error(), "tag") {
+			if err := c.InvalidateTags(t.Context(), tags...); err == nil ||
+				!strings.Contains(err.Error(), "tag") {
 				t.Errorf("%.20q: %v", tags, err)
 			}
 			_, err := c.GetEntry(t.Context(), fmt.Sprintf("%.20q", tags), tagged("v", tags...))
@@ -360,8 +406,10 @@ func TestWrongTags(t *testing.T) {
 		gets(t, c, "k", tagged("w"), "w", cacheguard.StatusLoaded)
 		c.Close()
 		for what, err := range map[string]error{
-			"InvalidateTags": c.InvalidateTags(t.Context(), "a"), "InvalidateAll": c.InvalidateAll(t.Context()),
-			"MarkStale": c.MarkStale(t.Context(), "k"), "SetEntry": c.SetEntry(t.Context(), "k", cacheguard.Entry[string]{}),
+			"InvalidateTags": c.InvalidateTags(t.Context(), "a"),
+			"InvalidateAll":  c.InvalidateAll(t.Context()),
+			"MarkStale":      c.MarkStale(t.Context(), "k"),
+			"SetEntry":       c.SetEntry(t.Context(), "k", cacheguard.Entry[string]{}),
 		} {
 			if !errors.Is(err, cacheguard.ErrClosed) {
 				t.Errorf("%s of a closed cache: %v", what, err)

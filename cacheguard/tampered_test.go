@@ -102,23 +102,41 @@ func (s *tampered) step(ctx context.Context, name string, k cacheguard.Key, do f
 	return err
 }
 
-func (s *tampered) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []byte, of cacheguard.Generations, err error) {
-	err = s.step(ctx, "Get", k, func() (err error) { f, of, err = s.Store.Get(ctx, k, tags); return err })
+func (s *tampered) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) (f []byte, of cacheguard.Generations, err error) {
+	err = s.step(ctx, "Get", k, func() (err error) {
+		f, of, err = s.Store.Get(ctx, k, tags)
+		return err
+	})
 	return f, of, err
 }
 
 func (s *tampered) Clock(ctx context.Context, cache string) (at int64, err error) {
-	err = s.step(ctx, "Clock", cacheguard.Key{Cache: cache}, func() (err error) { at, err = s.Store.Clock(ctx, cache); return err })
+	err = s.step(ctx, "Clock", cacheguard.Key{Cache: cache}, func() (err error) {
+		at, err = s.Store.Clock(ctx, cache)
+		return err
+	})
 	return at, err
 }
 
-func (s *tampered) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) (replies []cacheguard.Reply[[]byte], of cacheguard.Generations) {
-	err := s.step(ctx, "GetMany", keys[0], func() error { replies, of = s.Store.GetMany(ctx, keys, tags); return nil })
+func (s *tampered) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) (replies []cacheguard.Reply[[]byte], of cacheguard.Generations) {
+	err := s.step(ctx, "GetMany", keys[0], func() error {
+		replies, of = s.Store.GetMany(ctx, keys, tags)
+		return nil
+	})
 	return failedAll(replies, len(keys), err), of
 }
 
-func (s *tampered) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
-	err := s.step(ctx, "LeaseMany", keys[0], func() error { replies = s.Store.LeaseMany(ctx, keys, asks); return nil })
+func (s *tampered) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+	err := s.step(ctx, "LeaseMany", keys[0], func() error {
+		replies = s.Store.LeaseMany(ctx, keys, asks)
+		return nil
+	})
 	return failedAll(replies, len(keys), err)
 }
 
@@ -133,7 +151,9 @@ func failedAll[T any](replies []cacheguard.Reply[T], n int, err error) []cachegu
 	return replies
 }
 
-func (s *tampered) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (a cacheguard.LeaseAnswer, err error) {
+func (s *tampered) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (a cacheguard.LeaseAnswer, err error) {
 	err = s.step(ctx, "Lease", k, func() (err error) {
 		if a, err = s.Store.Lease(ctx, k, ask); a.State == cacheguard.LeaseGranted {
 			s.mu.Lock()
@@ -145,7 +165,9 @@ func (s *tampered) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.L
 	return a, err
 }
 
-func (s *tampered) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+func (s *tampered) TakePermit(
+	ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration,
+) (taken bool, wait time.Duration, err error) {
 	err = s.step(ctx, "TakePermit", cacheguard.Key{Key: budget}, func() (err error) {
 		taken, wait, err = s.Store.TakePermit(ctx, budget, token, max, ttl)
 		return err
@@ -160,17 +182,32 @@ func (s *tampered) granted() cacheguard.ID {
 	return s.grant.Token
 }
 
-func (s *tampered) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (a cacheguard.FillAnswer, err error) {
-	err = s.step(ctx, "Fill", k, func() (err error) { a, err = s.Store.Fill(ctx, k, g, f, ttl); return err })
+func (s *tampered) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (a cacheguard.FillAnswer, err error) {
+	err = s.step(ctx, "Fill", k, func() (err error) {
+		a, err = s.Store.Fill(ctx, k, g, f, ttl)
+		return err
+	})
 	return a, err
 }
 
-func (s *tampered) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-	return s.step(ctx, "Conclude", k, func() error { return s.Store.Conclude(ctx, k, g, o, keep, backoff) })
+func (s *tampered) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
+	return s.step(ctx, "Conclude", k, func() error {
+		return s.Store.Conclude(ctx, k, g, o, keep, backoff)
+	})
 }
 
-func (s *tampered) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (h cacheguard.Holding, err error) {
-	err = s.step(ctx, "Renew", k, func() (err error) { h, err = s.Store.Renew(ctx, k, g, ttl); return err })
+func (s *tampered) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (h cacheguard.Holding, err error) {
+	err = s.step(ctx, "Renew", k, func() (err error) {
+		h, err = s.Store.Renew(ctx, k, g, ttl)
+		return err
+	})
 	return h, err
 }
 
@@ -178,8 +215,13 @@ func (s *tampered) Release(ctx context.Context, k cacheguard.Key, token cachegua
 	return s.step(ctx, "Release", k, func() error { return s.Store.Release(ctx, k, token) })
 }
 
-func (s *tampered) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (g cacheguard.Grant, err error) {
-	err = s.step(ctx, "Claim", k, func() (err error) { g, err = s.Store.Claim(ctx, k, token, ttl); return err })
+func (s *tampered) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (g cacheguard.Grant, err error) {
+	err = s.step(ctx, "Claim", k, func() (err error) {
+		g, err = s.Store.Claim(ctx, k, token, ttl)
+		return err
+	})
 	return g, err
 }
 
@@ -187,11 +229,17 @@ func (s *tampered) Invalidate(ctx context.Context, keys []cacheguard.Key) error 
 	return s.step(ctx, "Invalidate", keys[0], func() error { return s.Store.Invalidate(ctx, keys) })
 }
 
-func (s *tampered) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, mark []byte) error {
-	return s.step(ctx, "MarkStale", keys[0], func() error { return s.Store.MarkStale(ctx, keys, at, mark) })
+func (s *tampered) MarkStale(
+	ctx context.Context, keys []cacheguard.Key, at int, mark []byte,
+) error {
+	return s.step(ctx, "MarkStale", keys[0], func() error {
+		return s.Store.MarkStale(ctx, keys, at, mark)
+	})
 }
 
-func (s *tampered) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+func (s *tampered) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (generation int64, err error) {
 	err = s.step(ctx, "InvalidateTags", cacheguard.Key{Cache: cache}, func() (err error) {
 		generation, err = s.Store.InvalidateTags(ctx, cache, tags)
 		return err
@@ -206,7 +254,8 @@ func leaseFree(t *testing.T, store interface {
 }, key string) bool {
 	t.Helper()
 	k, token := cacheguard.Key{Cache: "behave", Key: key}, cacheguard.ID{1, 2, 3}
-	a, err := store.Lease(context.Background(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Minute})
+	a, err := store.Lease(context.Background(), k,
+		cacheguard.LeaseAsk{Token: token, TTL: time.Minute})
 	if err != nil {
 		t.Fatalf("Lease: %v", err)
 	}
@@ -223,7 +272,9 @@ type gatedLease struct {
 	gate atomic.Pointer[chan struct{}]
 }
 
-func (s *gatedLease) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *gatedLease) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	if g := s.gate.Load(); g != nil {
 		<-*g
 	}
@@ -236,7 +287,9 @@ type slowRead struct {
 	took atomic.Int64
 }
 
-func (s *slowRead) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *slowRead) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	select {
 	case <-time.After(time.Duration(s.took.Load())):
 	case <-ctx.Done():
@@ -270,7 +323,9 @@ func (s *speaking) says(m cacheguard.Message) {
 	}
 }
 
-func (s *speaking) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *speaking) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.tampered.Lease(ctx, k, ask)
 	if err == nil && s.lease != nil {
 		ans = s.lease(ans)

@@ -51,7 +51,8 @@ func (f *fleet) processOn(store cacheguard.Store) *cacheguard.Cache[string] {
 // crash takes the lease, like a process that dies right after it.
 func (f *fleet) crash(key string, lease time.Duration) {
 	f.t.Helper()
-	ans, err := f.store.Lease(f.t.Context(), cacheguard.Key{Cache: "timing", Key: key}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: lease})
+	ans, err := f.store.Lease(f.t.Context(), cacheguard.Key{Cache: "timing", Key: key},
+		cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: lease})
 	if err != nil || ans.State != cacheguard.LeaseGranted {
 		f.t.Fatalf("the lease was not granted: %+v, %v", ans, err)
 	}
@@ -109,7 +110,8 @@ func TestTakeover(t *testing.T) {
 					if v != "v" || err != nil {
 						t.Errorf("got %q, %v", v, err)
 					}
-					between(t, "an answer", time.Since(start), 2100*time.Millisecond, 2100*time.Millisecond+2*slack)
+					between(t, "an answer", time.Since(start), 2100*time.Millisecond,
+						2100*time.Millisecond+2*slack)
 				})
 			}
 		}
@@ -126,7 +128,8 @@ func TestTakeover(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &guardtest.Recorder{}
-		fleet := guardtest.NewFleet(t, 4, cacheguard.Options[string]{LeaseTTL: 600 * time.Millisecond, Observer: events})
+		fleet := guardtest.NewFleet(t, 4,
+			cacheguard.Options[string]{LeaseTTL: 600 * time.Millisecond, Observer: events})
 		o := guardtest.NewOrigin(t, func(string) string { return "v" })
 		o.Inject(guardtest.Fault{Takes: 2500 * time.Millisecond})
 		for _, a := range fleet.Stampede(t.Context(), "k", 1, o.Load("k")) {
@@ -160,7 +163,8 @@ func TestLostWakeUp(t *testing.T) {
 			synctest.Wait()
 			v, err := deaf.Get(t.Context(), "k", o.load)
 			var remote *cacheguard.LoadError
-			if o.err == nil && (v != "v" || err != nil) || o.err != nil && !errors.As(err, &remote) {
+			if o.err == nil && (v != "v" || err != nil) ||
+				o.err != nil && !errors.As(err, &remote) {
 				t.Errorf("got %q, %v", v, err)
 			}
 			between(t, "the answer", time.Since(start), 3*time.Second, 3*time.Second+slack)
@@ -197,7 +201,9 @@ func TestPollingWithoutMessages(t *testing.T) {
 // P6: a load that never returns loses its callers at LoadTimeout, everywhere, and its key is free.
 func TestLoadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, cacheguard.Options[string]{LeaseTTL: time.Second, LoadTimeout: 5 * time.Second, ErrorTTL: -1})
+		f := newFleet(t, cacheguard.Options[string]{
+			LeaseTTL: time.Second, LoadTimeout: 5 * time.Second, ErrorTTL: -1,
+		})
 		forever := make(chan struct{})
 		defer close(forever)
 		start := time.Now()
@@ -227,7 +233,8 @@ func TestLoadTimeout(t *testing.T) {
 			t.Errorf("%d deadlines and %d errors from elsewhere", here.Load(), elsewhere.Load())
 		}
 		o := &origin{value: "v"}
-		if v, err := f.process().Get(t.Context(), "k", o.load); v != "v" || err != nil || time.Since(start) != 5*time.Second {
+		if v, err := f.process().Get(t.Context(), "k", o.load); v != "v" || err != nil ||
+			time.Since(start) != 5*time.Second {
 			t.Errorf("the key is not free: %q, %v after %v", v, err, time.Since(start))
 		}
 	})
@@ -241,11 +248,24 @@ func TestLifetimes(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		{"TTL", cacheguard.Options[string]{TTL: 50 * time.Millisecond, Jitter: -1}, nil, 50 * time.Millisecond},
+		{
+			"TTL", cacheguard.Options[string]{TTL: 50 * time.Millisecond, Jitter: -1}, nil,
+			50 * time.Millisecond,
+		},
 		{"default TTL", cacheguard.Options[string]{Jitter: -1}, nil, 5 * time.Minute},
-		{"NegativeTTL", cacheguard.Options[string]{NegativeTTL: 70 * time.Millisecond, Jitter: -1}, cacheguard.ErrNotFound, 70 * time.Millisecond},
-		{"default NegativeTTL", cacheguard.Options[string]{Jitter: -1}, cacheguard.ErrNotFound, 30 * time.Second},
-		{"ErrorTTL", cacheguard.Options[string]{ErrorTTL: 90 * time.Millisecond}, errors.New("no database"), 90 * time.Millisecond},
+		{
+			"NegativeTTL",
+			cacheguard.Options[string]{NegativeTTL: 70 * time.Millisecond, Jitter: -1},
+			cacheguard.ErrNotFound, 70 * time.Millisecond,
+		},
+		{
+			"default NegativeTTL", cacheguard.Options[string]{Jitter: -1}, cacheguard.ErrNotFound,
+			30 * time.Second,
+		},
+		{
+			"ErrorTTL", cacheguard.Options[string]{ErrorTTL: 90 * time.Millisecond},
+			errors.New("no database"), 90 * time.Millisecond,
+		},
 		{"default ErrorTTL", cacheguard.Options[string]{}, errors.New("no database"), time.Second},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
@@ -274,7 +294,8 @@ func TestLifetimes(t *testing.T) {
 // Jitter only shortens, by no more than it says, and differently for each value.
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, cacheguard.Options[string]{TTL: 10 * time.Second}) // the default of a tenth
+		// The default of a tenth.
+		f := newFleet(t, cacheguard.Options[string]{TTL: 10 * time.Second})
 		c := f.process()
 		different := make(map[time.Duration]bool)
 		for i := range 200 {
@@ -327,7 +348,8 @@ func TestRenewalSurvivesTrouble(t *testing.T) {
 		leader, waiter := f.processOn(flaky), f.process()
 		o := &origin{took: 5 * time.Second, value: "v"}
 		flaky.broken.Store(true)
-		time.AfterFunc(700*time.Millisecond, func() { flaky.broken.Store(false) }) // below the 900 ms
+		// Below the 900 ms.
+		time.AfterFunc(700*time.Millisecond, func() { flaky.broken.Store(false) })
 		go leader.Get(t.Context(), "k", o.load)
 		synctest.Wait()
 		if v, err := waiter.Get(t.Context(), "k", o.load); v != "v" || err != nil {
@@ -358,7 +380,9 @@ type countingStore struct {
 	leases atomic.Int32
 }
 
-func (s *countingStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *countingStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	s.leases.Add(1)
 	return s.Store.Lease(ctx, k, ask)
 }
@@ -370,7 +394,9 @@ type flakyRenewals struct {
 	failed atomic.Int32
 }
 
-func (s *flakyRenewals) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *flakyRenewals) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	if s.broken.Load() {
 		s.failed.Add(1)
 		return 0, errors.New("no answer")
@@ -382,17 +408,23 @@ func (s *flakyRenewals) Renew(ctx context.Context, k cacheguard.Key, g cacheguar
 func TestWaitingEndsAlsoWithMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &speaking{tampered: newTampered()}
-		c := openOn(t, store, cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
+		c := openOn(t, store,
+			cacheguard.Options[string]{LoadTimeout: 5 * time.Second, LeaseTTL: time.Second})
 		store.lease = func(cacheguard.LeaseAnswer) cacheguard.LeaseAnswer {
-			return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: time.Second}
+			return cacheguard.LeaseAnswer{
+				State: cacheguard.LeaseHeld, Holder: cacheguard.ID{1}, Remaining: time.Second,
+			}
 		}
 		call := getting(t.Context(), t, c, "k", returning("v"))
 		for range 200 {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
-			store.says(cacheguard.Message{Kind: cacheguard.MessageReleased, Key: "k", Load: cacheguard.ID{1}})
+			store.says(cacheguard.Message{
+				Kind: cacheguard.MessageReleased, Key: "k", Load: cacheguard.ID{1},
+			})
 		}
-		if !call.returned() || !errors.Is(call.err, context.DeadlineExceeded) || call.took > 12*time.Second {
+		if !call.returned() || !errors.Is(call.err, context.DeadlineExceeded) ||
+			call.took > 12*time.Second {
 			t.Errorf("the caller got %v after %v", call.err, call.took)
 		}
 	})

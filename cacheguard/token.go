@@ -18,8 +18,9 @@ import (
 // A token is no secret, and a forged token does no harm: a moment in the future is ignored, and any
 // other moment costs at most as much as a call of [Cache.Refresh].
 type Token struct {
-	moment int64  // on the store's clock
-	came   uint32 // when Demanded made it, on the clock of this process' flights; 0: it is not from Demanded
+	moment int64 // on the store's clock
+	// When Demanded made it, on the clock of this process' flights; 0: it is not from Demanded.
+	came uint32
 }
 
 // Committed returns a token for all changes that were committed to the origin before the call. In
@@ -46,7 +47,9 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 	for _, cache := range caches {
 		said, failed := store.Clock(ctx, cache)
 		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("cacheguard: the token is an estimate, because the store's clock can't be read: %w", failed))
+			err = errors.Join(err,
+				fmt.Errorf("cacheguard: the token is an estimate, because the store's clock can't be read: %w",
+					failed))
 			said = store.Now().Add(protocol.ClockSlack).UnixMicro()
 		}
 		t.moment = max(t.moment, said)
@@ -61,10 +64,10 @@ func Committed(ctx context.Context, store Store, caches ...string) (t Token, err
 //
 // If the stored value may be older, the read waits for a refresh: one load for all calls of the
 // fleet that need a newer value at the same time. If the load fails, the read returns the load's
-// error, and never an older value. Calls without a token still get the stored value. While the back-off
-// after an earlier failure lasts, the read gets the earlier error, as with [Cache.Refresh].
-// [Cache.Peek] finds no older value. [Cache.Local] takes no context: check its result with
-// [Result.NotOlderThan].
+// error, and never an older value. Calls without a token still get the stored value. While the
+// back-off after an earlier failure lasts, the read gets the earlier error, as with
+// [Cache.Refresh]. [Cache.Peek] finds no older value. [Cache.Local] takes no context: check its
+// result with [Result.NotOlderThan].
 //
 // A value that Set or Update stored before the token was made counts as older, which costs one
 // unneeded load. A value that Set stores after the token was made counts as newer, even if the
@@ -139,7 +142,8 @@ func ParseToken(text string) (Token, error) {
 // If the token is from [Cache.Demanded], NotOlderThan also returns true for the result of a load
 // without a lease that began in this process after the call of Demanded.
 func (r Result[V]) NotOlderThan(t Token) bool {
-	return t.moment <= 0 || r.stamp > t.moment || t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
+	return t.moment <= 0 || r.stamp > t.moment ||
+		t.came != 0 && r.began != 0 && int32(r.began-t.came) > 0
 }
 
 // after returns the moments of the context's tokens. Reads with this context must not return a
@@ -183,12 +187,17 @@ func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 const attempts = 3
 
 // notOlder is the read path of a call whose result must not be older than after.
-func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], after int64, res *Result[V]) (err error) {
+func (c *Cache[V]) notOlder(
+	ctx context.Context, key string, call *call[V], after int64, res *Result[V],
+) (err error) {
 	came := flight.Now()
 	for range attempts {
 		for _, group := range []group{reads, reads, refreshes} {
-			if group < call.group || group == reads && res.Status != StatusMiss && res.Status != StatusCoalesced {
-				continue // the stored value is too old; the call looks again only if it waited for a load, because another load may have followed
+			if group < call.group ||
+				group == reads && res.Status != StatusMiss && res.Status != StatusCoalesced {
+				// The stored value is too old; the call looks again only if it waited for a load,
+				// because another load may have followed.
+				continue
 			}
 			if err = c.plainly(ctx, key, group, call, res); res.meets(err, after, came) {
 				return err
@@ -201,7 +210,9 @@ func (c *Cache[V]) notOlder(ctx context.Context, key string, call *call[V], afte
 
 // besideLease loads without the lease. All calls that come before this load begins share it,
 // because its result is new enough for them.
-func (c *Cache[V]) besideLease(ctx context.Context, key string, load loader[V], res *Result[V]) (err error) {
+func (c *Cache[V]) besideLease(
+	ctx context.Context, key string, load loader[V], res *Result[V],
+) (err error) {
 	call := call[V]{group: direct, demands: true, load: load, came: flight.Now()}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {
 		call.flight.Await(ctx.Done())
@@ -217,7 +228,9 @@ func (r *Result[V]) meets(err error, after int64, came uint64) bool {
 
 // plainly makes a call without the demand, so that it can share flights with calls that have no
 // token.
-func (c *Cache[V]) plainly(ctx context.Context, key string, group group, of *call[V], res *Result[V]) (err error) {
+func (c *Cache[V]) plainly(
+	ctx context.Context, key string, group group, of *call[V], res *Result[V],
+) (err error) {
 	*res = Result[V]{}
 	call := call[V]{group: group, demands: true, load: of.load}
 	for err = c.begin(ctx, key, &call, res); call.flight != nil; err = c.end(ctx, key, &call, res) {

@@ -13,7 +13,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-// If the very first call of a process has a token, it loads once. The test runs itself as this process.
+// If the very first call of a process has a token, it loads once. The test runs itself as this
+// process.
 func TestFirstCallWithAToken(t *testing.T) {
 	const env = "CACHEGUARD_TEST_FIRST"
 	if os.Getenv(env) == "" {
@@ -42,7 +43,9 @@ func TestFirstCallWithAToken(t *testing.T) {
 		}
 	}
 	loads := 0
-	r, err := c.GetEntry(cacheguard.NotOlderThan(t.Context(), token), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+	r, err := c.GetEntry(cacheguard.NotOlderThan(t.Context(), token), "k", func(
+		context.Context, cacheguard.Result[string],
+	) (cacheguard.Entry[string], error) {
 		loads++
 		return cacheguard.Entry[string]{Value: "v", NoStore: os.Getenv(env) == "NoStore"}, nil
 	})
@@ -73,7 +76,8 @@ func TestClockAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowClock{Store: memstore.New(memstore.Options{}), gate: make(chan struct{})}
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{})
-		ctx, cancel := context.WithTimeout(cacheguard.NotOlderThan(t.Context(), cacheguard.TokenAt(store.Now().Add(100*time.Millisecond))), time.Millisecond)
+		ctx, cancel := context.WithTimeout(cacheguard.NotOlderThan(t.Context(),
+			cacheguard.TokenAt(store.Now().Add(100*time.Millisecond))), time.Millisecond)
 		defer cancel()
 		_, _ = c.Get(ctx, "k", returning("v"))
 		must(t, c.Close())

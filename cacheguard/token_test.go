@@ -28,19 +28,28 @@ func committed(t *testing.T, store cacheguard.Store, caches ...string) cacheguar
 }
 
 // tokenWays are the ways to read with a token: those of nestedWays, and the others.
-var tokenWays = map[string]func(context.Context, *cacheguard.Cache[int], cacheguard.LoadFunc[int]) (int, error){
+var tokenWays = map[string]func(context.Context, *cacheguard.Cache[int],
+	cacheguard.LoadFunc[int]) (int, error){
 	"Get":     nestedWays["Get"],
 	"GetMany": nestedWays["GetMany"],
 	"Refresh": nestedWays["Refresh"],
-	"GetEntry": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
-		res, err := c.GetEntry(ctx, "part", func(ctx context.Context, _ cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+	"GetEntry": func(
+		ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+	) (int, error) {
+		res, err := c.GetEntry(ctx, "part", func(
+			ctx context.Context, _ cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			v, err := load(ctx)
 			return cacheguard.Entry[int]{Value: v}, err
 		})
 		return res.Value, err
 	},
-	"GetManyEntries": func(ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int]) (int, error) {
-		got, err := c.GetManyEntries(ctx, []string{"part"}, func(ctx context.Context, _ []string) (map[string]cacheguard.Entry[int], error) {
+	"GetManyEntries": func(
+		ctx context.Context, c *cacheguard.Cache[int], load cacheguard.LoadFunc[int],
+	) (int, error) {
+		got, err := c.GetManyEntries(ctx, []string{"part"}, func(
+			ctx context.Context, _ []string,
+		) (map[string]cacheguard.Entry[int], error) {
 			v, err := load(ctx)
 			return map[string]cacheguard.Entry[int]{"part": {Value: v}}, err
 		})
@@ -64,7 +73,8 @@ func TestReadsWithAToken(t *testing.T) {
 			inBubble(t, way+"/"+name, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
 				defer store.Close()
-				c, other := openOn(t, cacheguard.Store(store), opts), openOn(t, cacheguard.Store(store), opts)
+				c, other := openOn(t, cacheguard.Store(store), opts),
+					openOn(t, cacheguard.Store(store), opts)
 				for _, c := range []*cacheguard.Cache[int]{other, c} {
 					if v, err := read(t.Context(), c, returning(1)); v != 1 || err != nil {
 						t.Fatal(v, err)
@@ -78,13 +88,18 @@ func TestReadsWithAToken(t *testing.T) {
 				o := newScriptedOrigin[int](t)
 				var reads []*begun[int]
 				for range 5 {
-					reads = append(reads, beginCall(t, func() (int, error) { return read(ctx, c, o.load) }))
+					reads = append(reads,
+						beginCall(t, func() (int, error) { return read(ctx, c, o.load) }))
 				}
 				load := o.next()
 				reads[4].waits()
 				if way != "Refresh" {
-					beginCall(t, func() (int, error) { return read(t.Context(), c, o.load) }).gives(1, nil)
-					beginCall(t, func() (int, error) { return read(t.Context(), other, o.load) }).gives(1, nil)
+					beginCall(t, func() (int, error) {
+						return read(t.Context(), c, o.load)
+					}).gives(1, nil)
+					beginCall(t, func() (int, error) {
+						return read(t.Context(), other, o.load)
+					}).gives(1, nil)
 				}
 				load.gives(2)
 				switch name {
@@ -103,7 +118,9 @@ func TestReadsWithAToken(t *testing.T) {
 				}
 				if way != "Refresh" { // what was loaded will do for the next ones, in any process
 					for _, c := range []*cacheguard.Cache[int]{c, other} {
-						beginCall(t, func() (int, error) { return read(ctx, c, failingWith[int](errors.New("loaded once more"))) }).gives(2, nil)
+						beginCall(t, func() (int, error) {
+							return read(ctx, c, failingWith[int](errors.New("loaded once more")))
+						}).gives(2, nil)
 					}
 				}
 			})
@@ -125,7 +142,9 @@ func TestTokenMeetsALoad(t *testing.T) {
 					from = openOn(t, cacheguard.Store(store), cacheguard.Options[int]{})
 				}
 				o := newScriptedOrigin[int](t)
-				early := beginCall(t, func() (int, error) { return read(t.Context(), from, o.load) })
+				early := beginCall(t, func() (int, error) {
+					return read(t.Context(), from, o.load)
+				})
 				load := o.next()
 				ctx := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave"))
 				late := []*begun[int]{
@@ -151,11 +170,14 @@ func TestTokenAndAFailingLoad(t *testing.T) {
 		inBubble(t, way, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{StaleIfError: time.Hour, StaleWhileRevalidate: time.Minute})
+			c := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[int]{StaleIfError: time.Hour, StaleWhileRevalidate: time.Minute})
 			must(t, c.Set(t.Context(), "part", 1))
 			ctx := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave"))
 			broken := errors.New("broken")
-			beginCall(t, func() (int, error) { return read(ctx, c, failingWith[int](broken)) }).gives(0, broken)
+			beginCall(t, func() (int, error) {
+				return read(ctx, c, failingWith[int](broken))
+			}).gives(0, broken)
 			// nor is the origin asked again meanwhile
 			beginCall(t, func() (int, error) { return read(ctx, c, returning(2)) }).gives(0, broken)
 		})
@@ -168,11 +190,13 @@ func TestTokenAndWhatDoesNotExist(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{})
-		getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0, cacheguard.ErrNotFound)
+		getting(t.Context(), t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0,
+			cacheguard.ErrNotFound)
 		ctx := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave"))
 		getting(ctx, t, c, "k", returning(1)).gives(1, nil)
 		ctx = cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave"))
-		getting(ctx, t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0, cacheguard.ErrNotFound)
+		getting(ctx, t, c, "k", failingWith[int](cacheguard.ErrNotFound)).gives(0,
+			cacheguard.ErrNotFound)
 		getting(ctx, t, c, "k", returning(2)).gives(0, cacheguard.ErrNotFound)
 	})
 }
@@ -182,18 +206,22 @@ func TestPeekWithAToken(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: local}})
+			c := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[int]{Local: cacheguard.Local[int]{Entries: local}})
 			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 			token := committed(t, store, "behave")
 			ctx := cacheguard.NotOlderThan(t.Context(), token)
-			if res, err := c.Peek(ctx, "k"); err != nil || res.Status != cacheguard.StatusMiss || res.Value != 0 {
+			if res, err := c.Peek(ctx, "k"); err != nil || res.Status != cacheguard.StatusMiss ||
+				res.Value != 0 {
 				t.Errorf("before a load: %+v, %v", res, err)
 			}
-			if res, err := c.Peek(t.Context(), "k"); err != nil || res.Value != 1 || res.NotOlderThan(token) {
+			if res, err := c.Peek(t.Context(), "k"); err != nil || res.Value != 1 ||
+				res.NotOlderThan(token) {
 				t.Errorf("without a token: %+v, %v", res, err)
 			}
 			getting(ctx, t, c, "k", returning(2)).gives(2, nil)
-			if res, err := c.Peek(ctx, "k"); err != nil || res.Value != 2 || !res.NotOlderThan(token) {
+			if res, err := c.Peek(ctx, "k"); err != nil || res.Value != 2 ||
+				!res.NotOlderThan(token) {
 				t.Errorf("after it: %+v, %v", res, err)
 			}
 			if res, ok := c.Local("k"); ok != (local > 0) || ok && !res.NotOlderThan(token) {
@@ -278,7 +306,8 @@ func TestMadeUpTokens(t *testing.T) {
 		}
 		// A clock that was set back says so, and then the token counts.
 		store.back = 2 * time.Hour
-		getting(t.Context(), t, c, "k", returning(2)).gives(2, nil) // the value was made in the future
+		// The value was made in the future.
+		getting(t.Context(), t, c, "k", returning(2)).gives(2, nil)
 		getting(at(-time.Hour), t, c, "k", never).gives(2, nil)
 		time.Sleep(time.Millisecond)
 		getting(at(0), t, c, "k", returning(3)).gives(3, nil)
@@ -358,8 +387,8 @@ func TestTwoTokens(t *testing.T) {
 	})
 }
 
-// A made up token, which is in the future, doesn't void another token: whichever came first, and for
-// what a load sees and reads, too.
+// A made up token, which is in the future, doesn't void another token: whichever came first, and
+// for what a load sees and reads, too.
 func TestTokenBesideOneOfTheFuture(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, 48 * time.Hour} {
 		for _, first := range []string{"made up", "real"} {
@@ -369,12 +398,16 @@ func TestTokenBesideOneOfTheFuture(t *testing.T) {
 				c := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{TTL: time.Hour})
 				must(t, c.Set(t.Context(), "k", 1))
 				must(t, c.Set(t.Context(), "inner", 1))
-				ctx, madeUp := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave")), cacheguard.TokenAt(store.Now().Add(ahead))
+				ctx, madeUp := cacheguard.NotOlderThan(t.Context(), committed(t, store, "behave")),
+					cacheguard.TokenAt(store.Now().Add(ahead))
 				if ctx = cacheguard.NotOlderThan(ctx, madeUp); first == "made up" {
-					ctx = cacheguard.NotOlderThan(cacheguard.NotOlderThan(t.Context(), madeUp), committed(t, store, "behave"))
+					ctx = cacheguard.NotOlderThan(cacheguard.NotOlderThan(t.Context(), madeUp),
+						committed(t, store, "behave"))
 				}
 				time.Sleep(time.Millisecond)
-				res, err := c.GetEntry(ctx, "k", func(ctx context.Context, prev cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+				res, err := c.GetEntry(ctx, "k", func(
+					ctx context.Context, prev cacheguard.Result[int],
+				) (cacheguard.Entry[int], error) {
 					if prev.Value != 0 {
 						t.Errorf("the load sees %d, which is too old", prev.Value)
 					}
@@ -390,17 +423,22 @@ func TestTokenBesideOneOfTheFuture(t *testing.T) {
 }
 
 func TestTokensAsText(t *testing.T) {
-	for _, text := range []string{"-1", "+1", "0", " 1", "1 ", "1_0", "zzzzzzzzzzzzzzzz", strings.Repeat("1", 1000), "é", "\x00"} {
+	for _, text := range []string{
+		"-1", "+1", "0", " 1", "1 ", "1_0", "zzzzzzzzzzzzzzzz", strings.Repeat("1", 1000), "é",
+		"\x00",
+	} {
 		if token, err := cacheguard.ParseToken(text); err == nil {
 			t.Errorf("%q is the token %v", text, token)
 		}
 	}
-	if token, err := cacheguard.ParseToken(""); err != nil || token != (cacheguard.Token{}) || token.String() != "" {
+	if token, err := cacheguard.ParseToken(""); err != nil || token != (cacheguard.Token{}) ||
+		token.String() != "" {
 		t.Errorf("the zero token: %v, %v", token, err)
 	}
 	for _, at := range []int64{1, time.Now().UnixMicro(), 1<<53 - 1} {
 		token := cacheguard.TokenAt(time.UnixMicro(at))
-		if same, err := cacheguard.ParseToken(token.String()); err != nil || same != token || len(token.String()) > 11 {
+		if same, err := cacheguard.ParseToken(token.String()); err != nil || same != token ||
+			len(token.String()) > 11 {
 			t.Errorf("%d: %q is %v, %v", at, token, same, err)
 		}
 	}
@@ -416,14 +454,19 @@ func TestDemandedLoadSeesNothingOlder(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
 		c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Name: "c"})
-		load := func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-			return cacheguard.Entry[string]{Value: "new", NotModified: prev.Status != cacheguard.StatusMiss}, nil
+		load := func(
+			_ context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
+			return cacheguard.Entry[string]{
+				Value: "new", NotModified: prev.Status != cacheguard.StatusMiss,
+			}, nil
 		}
 		must(t, c.Set(t.Context(), "k", "old"))
 		time.Sleep(time.Second) // in the bubble
 		token, err := cacheguard.Committed(t.Context(), store, "c")
 		must(t, err)
-		if r, err := c.GetEntry(cacheguard.NotOlderThan(t.Context(), token), "k", load); r.Value != "new" || err != nil {
+		if r, err := c.GetEntry(cacheguard.NotOlderThan(t.Context(), token), "k",
+			load); r.Value != "new" || err != nil {
 			t.Errorf("got %q, %v; the origin has something new", r.Value, err)
 		}
 		if r, err := c.RefreshEntry(t.Context(), "k", load); r.Value != "new" || err != nil {
@@ -438,7 +481,9 @@ type tiedStore struct {
 	stamp int64
 }
 
-func (s *tiedStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *tiedStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.Store.Lease(ctx, k, ask)
 	s.stamp = ans.Grant.Stamp
 	return ans, err
@@ -446,8 +491,8 @@ func (s *tiedStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.
 
 func (s *tiedStore) Clock(context.Context, string) (int64, error) { return s.stamp, nil }
 
-// If a load's stamp is a token's moment, it is unknown which came first, and the value counts as too
-// old, in the store and in the local tier.
+// If a load's stamp is a token's moment, it is unknown which came first, and the value counts as
+// too old, in the store and in the local tier.
 func TestTokenTie(t *testing.T) {
 	for name, local := range map[string]cacheguard.Local[int]{"store": {}, "local": {Entries: 10}} {
 		inBubble(t, name, func(t *testing.T) {
@@ -457,10 +502,12 @@ func TestTokenTie(t *testing.T) {
 			getting(t.Context(), t, c, "k", returning(1)).gives(1, nil)
 			getting(t.Context(), t, c, "k", returning(2)).gives(1, nil)
 			token := committed(t, store, "behave")
-			if want := cacheguard.TokenAt(time.UnixMicro(store.stamp)); token.String() != want.String() {
+			if want := cacheguard.TokenAt(time.UnixMicro(store.stamp)); token.String() !=
+				want.String() {
 				t.Fatalf("the token is %v, want %v", token, want)
 			}
-			getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", returning(3)).gives(3, nil)
+			getting(cacheguard.NotOlderThan(t.Context(), token), t, c, "k", returning(3)).gives(3,
+				nil)
 		})
 	}
 }

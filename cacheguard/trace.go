@@ -23,7 +23,9 @@ import (
 //
 // A panic in StartLoad or end is dropped; runtime.Goexit in them ends the load.
 type LoadTracer interface {
-	StartLoad(ctx context.Context, cache, key string) (loadCtx context.Context, note []byte, end func(err error, notFound bool))
+	StartLoad(ctx context.Context,
+		cache, key string) (loadCtx context.Context, note []byte,
+		end func(err error, notFound bool))
 }
 
 // noteOf returns the tracer's note of a load. It reads the note atomically, because a load that
@@ -37,7 +39,9 @@ func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 
 // trace starts the tracer for a load. It returns the load's context and the function that ends the
 // trace, or nil.
-func (c *Cache[V]) trace(ctx context.Context, key string, noted *atomic.Pointer[[]byte]) (loadCtx context.Context, end func(error, bool)) {
+func (c *Cache[V]) trace(
+	ctx context.Context, key string, noted *atomic.Pointer[[]byte],
+) (loadCtx context.Context, end func(error, bool)) {
 	if c.tracer == nil {
 		return ctx, nil
 	}
@@ -63,7 +67,8 @@ func safely(do func()) {
 // used, because it would not end with ctx, and cache calls inside the load would not know to which
 // load they belong.
 func madeOf(traced, ctx context.Context) bool {
-	return traced != nil && chainOf(traced) == chainOf(ctx) && (traced.Done() != nil || ctx.Done() == nil)
+	return traced != nil && chainOf(traced) == chainOf(ctx) &&
+		(traced.Done() != nil || ctx.Done() == nil)
 }
 
 func noteFits(note []byte) bool { return len(note) > 0 && len(note) <= frame.MaxNote }

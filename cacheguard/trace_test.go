@@ -19,8 +19,9 @@ import (
 // tracing is an observer that follows loads: it notes the name of the replica and the number of the
 // load.
 type tracing struct {
-	name  string
-	start func(ctx context.Context, note []byte) (context.Context, []byte) // changes what StartLoad returns; nil: nothing
+	name string
+	// Changes what StartLoad returns; nil: nothing.
+	start func(ctx context.Context, note []byte) (context.Context, []byte)
 
 	mu     sync.Mutex // guards what follows
 	loads  int
@@ -36,7 +37,9 @@ func (o *tracing) Observe(_ context.Context, e cacheguard.Event) {
 	o.events = append(o.events, e)
 }
 
-func (o *tracing) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(error, bool)) {
+func (o *tracing) StartLoad(
+	ctx context.Context, cache, key string,
+) (context.Context, []byte, func(error, bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.loads++
@@ -83,20 +86,34 @@ func TestNotesReachAllWhoWait(t *testing.T) {
 		"large value": {load: value(strings.Repeat("v", 100<<10), nil), ended: "<nil> false"},
 		"not found":   {load: value("", cacheguard.ErrNotFound), ended: "<nil> true"},
 		"failure":     {load: value("", failed), ended: "no such table false"},
-		"panic":       {load: func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) { panic("x") }, ended: "cacheguard: load panicked: x"},
-		"Goexit": {load: func(context.Context, cacheguard.Result[string]) (e cacheguard.Entry[string], err error) {
+		"panic": {load: func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
+			panic("x")
+		}, ended: "cacheguard: load panicked: x"},
+		"Goexit": {load: func(
+			context.Context, cacheguard.Result[string],
+		) (e cacheguard.Entry[string], err error) {
 			runtime.Goexit()
 			return e, err
 		}, ended: "cacheguard: load called runtime.Goexit false"},
-		"not stored": {load: func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		"not stored": {load: func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{Value: "v", NoStore: true}, nil
 		}, ended: "<nil> false"},
-		"too late": {load: func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		"too late": {load: func(
+			ctx context.Context, _ cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			time.Sleep(time.Minute) // in the bubble; it ignores its context
 			return cacheguard.Entry[string]{Value: "v"}, nil
 		}, ended: "<nil> false"},
-		"too large": {load: value(strings.Repeat("v", 1<<20), nil), ended: "<nil> false", alone: true},
-		"not shared": {load: func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		"too large": {
+			load: value(strings.Repeat("v", 1<<20), nil), ended: "<nil> false", alone: true,
+		},
+		"not shared": {load: func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{Value: "v", NoShare: true}, nil
 		}, ended: "<nil> false", alone: true},
 	} {
@@ -104,13 +121,17 @@ func TestNotesReachAllWhoWait(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
 			here, there := &tracing{name: "here"}, &tracing{name: "there"}
-			opts := cacheguard.Options[string]{LeaseTTL: time.Minute, LoadTimeout: 10 * time.Second, MaxValueSize: 200 << 10}
+			opts := cacheguard.Options[string]{
+				LeaseTTL: time.Minute, LoadTimeout: 10 * time.Second, MaxValueSize: 200 << 10,
+			}
 			opts.Observer = here
 			a := openOn(t, store, opts)
 			opts.Observer = there
 			b := openOn(t, store, opts)
 			gate := make(chan struct{})
-			load := func(ctx context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			load := func(
+				ctx context.Context, prev cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
 				<-gate
 				return c.load(ctx, prev)
 			}
@@ -134,15 +155,20 @@ func TestNotesReachAllWhoWait(t *testing.T) {
 			}
 			check("loads here", here.notes(cacheguard.EventLoad)[:1], ofLoad)
 			if got := here.notes(cacheguard.EventLoaded); !slices.Contains(got, ofLoad) {
-				t.Errorf("those here who began loads have the notes %q, want %q among them", got, ofLoad)
+				t.Errorf("those here who began loads have the notes %q, want %q among them", got,
+					ofLoad)
 			}
 			check("waits for the other process", there.notes(cacheguard.EventWaited), ofLoad)
 			if !c.alone {
 				check("those here who waited", here.notes(cacheguard.EventCoalesced), ofLoad)
-				check("those there who waited", there.notes(cacheguard.EventCoalesced), ofLoad, ofLoad)
+				check("those there who waited", there.notes(cacheguard.EventCoalesced), ofLoad,
+					ofLoad)
 				for _, o := range []*tracing{here, there} {
 					for _, e := range o.events {
-						if e.Kind == cacheguard.EventCoalesced && e.Took != time.Second+map[bool]time.Duration{true: 9 * time.Second}[name == "too late"] {
+						if e.Kind == cacheguard.EventCoalesced &&
+							e.Took != time.Second+map[bool]time.Duration{
+								true: 9 * time.Second,
+							}[name == "too late"] {
 							t.Errorf("a caller has waited for %v", e.Took)
 						}
 					}
@@ -152,7 +178,8 @@ func TestNotesReachAllWhoWait(t *testing.T) {
 				t.Errorf("the load was followed to %q, want %q", here.ended, c.ended)
 			}
 			if len(here.ended) != here.loads || len(there.ended) != there.loads {
-				t.Errorf("%d of %d and %d of %d loads were followed to their ends", len(here.ended), here.loads, len(there.ended), there.loads)
+				t.Errorf("%d of %d and %d of %d loads were followed to their ends", len(here.ended),
+					here.loads, len(there.ended), there.loads)
 			}
 		})
 	}
@@ -162,7 +189,8 @@ func TestNotesReachAllWhoWait(t *testing.T) {
 func TestNoteOfAStaleAnswer(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		o := &tracing{name: "o"}
-		c := fleetOf(t, 1, cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, Observer: o})[0]
+		c := fleetOf(t, 1,
+			cacheguard.Options[int]{TTL: time.Second, StaleIfError: time.Hour, Observer: o})[0]
 		load := func(n int, err error) cacheguard.LoadFunc[int] {
 			return func(context.Context) (int, error) {
 				time.Sleep(time.Second) // in the bubble
@@ -171,7 +199,8 @@ func TestNoteOfAStaleAnswer(t *testing.T) {
 		}
 		_, _ = c.Get(t.Context(), "k", load(1, nil))
 		time.Sleep(2 * time.Second)
-		if v, err := c.Get(t.Context(), "k", load(2, errors.New("no such table"))); v != 1 || err != nil {
+		if v, err := c.Get(t.Context(), "k", load(2, errors.New("no such table"))); v != 1 ||
+			err != nil {
 			t.Fatalf("got %v, %v", v, err)
 		}
 		_, _ = c.Get(t.Context(), "k", load(3, nil)) // in the back-off
@@ -191,7 +220,9 @@ func TestTracersContext(t *testing.T) {
 		note   string
 	}{
 		"as it should be": {nil, true, "o/behave/k/1"},
-		"nil":             {func(context.Context, []byte) (context.Context, []byte) { return nil, nil }, false, ""},
+		"nil": {func(context.Context, []byte) (context.Context, []byte) {
+			return nil, nil
+		}, false, ""},
 		"another one": {func(ctx context.Context, _ []byte) (context.Context, []byte) {
 			other, cancel := context.WithCancel(context.Background())
 			context.AfterFunc(ctx, cancel)
@@ -200,15 +231,22 @@ func TestTracersContext(t *testing.T) {
 		"endless": {func(ctx context.Context, note []byte) (context.Context, []byte) {
 			return context.WithoutCancel(ctx), note
 		}, false, "o/behave/k/1"},
-		"long note":    {func(ctx context.Context, note []byte) (context.Context, []byte) { return ctx, []byte(long) }, true, ""},
-		"longest note": {func(ctx context.Context, note []byte) (context.Context, []byte) { return ctx, []byte(long[1:]) }, true, long[1:]},
-		"panic":        {func(context.Context, []byte) (context.Context, []byte) { panic("tracer") }, false, ""},
+		"long note": {func(ctx context.Context, note []byte) (context.Context, []byte) {
+			return ctx, []byte(long)
+		}, true, ""},
+		"longest note": {func(ctx context.Context, note []byte) (context.Context, []byte) {
+			return ctx, []byte(long[1:])
+		}, true, long[1:]},
+		"panic": {func(context.Context, []byte) (context.Context, []byte) {
+			panic("tracer")
+		}, false, ""},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			o := &tracing{name: "o", start: c.start}
 			store := memstore.New(memstore.Options{})
 			defer store.Close()
-			cache := openOn(t, store, cacheguard.Options[string]{Observer: o, LoadTimeout: time.Second})
+			cache := openOn(t, store,
+				cacheguard.Options[string]{Observer: o, LoadTimeout: time.Second})
 			v, err := cache.Get(t.Context(), "k", func(ctx context.Context) (string, error) {
 				if by, ok := ctx.Deadline(); !ok || time.Until(by) > time.Second {
 					t.Errorf("the load has the deadline %v, %v", by, ok)
@@ -216,7 +254,9 @@ func TestTracersContext(t *testing.T) {
 				if traced := ctx.Value(tracedKey{}) != nil; traced != c.traced {
 					t.Errorf("the load has the tracer's context: %v, want %v", traced, c.traced)
 				}
-				if _, err := cache.Get(ctx, "k", func(context.Context) (string, error) { return "", nil }); !errors.Is(err, cacheguard.ErrRecursion) {
+				if _, err := cache.Get(ctx, "k", func(context.Context) (string, error) {
+					return "", nil
+				}); !errors.Is(err, cacheguard.ErrRecursion) {
 					t.Errorf("a load that asks for its own key gets %v", err)
 				}
 				return "v", nil
@@ -241,17 +281,36 @@ func TestObservers(t *testing.T) {
 	if o := cacheguard.Observers(); o != nil {
 		t.Errorf("of no observer comes %v", o)
 	}
-	silent := &tracing{name: "silent", start: func(ctx context.Context, _ []byte) (context.Context, []byte) { return ctx, nil }}
-	broken := &tracing{name: "broken", start: func(context.Context, []byte) (context.Context, []byte) { panic("tracer") }}
-	foreign := &tracing{name: "foreign", start: func(context.Context, []byte) (context.Context, []byte) { return context.Background(), nil }}
-	endless := &tracing{name: "endless", start: func(ctx context.Context, _ []byte) (context.Context, []byte) {
+	silent := &tracing{name: "silent", start: func(
+		ctx context.Context, _ []byte,
+	) (context.Context, []byte) {
+		return ctx, nil
+	}}
+	broken := &tracing{name: "broken", start: func(
+		context.Context, []byte,
+	) (context.Context, []byte) {
+		panic("tracer")
+	}}
+	foreign := &tracing{name: "foreign", start: func(
+		context.Context, []byte,
+	) (context.Context, []byte) {
+		return context.Background(), nil
+	}}
+	endless := &tracing{name: "endless", start: func(
+		ctx context.Context, _ []byte,
+	) (context.Context, []byte) {
 		return context.WithoutCancel(ctx), nil
 	}}
-	wordy := &tracing{name: "wordy", start: func(ctx context.Context, _ []byte) (context.Context, []byte) { return ctx, make([]byte, 256) }}
+	wordy := &tracing{name: "wordy", start: func(
+		ctx context.Context, _ []byte,
+	) (context.Context, []byte) {
+		return ctx, make([]byte, 256)
+	}}
 	inBubble(t, "", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		defer store.Close()
-		all := cacheguard.Observers(observing(func(cacheguard.Event) { panic("observer") }), silent, broken, foreign, endless, wordy, one, two)
+		all := cacheguard.Observers(observing(func(cacheguard.Event) { panic("observer") }), silent,
+			broken, foreign, endless, wordy, one, two)
 		c := openOn(t, store, cacheguard.Options[string]{Observer: all})
 		_, err := c.Get(t.Context(), "k", func(ctx context.Context) (string, error) {
 			if got := ctx.Value(tracedKey{}); got != "two/behave/k/1" {
@@ -263,7 +322,8 @@ func TestObservers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range []*tracing{silent, foreign, endless, wordy, one, two} {
-			if got := o.notes(cacheguard.EventLoaded); !slices.Equal(got, []string{"one/behave/k/1"}) {
+			if got := o.notes(cacheguard.EventLoaded); !slices.Equal(got,
+				[]string{"one/behave/k/1"}) {
 				t.Errorf("%s was told the notes %q, want the first one", o.name, got)
 			}
 			if len(o.ended) != 1 {

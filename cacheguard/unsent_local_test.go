@@ -27,15 +27,25 @@ func (s *nowStore) Now() time.Time {
 // While a change can't reach the store, no read brings the old value back into the local tier, at
 // whatever moment the read comes.
 func TestPendingChangeAndTheLocalTier(t *testing.T) {
-	for how, change := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
-		"Invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
-		"MarkStale":  func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.MarkStale(ctx, "k") },
-		"Set":        func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "set") },
-		"tag":        func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "tag") },
+	for how, change := range map[string]func(ctx context.Context,
+		c *cacheguard.Cache[string]) error{
+		"Invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		},
+		"MarkStale": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.MarkStale(ctx, "k")
+		},
+		"Set": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", "set")
+		},
+		"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.InvalidateTags(ctx, "tag")
+		},
 	} {
 		inBubble(t, how, func(t *testing.T) {
 			store := &nowStore{tampered: newTampered()}
-			c := openOn(t, cacheguard.Store(store), cacheguard.Options[string]{Local: cacheguard.Local[string]{Entries: 10}})
+			c := openOn(t, cacheguard.Store(store),
+				cacheguard.Options[string]{Local: cacheguard.Local[string]{Entries: 10}})
 			other := openOn(t, cacheguard.Store(store.Store), cacheguard.Options[string]{})
 			gets(t, other, "k", tagged("old", "tag"), "old", cacheguard.StatusLoaded)
 			for _, step := range []string{"Invalidate", "MarkStale", "Claim", "InvalidateTags"} {
@@ -70,7 +80,8 @@ func TestErrorFromBeforeAnInvalidation(t *testing.T) {
 		for way, get := range nestedWays {
 			inBubble(t, way, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
-				c, other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{}), openOn(t, cacheguard.Store(store), cacheguard.Options[int]{})
+				c, other := openOn(t, cacheguard.Store(store), cacheguard.Options[int]{}),
+					openOn(t, cacheguard.Store(store), cacheguard.Options[int]{})
 				o := newScriptedOrigin[int](t)
 				early := beginCall(t, func() (int, error) { return get(t.Context(), c, o.load) })
 				load := o.next()
@@ -82,7 +93,9 @@ func TestErrorFromBeforeAnInvalidation(t *testing.T) {
 				load.fails(errOrigin)
 				early.gives(0, errOrigin)
 				time.Sleep(time.Second + 50*time.Millisecond)
-				beginCall(t, func() (int, error) { return get(t.Context(), c, returning(2)) }).gives(2, nil)
+				beginCall(t, func() (int, error) {
+					return get(t.Context(), c, returning(2))
+				}).gives(2, nil)
 			})
 		}
 	}
@@ -91,8 +104,11 @@ func TestErrorFromBeforeAnInvalidation(t *testing.T) {
 // The TTL of an Entry replaces NegativeTTL, even if NegativeTTL is negative.
 func TestEntryTTLReplacesNegativeTTL(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})), cacheguard.Options[string]{NegativeTTL: -1})
-		_, err := c.GetEntry(t.Context(), "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		c := openOn(t, cacheguard.Store(memstore.New(memstore.Options{})),
+			cacheguard.Options[string]{NegativeTTL: -1})
+		_, err := c.GetEntry(t.Context(), "k", func(
+			context.Context, cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			return cacheguard.Entry[string]{TTL: time.Minute}, cacheguard.ErrNotFound
 		})
 		if !errors.Is(err, cacheguard.ErrNotFound) {

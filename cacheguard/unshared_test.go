@@ -29,17 +29,20 @@ func private(loads *atomic.Int32, name string) cacheguard.LoadFunc[entry] {
 func TestNoShareIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		var loads atomic.Int32
 		round := func(what string, most time.Duration) {
 			t.Helper()
 			calls := map[string]*begun[cacheguard.Result[string]]{}
 			for i := range 8 {
 				name := fmt.Sprintf("%s %d", what, i)
-				calls[name] = gettingEntry(t.Context(), t, []*cacheguard.Cache[string]{here, there}[i%2], "k", private(&loads, name))
+				calls[name] = gettingEntry(t.Context(), t,
+					[]*cacheguard.Cache[string]{here, there}[i%2], "k", private(&loads, name))
 			}
 			for name, call := range calls {
-				if r, err := call.later(); r.Value != name || err != nil || r.Status != cacheguard.StatusLoaded {
+				if r, err := call.later(); r.Value != name || err != nil ||
+					r.Status != cacheguard.StatusLoaded {
 					t.Errorf("%s got %+v, %v", name, r, err)
 				}
 				if call.took > most+10*time.Millisecond {
@@ -53,7 +56,8 @@ func TestNoShareIsRemembered(t *testing.T) {
 		round("first", 2*time.Second)
 		round("second", time.Second)
 		for _, c := range []*cacheguard.Cache[string]{here, there} {
-			if r, err := c.Peek(t.Context(), "k"); r != (cacheguard.Result[string]{}) || err != nil {
+			if r, err := c.Peek(t.Context(), "k"); r != (cacheguard.Result[string]{}) ||
+				err != nil {
 				t.Errorf("Peek: %+v, %v", r, err)
 			}
 		}
@@ -71,7 +75,8 @@ func TestNoShareIsRemembered(t *testing.T) {
 func TestNoShareEndsWithTheFirstSharedResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		var loads atomic.Int32
 		if _, err := here.GetEntry(t.Context(), "k", entries(private(&loads, "mine"))); err != nil {
 			t.Fatal(err)
@@ -91,7 +96,9 @@ func TestNoShareEndsWithTheFirstSharedResult(t *testing.T) {
 		leads.gives(entry{Value: "for all"})
 		first.now()
 		for _, c := range []*cacheguard.Cache[string]{here, there} {
-			if r, err := c.GetEntry(t.Context(), "k", entries(private(&loads, "unexpected"))); r.Value != "for all" || r.Status != cacheguard.StatusHit || err != nil {
+			if r, err := c.GetEntry(t.Context(), "k",
+				entries(private(&loads, "unexpected"))); r.Value != "for all" ||
+				r.Status != cacheguard.StatusHit || err != nil {
 				t.Errorf("got %+v, %v", r, err)
 			}
 		}
@@ -127,34 +134,46 @@ func TestNoShareKeeps(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			c := openOn(t, store, cacheguard.Options[string]{Local: cacheguard.Local[string]{Entries: 10}, StaleIfError: time.Hour})
+			c := openOn(t, store, cacheguard.Options[string]{
+				Local: cacheguard.Local[string]{Entries: 10}, StaleIfError: time.Hour,
+			})
 			loads := 0
-			load := func(_ context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+			load := func(
+				_ context.Context, prev cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
 				loads++
 				want := cacheguard.Result[string]{}
 				if loads > 1 && keep > 0 {
-					want = cacheguard.Result[string]{Value: fmt.Sprint(loads - 1), Status: cacheguard.StatusStale}
+					want = cacheguard.Result[string]{
+						Value: fmt.Sprint(loads - 1), Status: cacheguard.StatusStale,
+					}
 				}
-				if prev.Value != want.Value || prev.Status != want.Status || prev.NotFound || prev.UsableFor != 0 {
+				if prev.Value != want.Value || prev.Status != want.Status || prev.NotFound ||
+					prev.UsableFor != 0 {
 					t.Errorf("load %d sees %+v; want %+v", loads, prev, want)
 				}
 				if loads == 4 {
 					return cacheguard.Entry[string]{}, errOrigin
 				}
-				return cacheguard.Entry[string]{Value: fmt.Sprint(loads), NoShare: true, TTL: time.Minute, Keep: keep}, nil
+				return cacheguard.Entry[string]{
+					Value: fmt.Sprint(loads), NoShare: true, TTL: time.Minute, Keep: keep,
+				}, nil
 			}
 			for i := range 3 {
-				if r, err := c.GetEntry(t.Context(), "k", load); r.Value != fmt.Sprint(i+1) || err != nil {
+				if r, err := c.GetEntry(t.Context(), "k", load); r.Value != fmt.Sprint(i+1) ||
+					err != nil {
 					t.Errorf("call %d: %+v, %v", i, r, err)
 				}
 				if i == 1 {
 					<-time.After(2 * time.Minute) // no longer remembered
 				}
 			}
-			if r, err := c.GetEntry(t.Context(), "k", load); !errors.Is(err, errOrigin) || r.Value != "" {
+			if r, err := c.GetEntry(t.Context(), "k", load); !errors.Is(err, errOrigin) ||
+				r.Value != "" {
 				t.Errorf("after a failed load: %+v, %v", r, err)
 			}
-			if r, err := c.Peek(t.Context(), "k"); r != (cacheguard.Result[string]{}) || err != nil {
+			if r, err := c.Peek(t.Context(), "k"); r != (cacheguard.Result[string]{}) ||
+				err != nil {
 				t.Errorf("Peek: %+v, %v", r, err)
 			}
 		})
@@ -166,12 +185,15 @@ func TestNoShareKeeps(t *testing.T) {
 func TestGetManyMeetsNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		var loads atomic.Int32
 		one := gettingEntry(t.Context(), t, here, "a", private(&loads, "mine"))
 		one.waits()
 		for _, c := range []*cacheguard.Cache[string]{there, here, there} {
-			got, err := c.GetMany(t.Context(), []string{"a", "b"}, func(_ context.Context, missing []string) (map[string]string, error) {
+			got, err := c.GetMany(t.Context(), []string{"a", "b"}, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				values := map[string]string{}
 				for _, key := range missing {
 					values[key] = "of many"
@@ -189,7 +211,9 @@ func TestGetManyMeetsNoShare(t *testing.T) {
 // A result that is not shared and leaves what is stored goes to its own caller, and everybody else
 // has what was there.
 func TestLeaveStored(t *testing.T) {
-	for name, local := range map[string]cacheguard.Local[string]{"store": {}, "local tier": {Entries: 10}} {
+	for name, local := range map[string]cacheguard.Local[string]{
+		"store": {}, "local tier": {Entries: 10},
+	} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			defer func() { _ = store.Close() }()
@@ -206,8 +230,11 @@ func TestLeaveStored(t *testing.T) {
 			if v, err := c.Get(ctx, "k", never); v != "for all" || err != nil {
 				t.Fatal(v, err)
 			}
-			got, err := c.RefreshEntry(ctx, "k", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-				return cacheguard.Entry[string]{Value: "for one", NoShare: true, LeaveStored: true}, nil
+			got, err := c.RefreshEntry(ctx, "k", func(
+				context.Context, cacheguard.Result[string],
+			) (cacheguard.Entry[string], error) {
+				return cacheguard.Entry[string]{Value: "for one", NoShare: true, LeaveStored: true},
+					nil
 			})
 			if got.Value != "for one" || err != nil {
 				t.Error(got, err)
@@ -224,7 +251,8 @@ func TestLeaveStored(t *testing.T) {
 func TestNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		slow := func(name string) cacheguard.LoadFunc[entry] {
 			return func(ctx context.Context) (entry, error) {
 				if ctx.Value(contextKey{}) != name {
@@ -235,15 +263,19 @@ func TestNoShare(t *testing.T) {
 			}
 		}
 		calls := map[string]*begun[cacheguard.Result[string]]{}
-		for name, c := range map[string]*cacheguard.Cache[string]{"a": here, "b": here, "c": here, "d": there, "e": there, "f": there} {
+		for name, c := range map[string]*cacheguard.Cache[string]{
+			"a": here, "b": here, "c": here, "d": there, "e": there, "f": there,
+		} {
 			ctx := context.WithValue(t.Context(), contextKey{}, name)
 			calls[name] = gettingEntry(ctx, t, c, "k", slow(name))
 		}
 		for name, call := range calls {
-			if r, err := call.later(); r.Value != name || err != nil || r.Status != cacheguard.StatusLoaded {
+			if r, err := call.later(); r.Value != name || err != nil ||
+				r.Status != cacheguard.StatusLoaded {
 				t.Errorf("%s got %+v, %v", name, r, err)
 			}
-			if call.took > 3*time.Second { // the leader's load, that of the other process, those of its callers
+			// The leader's load, that of the other process, those of its callers.
+			if call.took > 3*time.Second {
 				t.Errorf("%s got it after %v: one load after another", name, call.took)
 			}
 		}
@@ -256,7 +288,8 @@ func TestNoShare(t *testing.T) {
 // TestNoShareKeepsToTheBounds: those who load for themselves are loads like others.
 func TestNoShareKeepsToTheBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxLoads: 2, LoadTimeout: 10 * time.Second})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{MaxLoads: 2, LoadTimeout: 10 * time.Second})
 		o := newScriptedOrigin[entry](t)
 		leader := gettingEntry(t.Context(), t, c, "k", o.load)
 		first := o.next()
@@ -280,7 +313,9 @@ func TestNoShareKeepsToTheBounds(t *testing.T) {
 			for len(o.visits) > 0 {
 				running = append(running, o.next())
 			}
-			running = slices.DeleteFunc(running, func(load *scriptedLoad[entry]) bool { return load.ctx.Err() != nil })
+			running = slices.DeleteFunc(running, func(load *scriptedLoad[entry]) bool {
+				return load.ctx.Err() != nil
+			})
 			if n := len(running); n == 0 || n > 2 {
 				t.Fatalf("%d loads at the same time", n)
 			}
@@ -320,7 +355,9 @@ func TestUnsharedLoadFails(t *testing.T) {
 		if r, err := leader.now(); r.Value != "mine" || err != nil {
 			t.Errorf("the leader got %+v, %v", r, err)
 		}
-		for name, want := range map[string]error{"failed": errOrigin, "panicked": errOrigin, "not found": cacheguard.ErrNotFound} {
+		for name, want := range map[string]error{
+			"failed": errOrigin, "panicked": errOrigin, "not found": cacheguard.ErrNotFound,
+		} {
 			if r, err := calls[name].now(); r.Value != "" || !errors.Is(err, want) {
 				t.Errorf("%s: %+v, %v; want %v", name, r, err, want)
 			}

@@ -36,7 +36,9 @@ func TestValueThatCantBeStored(t *testing.T) {
 		value string
 		why   error
 	}{
-		"too large":   {cacheguard.Options[string]{MaxValueSize: 100}, large, cacheguard.ErrTooLarge},
+		"too large": {
+			cacheguard.Options[string]{MaxValueSize: 100}, large, cacheguard.ErrTooLarge,
+		},
 		"not encoded": {cacheguard.Options[string]{Codec: inedible{}}, poison, errTampered},
 	} {
 		inBubble(t, name, func(t *testing.T) {
@@ -62,7 +64,8 @@ func TestValueThatCantBeStored(t *testing.T) {
 			} else if err := told[0].Err; !errors.Is(err, c.why) {
 				t.Errorf("the observer was told %v; want %v", err, c.why)
 			}
-			if r, err := fleet.Replica(0).Peek(t.Context(), "k"); r.Status != cacheguard.StatusMiss || err != nil {
+			if r, err := fleet.Replica(0).Peek(t.Context(),
+				"k"); r.Status != cacheguard.StatusMiss || err != nil {
 				t.Errorf("Peek: %+v, %v", r, err)
 			}
 			getting(t.Context(), t, fleet.Replica(0), "k", returning("v")).gives("v", nil)
@@ -74,7 +77,8 @@ func TestValueThatCantBeStored(t *testing.T) {
 // TestLargestValue is stored: the bound is on what is above it.
 func TestLargestValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxValueSize: 100})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{MaxValueSize: 100})
 		largest := strings.Repeat("v", 100)
 		getting(t.Context(), t, c, "k", returning(largest)).gives(largest, nil)
 		getting(t.Context(), t, c, "k", returning("unexpected")).gives(largest, nil)
@@ -84,14 +88,20 @@ func TestLargestValue(t *testing.T) {
 // TestWritingWhatCantBeStored removes what was there: it is out of date.
 func TestWritingWhatCantBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{MaxValueSize: 10, Codec: poisonous{in: true}})
+		c := openOn(t, memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{MaxValueSize: 10, Codec: poisonous{in: true}})
 		writes := map[string]struct {
 			write func() error
 			fails bool
 		}{
-			"Set too large":    {func() error { return c.Set(t.Context(), "k", "more than ten bytes") }, true},
-			"Set that panics":  {func() error { return c.Set(t.Context(), "k", poison) }, true},
-			"Update too large": {func() error { _, err := c.Update(t.Context(), "k", returning("more than ten bytes")); return err }, false},
+			"Set too large": {func() error {
+				return c.Set(t.Context(), "k", "more than ten bytes")
+			}, true},
+			"Set that panics": {func() error { return c.Set(t.Context(), "k", poison) }, true},
+			"Update too large": {func() error {
+				_, err := c.Update(t.Context(), "k", returning("more than ten bytes"))
+				return err
+			}, false},
 		}
 		for name, w := range writes {
 			if err := c.Set(t.Context(), "k", "old"); err != nil {
@@ -104,7 +114,8 @@ func TestWritingWhatCantBeStored(t *testing.T) {
 				t.Errorf("%s leaves %+v, %v", name, r, err)
 			}
 		}
-		if err := c.Set(t.Context(), "k", "more than ten bytes"); !errors.Is(err, cacheguard.ErrTooLarge) {
+		if err := c.Set(t.Context(), "k", "more than ten bytes"); !errors.Is(err,
+			cacheguard.ErrTooLarge) {
 			t.Errorf("Set: %v; want %v", err, cacheguard.ErrTooLarge)
 		}
 	})
@@ -122,10 +133,13 @@ func TestResultTooLargeToCarry(t *testing.T) {
 			}
 		}
 		for i := range 4 {
-			calls = append(calls, gettingEntry(t.Context(), t, openOn(t, store, cacheguard.Options[string]{}), "k", load(fmt.Sprint(i))))
+			calls = append(calls,
+				gettingEntry(t.Context(), t, openOn(t, store, cacheguard.Options[string]{}), "k",
+					load(fmt.Sprint(i))))
 		}
 		for i, call := range calls {
-			if r, err := call.later(); r.Value != strings.Repeat(fmt.Sprint(i), 10<<10) || err != nil || call.took > 2*time.Second {
+			if r, err := call.later(); r.Value != strings.Repeat(fmt.Sprint(i), 10<<10) ||
+				err != nil || call.took > 2*time.Second {
 				t.Errorf("caller %d got %d bytes, %v after %v", i, len(r.Value), err, call.took)
 			}
 		}

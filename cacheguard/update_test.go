@@ -12,7 +12,10 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 )
 
-func updating(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], write cacheguard.LoadFunc[string]) *begun[string] {
+func updating(
+	ctx context.Context, t *testing.T, c *cacheguard.Cache[string],
+	write cacheguard.LoadFunc[string],
+) *begun[string] {
 	return beginCall(t, func() (string, error) { return c.Update(ctx, "k", write) })
 }
 
@@ -21,7 +24,8 @@ func updating(ctx context.Context, t *testing.T, c *cacheguard.Cache[string], wr
 func TestUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		for _, writer := range []*cacheguard.Cache[string]{here, there} {
 			if err := here.Invalidate(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -31,7 +35,10 @@ func TestUpdate(t *testing.T) {
 			load := o.next()
 			update := updating(t.Context(), t, writer, w.load)
 			write := w.next()
-			readers := []*begun[string]{getting(t.Context(), t, here, "k", o.load), getting(t.Context(), t, there, "k", o.load)}
+			readers := []*begun[string]{
+				getting(t.Context(), t, here, "k", o.load),
+				getting(t.Context(), t, there, "k", o.load),
+			}
 			for _, reader := range readers {
 				reader.waits()
 			}
@@ -56,7 +63,8 @@ func TestUpdate(t *testing.T) {
 func TestSlowUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		w := newScriptedOrigin[string](t)
 		update := updating(t.Context(), t, here, w.load)
 		write := w.next()
@@ -76,14 +84,18 @@ func TestUpdateThatFails(t *testing.T) {
 		write cacheguard.LoadFunc[string]
 		want  error
 	}{
-		"error":     {failingWith[string](errOrigin), errOrigin},
-		"panic":     {func(context.Context) (string, error) { panic(errOrigin) }, errOrigin},
-		"timeout":   {func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }, context.DeadlineExceeded},
+		"error": {failingWith[string](errOrigin), errOrigin},
+		"panic": {func(context.Context) (string, error) { panic(errOrigin) }, errOrigin},
+		"timeout": {func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}, context.DeadlineExceeded},
 		"not found": {failingWith[string](cacheguard.ErrNotFound), cacheguard.ErrNotFound},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+			here, there := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store, cacheguard.Options[string]{})
 			if err := here.Set(t.Context(), "k", "old"); err != nil {
 				t.Fatal(err)
 			}
@@ -106,11 +118,14 @@ func TestUpdateThatFails(t *testing.T) {
 func TestReadersOfAFailedUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+		here, there := openOn(t, store, cacheguard.Options[string]{}),
+			openOn(t, store, cacheguard.Options[string]{})
 		w, o := newScriptedOrigin[string](t), newScriptedOrigin[string](t)
 		update := updating(t.Context(), t, here, w.load)
 		write := w.next()
-		readers := []*begun[string]{getting(t.Context(), t, here, "k", o.load), getting(t.Context(), t, there, "k", o.load)}
+		readers := []*begun[string]{
+			getting(t.Context(), t, here, "k", o.load), getting(t.Context(), t, there, "k", o.load),
+		}
 		readers[0].waits()
 		readers[1].waits()
 		write.fails(errOrigin)
@@ -129,7 +144,9 @@ func TestWriterThatLeaves(t *testing.T) {
 	for _, end := range []string{"cancel", "LoadTimeout", "Close"} {
 		inBubble(t, end, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			here, there := openOn(t, store, cacheguard.Options[string]{LoadTimeout: 5 * time.Second}), openOn(t, store, cacheguard.Options[string]{})
+			here, there := openOn(t, store,
+				cacheguard.Options[string]{LoadTimeout: 5 * time.Second}),
+				openOn(t, store, cacheguard.Options[string]{})
 			w := newScriptedOrigin[string](t)
 			origin := "old"
 			read := func(context.Context) (string, error) { return origin, nil }
@@ -147,8 +164,10 @@ func TestWriterThatLeaves(t *testing.T) {
 					t.Errorf("Update: %v; want %v", err, context.Canceled)
 				}
 			case "LoadTimeout":
-				if _, err := update.later(); !errors.Is(err, context.DeadlineExceeded) || update.took != 5*time.Second {
-					t.Errorf("Update: %v after %v; want %v", err, update.took, context.DeadlineExceeded)
+				if _, err := update.later(); !errors.Is(err, context.DeadlineExceeded) ||
+					update.took != 5*time.Second {
+					t.Errorf("Update: %v after %v; want %v", err, update.took,
+						context.DeadlineExceeded)
 				}
 			case "Close":
 				beginCall(t, func() (struct{}, error) { return struct{}{}, here.Close() })
@@ -169,7 +188,8 @@ func TestTwoUpdates(t *testing.T) {
 		for _, where := range []string{"one process", "two processes"} {
 			inBubble(t, order+" in "+where, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
-				a, b := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store, cacheguard.Options[string]{})
+				a, b := openOn(t, store, cacheguard.Options[string]{}),
+					openOn(t, store, cacheguard.Options[string]{})
 				if where == "one process" {
 					b = a
 				}
@@ -198,7 +218,9 @@ func TestTwoUpdates(t *testing.T) {
 					first.gives("first", nil)
 				}
 				for _, c := range []*cacheguard.Cache[string]{a, b} {
-					getting(t.Context(), t, c, "k", func(context.Context) (string, error) { return origin, nil }).gives(origin, nil)
+					getting(t.Context(), t, c, "k", func(context.Context) (string, error) {
+						return origin, nil
+					}).gives(origin, nil)
 				}
 			})
 		}
@@ -211,7 +233,8 @@ func TestUpdateThatLosesItsClaim(t *testing.T) {
 	for _, loss := range []string{"Invalidate", "Set", "Renew", "another load"} {
 		inBubble(t, loss, func(t *testing.T) {
 			store := newTampered()
-			here, there := openOn(t, store, cacheguard.Options[string]{}), openOn(t, store.Store, cacheguard.Options[string]{})
+			here, there := openOn(t, store, cacheguard.Options[string]{}),
+				openOn(t, store.Store, cacheguard.Options[string]{})
 			w := newScriptedOrigin[string](t)
 			update := updating(t.Context(), t, here, w.load)
 			write := w.next()
@@ -252,7 +275,10 @@ func TestUpdateWithoutAStore(t *testing.T) {
 		store := newTampered()
 		c := openOn(t, store, cacheguard.Options[string]{OnStoreDown: cacheguard.FailClosed})
 		store.onto("Claim", fails(always))
-		update := updating(t.Context(), t, c, func(context.Context) (string, error) { t.Error("it writes"); return "", nil })
+		update := updating(t.Context(), t, c, func(context.Context) (string, error) {
+			t.Error("it writes")
+			return "", nil
+		})
 		update.gives("", cacheguard.ErrUnavailable)
 	})
 	inBubble(t, "fails open", func(t *testing.T) {
@@ -263,7 +289,8 @@ func TestUpdateWithoutAStore(t *testing.T) {
 		}
 		store.onto("Claim", fails(always))
 		updating(t.Context(), t, c, returning("new")).gives("new", nil)
-		getting(t.Context(), t, c, "k", returning("newer")).gives("newer", nil) // it was invalidated at least
+		// It was invalidated at least.
+		getting(t.Context(), t, c, "k", returning("newer")).gives("newer", nil)
 		store.onto("Invalidate", fails(always))
 		updating(t.Context(), t, c, returning("newest")).gives("newest", errTampered)
 	})
@@ -327,7 +354,8 @@ func TestUpdateIsNoFill(t *testing.T) {
 		update()
 		store.onto("Fill", func(ctx context.Context) error { return c.Invalidate(ctx, "k") })
 		update()
-		if got := events.Events(cacheguard.EventFilled, cacheguard.EventFillUnknown, cacheguard.EventFillRefused); len(got) != 0 {
+		if got := events.Events(cacheguard.EventFilled, cacheguard.EventFillUnknown,
+			cacheguard.EventFillRefused); len(got) != 0 {
 			t.Errorf("observers were told of %v", got)
 		}
 	})

@@ -45,16 +45,23 @@ func TestAnyBytesAreAValue(t *testing.T) {
 	for name, value := range values {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
-			bytesHere, bytesThere := openOn(t, store, cacheguard.Options[[]byte]{Name: "bytes"}), openOn(t, store, cacheguard.Options[[]byte]{Name: "bytes"})
+			bytesHere, bytesThere := openOn(t, store, cacheguard.Options[[]byte]{Name: "bytes"}),
+				openOn(t, store, cacheguard.Options[[]byte]{Name: "bytes"})
 			roundTrip(t, bytesHere, bytesThere, value, bytes.Equal)
-			stringsHere, stringsThere := openOn(t, store, cacheguard.Options[string]{Name: "strings"}), openOn(t, store, cacheguard.Options[string]{Name: "strings"})
-			roundTrip(t, stringsHere, stringsThere, string(value), func(a, b string) bool { return a == b })
+			stringsHere, stringsThere := openOn(t, store,
+				cacheguard.Options[string]{Name: "strings"}),
+				openOn(t, store, cacheguard.Options[string]{Name: "strings"})
+			roundTrip(t, stringsHere, stringsThere, string(value), func(a, b string) bool {
+				return a == b
+			})
 		})
 	}
 }
 
 // roundTrip shows that a value is the same for all who get it, by whatever way it came.
-func roundTrip[V any](t *testing.T, here, there *cacheguard.Cache[V], value V, equal func(a, b V) bool) {
+func roundTrip[V any](
+	t *testing.T, here, there *cacheguard.Cache[V], value V, equal func(a, b V) bool,
+) {
 	t.Helper()
 	o := newScriptedOrigin[V](t)
 	check := func(who string, c *begun[V]) {
@@ -65,7 +72,8 @@ func roundTrip[V any](t *testing.T, here, there *cacheguard.Cache[V], value V, e
 	}
 	leader := getting(t.Context(), t, here, "k", o.load)
 	load := o.next()
-	joiner, waiter := getting(t.Context(), t, here, "k", o.load), getting(t.Context(), t, there, "k", o.load)
+	joiner, waiter := getting(t.Context(), t, here, "k", o.load),
+		getting(t.Context(), t, there, "k", o.load)
 	joiner.waits()
 	waiter.waits()
 	load.gives(value)
@@ -105,55 +113,69 @@ type thing struct{ Name string }
 func TestNilIsAValue(t *testing.T) {
 	inBubble(t, "pointer", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[*thing]{}), openOn(t, store, cacheguard.Options[*thing]{})
+		here, there := openOn(t, store, cacheguard.Options[*thing]{}),
+			openOn(t, store, cacheguard.Options[*thing]{})
 		roundTrip(t, here, there, nil, func(a, b *thing) bool { return a == b })
-		if r, err := there.Peek(t.Context(), "k"); err != nil || r.NotFound || r.Status != cacheguard.StatusHit {
+		if r, err := there.Peek(t.Context(), "k"); err != nil || r.NotFound ||
+			r.Status != cacheguard.StatusHit {
 			t.Errorf("Peek: %+v, %v; want a hit that exists", r, err)
 		}
 	})
 	inBubble(t, "map", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[map[string]int]{}), openOn(t, store, cacheguard.Options[map[string]int]{})
-		roundTrip(t, here, there, nil, func(a, b map[string]int) bool { return a == nil && b == nil })
+		here, there := openOn(t, store, cacheguard.Options[map[string]int]{}),
+			openOn(t, store, cacheguard.Options[map[string]int]{})
+		roundTrip(t, here, there, nil, func(a, b map[string]int) bool {
+			return a == nil && b == nil
+		})
 	})
 	inBubble(t, "interface", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[any]{}), openOn(t, store, cacheguard.Options[any]{})
+		here, there := openOn(t, store, cacheguard.Options[any]{}),
+			openOn(t, store, cacheguard.Options[any]{})
 		roundTrip(t, here, there, nil, func(a, b any) bool { return a == b })
 	})
 	inBubble(t, "raw JSON", func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		here, there := openOn(t, store, cacheguard.Options[json.RawMessage]{}), openOn(t, store, cacheguard.Options[json.RawMessage]{})
-		roundTrip(t, here, there, json.RawMessage("null"), func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+		here, there := openOn(t, store, cacheguard.Options[json.RawMessage]{}),
+			openOn(t, store, cacheguard.Options[json.RawMessage]{})
+		roundTrip(t, here, there, json.RawMessage("null"), func(a, b json.RawMessage) bool {
+			return bytes.Equal(a, b)
+		})
 	})
 }
 
 // TestForeignBytes: any bytes that are not a value are a miss, and the next load overwrites them.
 func TestForeignBytes(t *testing.T) {
-	whole := frame.New(frame.Header{ID: [16]byte{1}, Created: time.Now(), Soft: time.Hour}, []byte("foreign"))
+	whole := frame.New(frame.Header{ID: [16]byte{1}, Created: time.Now(), Soft: time.Hour},
+		[]byte("foreign"))
 	flipped := bytes.Clone(whole)
 	flipped[20] ^= 1
 	for name, raw := range map[string][]byte{
-		"empty": {}, "text": []byte("text"), "version": append([]byte{99}, whole[1:]...), "cut": whole[:30], "flipped": flipped,
+		"empty": {}, "text": []byte("text"), "version": append([]byte{99}, whole[1:]...),
+		"cut": whole[:30], "flipped": flipped,
 		"longer": append(bytes.Clone(whole), 0), "other codec": whole,
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			store := memstore.New(memstore.Options{})
 			var corrupt int
-			c := openOn(t, store, cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
-				if e.Kind == cacheguard.EventCorrupt {
-					corrupt++
-				}
-			})})
+			c := openOn(t, store,
+				cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
+					if e.Kind == cacheguard.EventCorrupt {
+						corrupt++
+					}
+				})})
 			c.LooksFirst() // who asks at once for the lease takes less than 3 bytes for nothing
 			put(t, store, "k", raw)
-			if r, err := c.Peek(t.Context(), "k"); err != nil || r.Status != cacheguard.StatusMiss || r.Value != "" {
+			if r, err := c.Peek(t.Context(), "k"); err != nil ||
+				r.Status != cacheguard.StatusMiss || r.Value != "" {
 				t.Errorf("Peek: %+v, %v; want a miss", r, err)
 			}
 			getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
 			getting(t.Context(), t, c, "k", failingWith[string](errOrigin)).gives("v", nil)
 			if corrupt != 2 {
-				t.Errorf("it was reported %d times; want once for each of the two who found it", corrupt)
+				t.Errorf("it was reported %d times; want once for each of the two who found it",
+					corrupt)
 			}
 		})
 	}
@@ -171,8 +193,10 @@ func TestNamedCodecs(t *testing.T) {
 		getting(t.Context(), t, plain, "k", returning("x")).gives("x", nil)
 
 		// What does not exist is the same in all of them.
-		getting(t.Context(), t, plain, "gone", failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
-		getting(t.Context(), t, shouting, "gone", returning("unexpected")).gives("", cacheguard.ErrNotFound)
+		getting(t.Context(), t, plain, "gone",
+			failingWith[string](cacheguard.ErrNotFound)).gives("", cacheguard.ErrNotFound)
+		getting(t.Context(), t, shouting, "gone", returning("unexpected")).gives("",
+			cacheguard.ErrNotFound)
 	})
 }
 
@@ -191,11 +215,15 @@ func TestDecodingFails(t *testing.T) {
 		texts := openOn(t, store, cacheguard.Options[string]{Codec: cacheguard.JSON[string]{}})
 		numbers := openOn(t, store, cacheguard.Options[int]{})
 		getting(t.Context(), t, texts, "k", returning("text")).gives("text", nil)
-		got, err := numbers.Get(t.Context(), "k", func(context.Context) (int, error) { return 7, nil })
+		got, err := numbers.Get(t.Context(), "k", func(context.Context) (int, error) {
+			return 7, nil
+		})
 		if got != 7 || err != nil {
 			t.Errorf("Get: %v, %v", got, err)
 		}
-		if got, err := numbers.Get(t.Context(), "k", func(context.Context) (int, error) { return 0, errors.New("unexpected") }); got != 7 || err != nil {
+		if got, err := numbers.Get(t.Context(), "k", func(context.Context) (int, error) {
+			return 0, errors.New("unexpected")
+		}); got != 7 || err != nil {
 			t.Errorf("Get: %v, %v", got, err)
 		}
 	})

@@ -67,7 +67,8 @@ func TestReleasesTakeTurns(t *testing.T) {
 			must(t, err)
 			b, err := five.Get(t.Context(), "k", w.load5)
 			must(t, err)
-			if want := fmt.Sprint(w.amount); a != (stock4{"Tea", want}) || b != (stock5{"Tea", want}) {
+			if want := fmt.Sprint(w.amount); a != (stock4{"Tea", want}) ||
+				b != (stock5{"Tea", want}) {
 				t.Fatalf("%+v, %+v; want %s of both", a, b, want)
 			}
 		}
@@ -77,11 +78,15 @@ func TestReleasesTakeTurns(t *testing.T) {
 		if w.loads != [2]int{1, 1} {
 			t.Errorf("%v loads in 1,000 turns; want one in each release", w.loads)
 		}
-		tagged4 := func(context.Context, cacheguard.Result[stock4]) (cacheguard.Entry[stock4], error) {
+		tagged4 := func(
+			context.Context, cacheguard.Result[stock4],
+		) (cacheguard.Entry[stock4], error) {
 			v, err := w.load4(t.Context())
 			return cacheguard.Entry[stock4]{Value: v, Tags: []string{"tea"}}, err
 		}
-		tagged5 := func(context.Context, cacheguard.Result[stock5]) (cacheguard.Entry[stock5], error) {
+		tagged5 := func(
+			context.Context, cacheguard.Result[stock5],
+		) (cacheguard.Entry[stock5], error) {
 			v, err := w.load5(t.Context())
 			return cacheguard.Entry[stock5]{Value: v, Tags: []string{"tea"}}, err
 		}
@@ -99,11 +104,16 @@ func TestReleasesTakeTurns(t *testing.T) {
 				w.amount++
 				return cmp.Or(err, five.InvalidateTags(t.Context(), "tea"))
 			},
-			"Set, 4": func() error { return four.Set(t.Context(), "k", stock4{"Tea", fmt.Sprint(w.amount)}) },
-			"Set, 5": func() error { return five.Set(t.Context(), "k", stock5{"Tea", fmt.Sprint(w.amount)}) },
+			"Set, 4": func() error {
+				return four.Set(t.Context(), "k", stock4{"Tea", fmt.Sprint(w.amount)})
+			},
+			"Set, 5": func() error {
+				return five.Set(t.Context(), "k", stock5{"Tea", fmt.Sprint(w.amount)})
+			},
 			"Update, 4": func() error {
 				_, err := four.Update(t.Context(), "k", func(ctx context.Context) (stock4, error) {
-					if _, err := five.Get(ctx, "k", w.load5); err != nil { // which reads what was so before
+					// Which reads what was so before.
+					if _, err := five.Get(ctx, "k", w.load5); err != nil {
 						return stock4{}, err
 					}
 					w.amount++
@@ -142,13 +152,16 @@ func TestVersionsOfOtherReleases(t *testing.T) {
 		version int
 		want    stock5
 	}{
-		{4, stock5{Title: "Tea"}}, {5, stock5{"Tea", "1"}}, {6, stock5{"Tea", "1"}}, {7, stock5{"Tea", "1"}}, {0, stock5{"Tea", "1"}},
+		{4, stock5{Title: "Tea"}}, {5, stock5{"Tea", "1"}}, {6, stock5{"Tea", "1"}},
+		{7, stock5{"Tea", "1"}}, {0, stock5{"Tea", "1"}},
 	} {
 		t.Run(fmt.Sprint(c.version), func(t *testing.T) {
 			store, w := memstore.New(memstore.Options{}), &warehouse{amount: 1}
-			_, err := openOn(t, store, cacheguard.Options[stock4]{Version: 4}).Get(t.Context(), "k", w.load4)
+			_, err := openOn(t, store, cacheguard.Options[stock4]{Version: 4}).Get(t.Context(), "k",
+				w.load4)
 			must(t, err)
-			got, err := openOn(t, store, cacheguard.Options[stock5]{Version: c.version}).Get(t.Context(), "k", w.load5)
+			got, err := openOn(t, store,
+				cacheguard.Options[stock5]{Version: c.version}).Get(t.Context(), "k", w.load5)
 			if err != nil || got != c.want {
 				t.Errorf("%+v, %v; want %+v", got, err, c.want)
 			}
@@ -158,7 +171,8 @@ func TestVersionsOfOtherReleases(t *testing.T) {
 
 func TestVersionIsChecked(t *testing.T) {
 	for version, fine := range map[int]bool{-1: false, 0: true, 1_000_000: true, 1_000_001: false} {
-		if _, err := cacheguard.New(memstore.New(memstore.Options{}), cacheguard.Options[string]{Name: "n", Version: version}); (err == nil) != fine {
+		if _, err := cacheguard.New(memstore.New(memstore.Options{}),
+			cacheguard.Options[string]{Name: "n", Version: version}); (err == nil) != fine {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}

@@ -33,7 +33,8 @@ type View struct {
 // that kind succeeds again. So if no call uses the store, the trouble stays after its cause is
 // gone, and Last says when it was last seen.
 type StoreTrouble struct {
-	Use           string    // "reading", "leases", "storing results", "changes", or "messages" of a store with Deafness
+	// "reading", "leases", "storing results", "changes", or "messages" of a store with Deafness.
+	Use           string
 	Since         time.Time // when the use first failed
 	Last          time.Time // when the use last failed; no try has succeeded since
 	Server, Cause string    // "" if not known
@@ -45,7 +46,9 @@ type StoreTrouble struct {
 
 func newTrouble(use string, err error) *StoreTrouble {
 	now := time.Now()
-	t := &StoreTrouble{Use: use, Since: now, Last: now, Text: report.Text(err), lacks: report.Lacks(err)}
+	t := &StoreTrouble{
+		Use: use, Since: now, Last: now, Text: report.Text(err), lacks: report.Lacks(err),
+	}
 	t.named = []string{t.lacks}
 	t.Server, t.Cause = report.Where(err)
 	return t
@@ -92,10 +95,12 @@ func (h *health) troubles() (all []StoreTrouble) {
 
 // LoadUnder is a load that is running.
 type LoadUnder struct {
-	Key     string // the key that the caller passed
-	More    int    // further keys of the same load
-	Since   time.Time
-	Callers int  // callers of this process that wait for the load; 0 for a refresh in the background or an audit
+	Key   string // the key that the caller passed
+	More  int    // further keys of the same load
+	Since time.Time
+	// Callers of this process that wait for the load; 0 for a refresh in the background or an
+	// audit.
+	Callers int
 	Leased  bool // the load began with a lease; the result of a load without a lease is not stored
 	Audit   bool // the load is for an Audit: no caller waits for it, and its result is not stored
 }
@@ -136,7 +141,9 @@ func (l *loads) oldest(most int) []LoadUnder {
 	for one := range l.under {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *LoadUnder) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(all, func(a, b *LoadUnder) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
+	})
 	shown := make([]LoadUnder, min(len(all), max(most, 0)))
 	for i := range shown {
 		shown[i] = *all[i]
@@ -149,7 +156,8 @@ func (l *loads) oldest(most int) []LoadUnder {
 func (c *Cache[V]) watch(w Watcher) {
 	c.watched = true
 	if detach := w.Watch(View{
-		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening, Loads: c.loads.oldest, Troubles: c.troubles,
+		Cache: c.opts.Name, Stats: c.Stats, Mode: c.opts.Switch.Mode, Listening: c.store.Listening,
+		Loads: c.loads.oldest, Troubles: c.troubles,
 	}); detach != nil {
 		c.detachWatcher = detach
 	}

@@ -32,9 +32,12 @@ func (c *Cache[V]) endValue(ctx context.Context, key string, call *call[V]) (V, 
 }
 
 // await makes the caller wait for a flight that another caller leads.
-func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V]) error {
+func (c *Cache[V]) await(
+	ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], res *Result[V],
+) error {
 	if chainOf(ctx) != nil {
-		if c.inside(ctx, keyID(key)) { // the flight may be waiting for the load that makes this call, which would be a deadlock
+		// The flight may be waiting for the load that makes this call, which would be a deadlock.
+		if c.inside(ctx, keyID(key)) {
 			f.Leave()
 			return recursion(key)
 		}
@@ -66,7 +69,8 @@ func (c *Cache[V]) await(ctx context.Context, f *flight.Flight[outcome[V]], key 
 // have returned in another process in between, and the result may be from before that change. Then
 // the caller takes part in a second flight. It has waited for the first flight nevertheless, so
 // that a burst of calls shares look-ups: all callers that come during one flight share the next.
-func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string, call *call[V], out *outcome[V],
+func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string,
+	call *call[V], out *outcome[V],
 	res *Result[V]) error {
 	if !c.tooOld(out, f, call.came) {
 		var began time.Time
@@ -96,8 +100,11 @@ func (c *Cache[V]) tooOld(out *outcome[V], f *flight.Flight[outcome[V]], came ui
 
 // resultWithin waits until a flight lands. If there is a stale value to serve, it waits for
 // patience at most, and then returns the stale value.
-func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration) (*outcome[V], error) {
-	out, early, err := f.WaitAtMost(ctx, patience, func() { c.urge(ctx, f) }) // urge did nothing while there was an offer, and the offer has expired
+func (c *Cache[V]) resultWithin(
+	ctx context.Context, f *flight.Flight[outcome[V]], patience time.Duration,
+) (*outcome[V], error) {
+	// urge did nothing while there was an offer, and the offer has expired.
+	out, early, err := f.WaitAtMost(ctx, patience, func() { c.urge(ctx, f) })
 	if early {
 		out.res = out.res.later(time.Since(out.also.at))
 	}
@@ -105,7 +112,8 @@ func (c *Cache[V]) resultWithin(ctx context.Context, f *flight.Flight[outcome[V]
 }
 
 // shared turns the outcome of a flight that another caller has led into the result of this call.
-func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key string, load loader[V], out *outcome[V],
+func (c *Cache[V]) shared(ctx context.Context, f *flight.Flight[outcome[V]], key string,
+	load loader[V], out *outcome[V],
 	began time.Time, res *Result[V]) error {
 	if out.unshared() {
 		return c.loadUnshared(ctx, key, load, out.also.marker, res)
@@ -142,7 +150,8 @@ func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	if c.inside(ctx, id) {
 		return recursion(key)
 	}
-	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters, quoteKey(key))
+	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters,
+		quoteKey(key))
 	c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
 	return err
 }

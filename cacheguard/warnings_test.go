@@ -43,7 +43,9 @@ func TestWarnings(t *testing.T) {
 		store cacheguard.Store
 		open  func(cacheguard.Store, cacheguard.Options[lossyValue]) *cacheguard.Cache[lossyValue]
 	}
-	fill := func(t *testing.T, c *cacheguard.Cache[lossyValue], key string, v lossyValue, took time.Duration) {
+	fill := func(
+		t *testing.T, c *cacheguard.Cache[lossyValue], key string, v lossyValue, took time.Duration,
+	) {
 		t.Helper()
 		_, err := c.Get(t.Context(), key, func(context.Context) (lossyValue, error) {
 			<-time.After(took)
@@ -64,7 +66,9 @@ func TestWarnings(t *testing.T) {
 			}
 		}, "a key with * in it"},
 		"pattern that is marked": {func(t *testing.T, all caches) {
-			must(t, all.open(all.store, cacheguard.Options[lossyValue]{}).MarkStale(t.Context(), "user:*:posts"))
+			must(t,
+				all.open(all.store, cacheguard.Options[lossyValue]{}).MarkStale(t.Context(),
+					"user:*:posts"))
 		}, "a key with * in it"},
 		"pattern of tags": {func(t *testing.T, all caches) {
 			c := all.open(all.store, cacheguard.Options[lossyValue]{})
@@ -85,7 +89,9 @@ func TestWarnings(t *testing.T) {
 			}
 		}, "part=Secret"},
 		"lost field that is Set": {func(t *testing.T, all caches) {
-			must(t, all.open(all.store, cacheguard.Options[lossyValue]{}).Set(t.Context(), "k", lossyValue{"n", "s"}))
+			must(t,
+				all.open(all.store, cacheguard.Options[lossyValue]{}).Set(t.Context(), "k",
+					lossyValue{"n", "s"}))
 		}, "part=Secret"},
 		"lost field, later": {func(t *testing.T, all caches) {
 			c := all.open(all.store, cacheguard.Options[lossyValue]{})
@@ -94,7 +100,8 @@ func TestWarnings(t *testing.T) {
 			}
 			fill(t, c, "d", lossyValue{"n", "s"}, 0)
 		}, ""},
-		"lost field of a large value": {func(t *testing.T, all caches) { // which is not looked at, nor does it count
+		// Which is not looked at, nor does it count.
+		"lost field of a large value": {func(t *testing.T, all caches) {
 			c := all.open(all.store, cacheguard.Options[lossyValue]{})
 			for _, key := range []string{"a", "b", "c"} {
 				fill(t, c, key, lossyValue{strings.Repeat("n", 64<<10), "s"}, 0)
@@ -108,22 +115,27 @@ func TestWarnings(t *testing.T) {
 			fill(t, c, "d", lossyValue{"n", "s"}, 0)
 		}, "part=Secret"},
 		"unreadable": {func(t *testing.T, all caches) {
-			fill(t, all.open(all.store, cacheguard.Options[lossyValue]{Codec: unreadable{}}), "a", lossyValue{}, 0)
+			fill(t, all.open(all.store, cacheguard.Options[lossyValue]{Codec: unreadable{}}), "a",
+				lossyValue{}, 0)
 		}, "can't decode what it has encoded"},
 		"panicky": {func(t *testing.T, all caches) {
-			fill(t, all.open(all.store, cacheguard.Options[lossyValue]{Codec: panicky{}}), "a", lossyValue{}, 0)
+			fill(t, all.open(all.store, cacheguard.Options[lossyValue]{Codec: panicky{}}), "a",
+				lossyValue{}, 0)
 		}, ""},
 		"short lease": {func(t *testing.T, all caches) {
-			all.open(stepping{all.store.(*memstore.Store), time.Second}, cacheguard.Options[lossyValue]{LeaseTTL: time.Second - 1})
+			all.open(stepping{all.store.(*memstore.Store), time.Second},
+				cacheguard.Options[lossyValue]{LeaseTTL: time.Second - 1})
 		}, "LeaseTTL is below what a step"},
 		"lease": {func(t *testing.T, all caches) {
-			all.open(stepping{all.store.(*memstore.Store), time.Second}, cacheguard.Options[lossyValue]{LeaseTTL: time.Second})
+			all.open(stepping{all.store.(*memstore.Store), time.Second},
+				cacheguard.Options[lossyValue]{LeaseTTL: time.Second})
 		}, ""},
 		"one name": {func(t *testing.T, all caches) {
 			for range 2 {
 				all.open(all.store, cacheguard.Options[lossyValue]{TTL: time.Minute})
 			}
-			all.open(memstore.New(memstore.Options{}), cacheguard.Options[lossyValue]{TTL: time.Hour})
+			all.open(memstore.New(memstore.Options{}),
+				cacheguard.Options[lossyValue]{TTL: time.Hour})
 			all.open(all.store, cacheguard.Options[lossyValue]{TTL: time.Hour, Name: "another"})
 		}, ""},
 		"one name, other TTL": {func(t *testing.T, all caches) {
@@ -144,7 +156,9 @@ func TestWarnings(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
-			open := func(store cacheguard.Store, opts cacheguard.Options[lossyValue]) *cacheguard.Cache[lossyValue] {
+			open := func(
+				store cacheguard.Store, opts cacheguard.Options[lossyValue],
+			) *cacheguard.Cache[lossyValue] {
 				if opts.Logger = logger; opts.Name == "" {
 					opts.Name = "doubts"
 				}
@@ -155,7 +169,8 @@ func TestWarnings(t *testing.T) {
 			if c.says == "" {
 				want = 0
 			}
-			if n := strings.Count(log.String(), "\n"); n != want || !strings.Contains(log.String(), c.says) {
+			if n := strings.Count(log.String(), "\n"); n != want ||
+				!strings.Contains(log.String(), c.says) {
 				t.Errorf("it said %q; want %d line with %q", log.String(), want, c.says)
 			}
 			if strings.Contains(log.String(), "user:") {

@@ -15,7 +15,8 @@ func TestRunsAreWatched(t *testing.T) {
 	if redistest.Soak() {
 		t.Skip("skipped: all tests are watched")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestGetMany|TestNoSlotWhileFollowing|TestPollingWithoutMessages)$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0],
+		"-test.run=^(TestGetMany|TestNoSlotWhileFollowing|TestPollingWithoutMessages)$")
 	cmd.Env = append(os.Environ(), "CACHEGUARD_TEST=soak")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)

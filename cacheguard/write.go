@@ -33,7 +33,8 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 		return err
 	}
 	if e.NoStore || e.NoShare || e.NotModified {
-		return errors.New("cacheguard: SetEntry takes no Entry with NoStore, NoShare or NotModified")
+		return errors.New(
+			"cacheguard: SetEntry takes no Entry with NoStore, NoShare or NotModified")
 	}
 	if err := e.wrong(); err != nil {
 		return fmt.Errorf("cacheguard: %w", err)
@@ -82,7 +83,8 @@ func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) erro
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
 	if err == nil {
 		if tags, ok := frame.RemnantTags([]byte(g.Left)); ok && out.entry.untagged() {
-			out.frame = append(frame.Room(frame.Extension{Tags: tags}), out.frame[frame.HeaderSize:]...)
+			out.frame = append(frame.Room(frame.Extension{Tags: tags}),
+				out.frame[frame.HeaderSize:]...)
 		}
 		h := c.header(*out, g)
 		h.Created = c.store.Now()
@@ -235,7 +237,9 @@ func (c *Cache[V]) Update(ctx context.Context, key string, write LoadFunc[V]) (V
 // UpdateEntry is like Update, with a write that decides how long its result is kept and which tags
 // the result has. The previous value is removed before write is called, so write doesn't see it and
 // can't return NotModified.
-func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error)) (Result[V], error) {
+func (c *Cache[V]) UpdateEntry(
+	ctx context.Context, key string, write func(ctx context.Context) (Entry[V], error),
+) (Result[V], error) {
 	var load loader[V]
 	if write != nil {
 		load.entry = func(ctx context.Context, _ Result[V]) (Entry[V], error) { return write(ctx) }
@@ -243,7 +247,9 @@ func (c *Cache[V]) UpdateEntry(ctx context.Context, key string, write func(ctx c
 	return c.update(ctx, key, load)
 }
 
-func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res Result[V], err error) {
+func (c *Cache[V]) update(
+	ctx context.Context, key string, write loader[V],
+) (res Result[V], err error) {
 	if write.value == nil && write.entry == nil {
 		return res, errors.New("cacheguard: the write function is nil")
 	}
@@ -273,23 +279,29 @@ func (c *Cache[V]) update(ctx context.Context, key string, write loader[V]) (res
 	r.late = func() { _ = c.withdraw(ctx, key) }
 	c.seal(id)
 	m.asked = question{token: newID(), sent: r.now()}
-	m.ans.Grant, m.storeErr = c.store.Claim(context.WithoutCancel(ctx), m.key, m.asked.token, c.opts.LeaseTTL)
+	m.ans.Grant, m.storeErr = c.store.Claim(context.WithoutCancel(ctx), m.key, m.asked.token,
+		c.opts.LeaseTTL)
 	m.had.tags, _ = frame.RemnantTags([]byte(m.ans.Grant.Left))
 	c.seal(id)
 	if m.Down = m.storeErr != nil; m.Down {
 		c.down(ctx, &c.changing, key, m.storeErr)
 		if c.opts.OnStoreDown == FailClosed {
-			return res, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.withdraw(ctx, key))
+			return res,
+				errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, m.storeErr), c.withdraw(ctx, key))
 		}
 	}
 	runs = true
 	r.work()
-	c.seal(id) // a flight that began in the meantime may load without the lease, and may have read before the write
+	// A flight that began in the meantime may load without the lease, and may have read before the
+	// write.
+	c.seal(id)
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	if m.ownLoad.stored {
 		c.written(id, m.ans.Grant)
-	} else { // after the claim was lost, another load may have stored a value that it read before this write
+	} else {
+		// After the claim was lost, another load may have stored a value that it read before this
+		// write.
 		err = c.withdraw(ctx, key)
 	}
 	switch {

@@ -29,7 +29,8 @@ const lastWord = "; last"
 // triesAgain reports whether a request gets another try after the failure of the handler that it
 // waited for. If so, triesAgain records that the request has used this try.
 func (x *exchange) triesAgain(err error) bool {
-	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil || isLast(err) || !isHandlers(err) {
+	if x.again || x.ran || x.answered || x.confirmed != nil || x.r.Context().Err() != nil ||
+		isLast(err) || !isHandlers(err) {
 		return false
 	}
 	var failed *statusError
@@ -45,7 +46,8 @@ func (x *exchange) triesAgain(err error) bool {
 func isLast(err error) bool {
 	var last lastError
 	var there *cacheguard.LoadError
-	return errors.As(err, &last) || errors.As(err, &there) && strings.HasSuffix(there.Text, lastWord) ||
+	return errors.As(err, &last) ||
+		errors.As(err, &there) && strings.HasSuffix(there.Text, lastWord) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -54,7 +56,8 @@ func isHandlers(err error) bool {
 	var failed *statusError
 	var panicked *cacheguard.PanicError
 	var there *cacheguard.LoadError
-	return errors.As(err, &failed) || errors.As(err, &panicked) || errors.As(err, &there) || errors.Is(err, errIncomplete) ||
+	return errors.As(err, &failed) || errors.As(err, &panicked) || errors.As(err, &there) ||
+		errors.Is(err, errIncomplete) ||
 		errors.Is(err, errPanicked)
 }
 

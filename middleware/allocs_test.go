@@ -29,7 +29,8 @@ func TestLocalHitAllocations(t *testing.T) {
 	bare, local := perRequest("/bare"), perRequest("/local")
 	t.Logf("bare %v, local hit %v allocations", bare, local)
 	if local > bare+6 {
-		t.Errorf("a local hit allocates %v times, the bare handler %v: %v more; want 6 at most", local, bare, local-bare)
+		t.Errorf("a local hit allocates %v times, the bare handler %v: %v more; want 6 at most",
+			local, bare, local-bare)
 	}
 }
 
@@ -66,7 +67,8 @@ func TestUnsharedAllocations(t *testing.T) {
 		most  float64
 	}{{nil, 120}, {[]string{"no-store"}, 11}} {
 		if got := perRequest(cache.Handler(private), c.asked...) - bare; got > c.most {
-			t.Errorf("asked for %q: %v allocations more than the bare handler, want %v at most", c.asked, got, c.most)
+			t.Errorf("asked for %q: %v allocations more than the bare handler, want %v at most",
+				c.asked, got, c.most)
 		}
 	}
 }

@@ -30,7 +30,9 @@ func TestStrangersHandOutNoErrors(t *testing.T) {
 					cache := newCache(t, middleware.Options{MaxLoads: 1})
 					hold := make(chan struct{})
 					var runs atomic.Int32
-					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h := cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
 						runs.Add(1)
 						<-hold
 						w.Header().Set("Cache-Control", "max-age=60")

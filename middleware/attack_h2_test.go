@@ -25,7 +25,10 @@ func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	var head, b bytes.Buffer
-	for i, all := 0, append([]string{":method", "GET", ":scheme", "http", ":authority", "shop.example", ":path", "/"}, fields...); i < len(all); i += 2 {
+	for i, all := 0,
+		append([]string{
+			":method", "GET", ":scheme", "http", ":authority", "shop.example", ":path", "/",
+		}, fields...); i < len(all); i += 2 {
 		head.WriteByte(0) // a literal that is not indexed (RFC 7541, section 6.2.2)
 		for _, s := range all[i : i+2] {
 			head.WriteByte(byte(len(s)))
@@ -49,13 +52,18 @@ func opens(t *testing.T, address string, open bool, fields ...string) net.Conn {
 
 // bothProtocols serves a handler behind a cache by HTTP/1 and HTTP/2. It sends a value to begun for
 // each run, and to over for each request that was answered.
-func bothProtocols(t *testing.T, opts middleware.Options, h http.HandlerFunc) (server *httptest.Server, begun, over chan bool) {
+func bothProtocols(
+	t *testing.T, opts middleware.Options, h http.HandlerFunc,
+) (server *httptest.Server, begun, over chan bool) {
 	begun, over = make(chan bool, 100), make(chan bool, 100)
-	cached := newCache(t, opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cached := newCache(t,
+		opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- true
 		h(w, r)
 	}))
-	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		defer func() { over <- true }()
 		cached.ServeHTTP(w, r)
 	}))
@@ -98,11 +106,14 @@ func TestOpenBodiesHoldUpNobody(t *testing.T) {
 		"with a trailer":    {"content-length", "0", "trailer", "x-plan"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, begun, _ := bothProtocols(t, middleware.Options{MaxLoads: 1, WaitTimeout: -1, LoadTimeout: 2 * longWait}, func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				w.Header().Set("Cache-Control", "max-age=60")
-				fmt.Fprint(w, "page ", len(body), r.Trailer)
-			})
+			server, begun, _ := bothProtocols(t,
+				middleware.Options{MaxLoads: 1, WaitTimeout: -1, LoadTimeout: 2 * longWait}, func(
+					w http.ResponseWriter, r *http.Request,
+				) {
+					body, _ := io.ReadAll(r.Body)
+					w.Header().Set("Cache-Control", "max-age=60")
+					fmt.Fprint(w, "page ", len(body), r.Trailer)
+				})
 			conn := opens(t, server.Listener.Addr().String(), true, fields...)
 			select {
 			case <-begun:
@@ -122,7 +133,9 @@ func TestOpenBodiesHoldUpNobody(t *testing.T) {
 // decide which response other clients get.
 func TestSecondHostChoosesNothing(t *testing.T) {
 	for _, host := range []string{"evil.example", "shop.example:81", "Shop.example", ""} {
-		server, _, over := bothProtocols(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		server, _, over := bothProtocols(t, middleware.Options{}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			w.Header().Set("Cache-Control", "max-age=60")
 			fmt.Fprintf(w, "for %q", r.Header["Host"])
 		})
@@ -138,7 +151,9 @@ func TestSecondHostChoosesNothing(t *testing.T) {
 // also if Options.Hosts replaces its host.
 func TestSameHostTwice(t *testing.T) {
 	for _, hosts := range []map[string]string{nil, {"www.shop.example": "shop.example"}} {
-		server, begun, over := bothProtocols(t, middleware.Options{Hosts: hosts}, func(w http.ResponseWriter, r *http.Request) {
+		server, begun, over := bothProtocols(t, middleware.Options{Hosts: hosts}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			w.Header().Set("Cache-Control", "max-age=60")
 			if field := r.Header.Get("Host"); field != "" && field != r.Host {
 				t.Errorf("host %q, and field %q", r.Host, field)
@@ -162,7 +177,10 @@ func TestSameHostTwice(t *testing.T) {
 
 // A second Host doesn't choose either which response a POST leaves for GET requests.
 func TestSecondHostOfAPost(t *testing.T) {
-	h := newCache(t, middleware.Options{StorePosts: true}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := newCache(t,
+		middleware.Options{
+			StorePosts: true,
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Content-Location", "/")
 		fmt.Fprint(w, r.Header.Get("Host"))

@@ -14,7 +14,8 @@ import (
 // sent returns the response of a handler to a request that is written out line by line.
 func sent(t *testing.T, h http.Handler, lines ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n")))
+	r, err := http.ReadRequest(
+		bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n")))
 	if err != nil {
 		t.Fatalf("%q: %v", lines, err)
 	}
@@ -27,7 +28,9 @@ func sent(t *testing.T, h http.Handler, lines ...string) *httptest.ResponseRecor
 // response. The first request of each pair is an attacker's.
 func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 	const plain = "GET / HTTP/1.1"
-	forwarded := middleware.Options{TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"}}
+	forwarded := middleware.Options{
+		TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"},
+	}
 	field := func(name string) func(r *http.Request) string {
 		return func(r *http.Request) string { return r.Header.Get(name) }
 	}
@@ -38,15 +41,26 @@ func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 		reads          func(r *http.Request) string
 		attack, victim []string
 	}{
-		"port": {reads: host, attack: []string{plain, "Host: shop:80"}, victim: []string{plain, "Host: shop"}},
-		"case": {reads: host, attack: []string{plain, "Host: ShOp"}, victim: []string{plain, "Host: shop"}},
+		"port": {
+			reads: host, attack: []string{plain, "Host: shop:80"},
+			victim: []string{plain, "Host: shop"},
+		},
+		"case": {
+			reads: host, attack: []string{plain, "Host: ShOp"},
+			victim: []string{plain, "Host: shop"},
+		},
 		"no port after all": {reads: host,
 			attack: []string{plain, "Host: shop:"}, victim: []string{plain, "Host: shop"}},
-		"zeros": {reads: host, attack: []string{plain, "Host: shop:0080"}, victim: []string{plain, "Host: shop:80"}},
+		"zeros": {
+			reads: host, attack: []string{plain, "Host: shop:0080"},
+			victim: []string{plain, "Host: shop:80"},
+		},
 		"whole URL": {reads: func(r *http.Request) string { return r.URL.String() },
-			attack: []string{"GET http://shop/ HTTP/1.1", "Host: shop"}, victim: []string{plain, "Host: shop"}},
+			attack: []string{"GET http://shop/ HTTP/1.1", "Host: shop"},
+			victim: []string{plain, "Host: shop"}},
 		"request line": {reads: func(r *http.Request) string { return r.RequestURI },
-			attack: []string{"GET HTTP://shop/ HTTP/1.1", "Host: shop"}, victim: []string{"GET http://shop/ HTTP/1.1", "Host: shop"}},
+			attack: []string{"GET HTTP://shop/ HTTP/1.1", "Host: shop"},
+			victim: []string{"GET http://shop/ HTTP/1.1", "Host: shop"}},
 		"two lines": {vary: "Accept-Language", reads: field("Accept-Language"),
 			attack: []string{plain, "Host: shop", "Accept-Language: fr", "Accept-Language: de"},
 			victim: []string{plain, "Host: shop", "Accept-Language: fr, de"}},
@@ -54,23 +68,31 @@ func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 			attack: []string{plain, "Host: shop", "Accept-Encoding: br, gzip"},
 			victim: []string{plain, "Host: shop", "Accept-Encoding: gzip, br"}},
 		"case of a field": {vary: "Accept", reads: field("Accept"),
-			attack: []string{plain, "Host: shop", "Accept: TEXT/html"}, victim: []string{plain, "Host: shop", "Accept: text/html"}},
+			attack: []string{plain, "Host: shop", "Accept: TEXT/html"},
+			victim: []string{plain, "Host: shop", "Accept: text/html"}},
 		"weight": {vary: "Accept", reads: field("Accept"),
-			attack: []string{plain, "Host: shop", "Accept: text/html;q=1.000"}, victim: []string{plain, "Host: shop", "Accept: text/html"}},
+			attack: []string{plain, "Host: shop", "Accept: text/html;q=1.000"},
+			victim: []string{plain, "Host: shop", "Accept: text/html"}},
 		"blanks": {vary: "X-Plan", reads: field("X-Plan"),
-			attack: []string{plain, "Host: shop", "X-Plan: a ,b"}, victim: []string{plain, "Host: shop", "X-Plan: a,b"}},
+			attack: []string{plain, "Host: shop", "X-Plan: a ,b"},
+			victim: []string{plain, "Host: shop", "X-Plan: a,b"}},
 		"empty line": {vary: "X-Plan", reads: field("X-Plan"),
-			attack: []string{plain, "Host: shop", "X-Plan:", "X-Plan: a"}, victim: []string{plain, "Host: shop", "X-Plan: ,a"}},
+			attack: []string{plain, "Host: shop", "X-Plan:", "X-Plan: a"},
+			victim: []string{plain, "Host: shop", "X-Plan: ,a"}},
 		"host beside the forwarded one": {opts: forwarded, reads: host,
-			attack: []string{plain, "Host: evil", "X-Forwarded-Host: shop"}, victim: []string{plain, "Host: in.shop", "X-Forwarded-Host: shop"}},
+			attack: []string{plain, "Host: evil", "X-Forwarded-Host: shop"},
+			victim: []string{plain, "Host: in.shop", "X-Forwarded-Host: shop"}},
 		"forwarded by the client, too": {opts: forwarded, reads: field("X-Forwarded-Host"),
-			attack: []string{plain, "Host: in.shop", "X-Forwarded-Host: evil", "X-Forwarded-Host: shop"},
+			attack: []string{
+				plain, "Host: in.shop", "X-Forwarded-Host: evil", "X-Forwarded-Host: shop",
+			},
 			victim: []string{plain, "Host: in.shop", "X-Forwarded-Host: shop"}},
 		"case of the forwarded host": {opts: forwarded, reads: field("X-Forwarded-Host"),
 			attack: []string{plain, "Host: in.shop", "X-Forwarded-Host: SHOP"},
 			victim: []string{plain, "Host: in.shop", "X-Forwarded-Host: shop"}},
 		"forwarded scheme": {opts: forwarded, reads: field("X-Forwarded-Proto"),
-			attack: []string{plain, "Host: in.shop", "X-Forwarded-Proto: HTTP"}, victim: []string{plain, "Host: in.shop", "X-Forwarded-Proto: http"}},
+			attack: []string{plain, "Host: in.shop", "X-Forwarded-Proto: HTTP"},
+			victim: []string{plain, "Host: in.shop", "X-Forwarded-Proto: http"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, h := front(t, c.opts, func(w http.ResponseWriter, r *http.Request) {
@@ -81,11 +103,13 @@ func TestWhatAHandlerReadsIsNotShared(t *testing.T) {
 				fmt.Fprint(w, "made for ", c.reads(r))
 			})
 			for _, lines := range [][]string{c.attack, c.victim, c.attack, c.victim} {
-				r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n")))
+				r, err := http.ReadRequest(
+					bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n")))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := sent(t, h, lines...).Body.String(), "made for "+c.reads(r); got != want {
+				if got, want := sent(t, h, lines...).Body.String(), "made for "+
+					c.reads(r); got != want {
 					t.Errorf("%q got %q; want %q", lines, got, want)
 				}
 			}
@@ -100,8 +124,10 @@ func TestPurgeFindsAllSpellings(t *testing.T) {
 		fmt.Fprint(w, "the list")
 	})
 	spellings := [][]string{
-		{"GET /list HTTP/1.1", "Host: shop"}, {"GET /list HTTP/1.1", "Host: SHOP"}, {"GET /list HTTP/1.1", "Host: shop:80"},
-		{"GET /list HTTP/1.1", "Host: shop:443"}, {"GET /list HTTP/1.1", "Host: Shop.:080"}, {"GET /%6cist HTTP/1.1", "Host: shop"},
+		{"GET /list HTTP/1.1", "Host: shop"}, {"GET /list HTTP/1.1", "Host: SHOP"},
+		{"GET /list HTTP/1.1", "Host: shop:80"},
+		{"GET /list HTTP/1.1", "Host: shop:443"}, {"GET /list HTTP/1.1", "Host: Shop.:080"},
+		{"GET /%6cist HTTP/1.1", "Host: shop"},
 		{"GET http://shop/list HTTP/1.1", "Host: shop"}, {"GET /list? HTTP/1.1", "Host: shop"},
 	}
 	for _, url := range []string{"https://shop/list", "http://SHOP:80/%6Cist", "/list"} {
@@ -133,38 +159,68 @@ func TestShapes(t *testing.T) {
 		purge string
 	}{
 		"Hosts": {
-			opts:  middleware.Options{Hosts: map[string]string{"www.Shop": "shop", "10.0.0.1:8080": "shop", "shop": "shop"}},
-			sees:  "shop /a /a []",
-			alike: [][]string{{"GET /a HTTP/1.1", "Host: shop"}, {"GET /a HTTP/1.1", "Host: WWW.shop:80"}, {"GET /a HTTP/1.1", "Host: 10.0.0.1:8080"}, {"GET /a HTTP/1.1", "Host: Shop"}},
-			other: [][]string{{"GET /a HTTP/1.1", "Host: m.shop"}, {"GET /a HTTP/1.1", "Host: 10.0.0.1"}},
+			opts: middleware.Options{
+				Hosts: map[string]string{
+					"www.Shop": "shop", "10.0.0.1:8080": "shop", "shop": "shop",
+				},
+			},
+			sees: "shop /a /a []",
+			alike: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop"}, {"GET /a HTTP/1.1", "Host: WWW.shop:80"},
+				{"GET /a HTTP/1.1", "Host: 10.0.0.1:8080"}, {"GET /a HTTP/1.1", "Host: Shop"},
+			},
+			other: [][]string{
+				{"GET /a HTTP/1.1", "Host: m.shop"}, {"GET /a HTTP/1.1", "Host: 10.0.0.1"},
+			},
 			purge: "https://www.shop/a",
 		},
 		"IgnoreQuery": {
-			opts:  middleware.Options{IgnoreQuery: []string{"utm_*", "fbclid"}},
-			sees:  "shop /a?b=1&c=%20&b /a?b=1&c=%20&b []",
-			alike: [][]string{{"GET /a?b=1&c=%20&b HTTP/1.1", "Host: shop"}, {"GET /a?utm_source=x&b=1&c=%20&fbclid&b&utm_=2 HTTP/1.1", "Host: shop"}, {"GET /a?b=1&utm%5Fx=2&c=%20&b HTTP/1.1", "Host: shop"}},
-			other: [][]string{{"GET /a?b=1&c=%20&b&utm=1 HTTP/1.1", "Host: shop"}, {"GET /a?b=1&c=%20 HTTP/1.1", "Host: shop"}},
+			opts: middleware.Options{IgnoreQuery: []string{"utm_*", "fbclid"}},
+			sees: "shop /a?b=1&c=%20&b /a?b=1&c=%20&b []",
+			alike: [][]string{
+				{"GET /a?b=1&c=%20&b HTTP/1.1", "Host: shop"},
+				{"GET /a?utm_source=x&b=1&c=%20&fbclid&b&utm_=2 HTTP/1.1", "Host: shop"},
+				{"GET /a?b=1&utm%5Fx=2&c=%20&b HTTP/1.1", "Host: shop"},
+			},
+			other: [][]string{
+				{"GET /a?b=1&c=%20&b&utm=1 HTTP/1.1", "Host: shop"},
+				{"GET /a?b=1&c=%20 HTTP/1.1", "Host: shop"},
+			},
 			purge: "/a?fbclid=1&b=1&c=%20&b",
 		},
 		"KeepQuery": {
-			opts:  middleware.Options{KeepQuery: []string{"page"}},
-			sees:  "shop /a?page=2 /a?page=2 []",
-			alike: [][]string{{"GET /a?page=2 HTTP/1.1", "Host: shop"}, {"GET /a?x&page=2&page%3d=3 HTTP/1.1", "Host: shop"}},
-			other: [][]string{{"GET /a?x=page=2 HTTP/1.1", "Host: shop"}, {"GET /a?page=1 HTTP/1.1", "Host: shop"}},
+			opts: middleware.Options{KeepQuery: []string{"page"}},
+			sees: "shop /a?page=2 /a?page=2 []",
+			alike: [][]string{
+				{"GET /a?page=2 HTTP/1.1", "Host: shop"},
+				{"GET /a?x&page=2&page%3d=3 HTTP/1.1", "Host: shop"},
+			},
+			other: [][]string{
+				{"GET /a?x=page=2 HTTP/1.1", "Host: shop"},
+				{"GET /a?page=1 HTTP/1.1", "Host: shop"},
+			},
 			purge: "http://shop/a?any=1&page=2",
 		},
 		"KeepQuery none": {
-			opts:  middleware.Options{KeepQuery: []string{}},
-			sees:  "shop /a /a []",
-			alike: [][]string{{"GET /a HTTP/1.1", "Host: shop"}, {"GET /a? HTTP/1.1", "Host: shop"}, {"GET /a?x=1 HTTP/1.1", "Host: shop"}},
+			opts: middleware.Options{KeepQuery: []string{}},
+			sees: "shop /a /a []",
+			alike: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop"}, {"GET /a? HTTP/1.1", "Host: shop"},
+				{"GET /a?x=1 HTTP/1.1", "Host: shop"},
+			},
 			other: [][]string{{"GET /b?x=1 HTTP/1.1", "Host: shop"}},
 			purge: "/a",
 		},
 		"Normalize": {
-			opts:  middleware.Options{Normalize: []string{"x-plan"}},
-			sees:  "shop /a /a [a,b]",
-			alike: [][]string{{"GET /a HTTP/1.1", "Host: shop", "X-Plan: a, b"}, {"GET /a HTTP/1.1", "Host: shop", "X-Plan: a", "X-Plan: b"}},
-			other: [][]string{{"GET /a HTTP/1.1", "Host: shop", "X-Plan: b,a"}, {"GET /a HTTP/1.1", "Host: shop"}},
+			opts: middleware.Options{Normalize: []string{"x-plan"}},
+			sees: "shop /a /a [a,b]",
+			alike: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop", "X-Plan: a, b"},
+				{"GET /a HTTP/1.1", "Host: shop", "X-Plan: a", "X-Plan: b"},
+			},
+			other: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop", "X-Plan: b,a"}, {"GET /a HTTP/1.1", "Host: shop"},
+			},
 			purge: "/a",
 		},
 		"Shape": {
@@ -172,9 +228,15 @@ func TestShapes(t *testing.T) {
 				r.URL.Path = strings.ToLower(r.URL.Path)
 				r.Header["X-Plan"] = []string{strings.ToUpper(r.Header.Get("X-Plan"))}
 			}},
-			sees:  "shop /a /a [X]",
-			alike: [][]string{{"GET /a HTTP/1.1", "Host: shop", "X-Plan: X"}, {"GET /A HTTP/1.1", "Host: shop", "X-Plan: x"}},
-			other: [][]string{{"GET /a HTTP/1.1", "Host: shop", "X-Plan: y"}, {"GET /b HTTP/1.1", "Host: shop", "X-Plan: x"}},
+			sees: "shop /a /a [X]",
+			alike: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop", "X-Plan: X"},
+				{"GET /A HTTP/1.1", "Host: shop", "X-Plan: x"},
+			},
+			other: [][]string{
+				{"GET /a HTTP/1.1", "Host: shop", "X-Plan: y"},
+				{"GET /b HTTP/1.1", "Host: shop", "X-Plan: x"},
+			},
 			purge: "/a",
 		},
 	} {
@@ -219,11 +281,14 @@ func TestShapes(t *testing.T) {
 // as it was sent.
 func TestShapesLeaveTheRequestInFrontAlone(t *testing.T) {
 	cache := newCache(t, middleware.Options{
-		Hosts: map[string]string{"www.shop": "shop"}, IgnoreQuery: []string{"x"}, Normalize: []string{"Accept"},
-		Shape: func(r *http.Request) { r.URL.Path = "/other"; r.Header.Set("X-New", "1") },
+		Hosts: map[string]string{"www.shop": "shop"}, IgnoreQuery: []string{"x"},
+		Normalize: []string{"Accept"},
+		Shape:     func(r *http.Request) { r.URL.Path = "/other"; r.Header.Set("X-New", "1") },
 	})
 	mux := http.NewServeMux()
-	mux.HandleFunc("/{rest...}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, r.URL) })
+	mux.HandleFunc("/{rest...}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Host, r.URL)
+	})
 	h := cache.Handler(mux)
 	for method, want := range map[string]string{"GET": "shop/other?y", "POST": "www.shop/a?x&y"} {
 		r := httptest.NewRequest(method, "/a?x&y", nil)
@@ -233,7 +298,8 @@ func TestShapesLeaveTheRequestInFrontAlone(t *testing.T) {
 		if w.Body.String() != want {
 			t.Errorf("%s: the handler saw %q; want %q", method, w.Body, want)
 		}
-		if r.Host != "www.shop" || r.URL.String() != "/a?x&y" || r.RequestURI != "/a?x&y" || len(r.Header["Accept"]) != 2 || r.Header["X-New"] != nil {
+		if r.Host != "www.shop" || r.URL.String() != "/a?x&y" || r.RequestURI != "/a?x&y" ||
+			len(r.Header["Accept"]) != 2 || r.Header["X-New"] != nil {
 			t.Errorf("%s: the request became %s %s %v", method, r.Host, r.URL, r.Header)
 		}
 		if r.Pattern != "/{rest...}" {
@@ -246,7 +312,7 @@ func TestWrongShapes(t *testing.T) {
 	for want, opts := range map[string]middleware.Options{
 		"Hosts has":     {Hosts: map[string]string{"a/b": "c"}},
 		"for \"a\"":     {Hosts: map[string]string{"a": ""}},
-		"stands for":    {Hosts: map[string]string{"a": "b", "b": "c"}},
+		"itself":        {Hosts: map[string]string{"a": "b", "b": "c"}},
 		"exclude":       {IgnoreQuery: []string{"a"}, KeepQuery: []string{}},
 		"Normalize has": {Normalize: []string{"cookie"}},
 	} {

@@ -29,15 +29,21 @@ func TestCompressedPartsAreNobodyElses(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		h := newCache(t, middleware.Options{}).Handler(chimiddleware.Compress(5)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			runs++
-			w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
-			http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
-		})))
+		h := newCache(t,
+			middleware.Options{}).
+			Handler(chimiddleware.Compress(5)(http.HandlerFunc(func(
+				w http.ResponseWriter, r *http.Request,
+			) {
+				runs++
+				w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"},
+					[]string{`"1"`}
+				http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
+			})))
 		asLong := 0
 		for n := 20; n < 200; n++ {
 			target := fmt.Sprintf("/%d", n)
-			first := asks(h, "GET", target, "Accept-Encoding", "gzip", "Range", fmt.Sprintf("bytes=0-%d", n-1))
+			first := asks(h, "GET", target, "Accept-Encoding", "gzip", "Range",
+				fmt.Sprintf("bytes=0-%d", n-1))
 			if first.Body.Len() != n {
 				continue
 			}
@@ -62,8 +68,12 @@ func TestManyRangesAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var runs working
 				hold := make(chan struct{})
-				h := newCache(t, middleware.Options{MaxLoads: 8}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
+				h := newCache(t,
+					middleware.Options{
+						MaxLoads: 8,
+					}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"},
+						[]string{`"1"`}
 					if r.Header["Range"] != nil {
 						runs.begins()
 						defer runs.ends()
@@ -80,7 +90,8 @@ func TestManyRangesAtOnce(t *testing.T) {
 						}
 						r.Header.Set("Range", fmt.Sprintf("bytes=%d-9", i%10))
 						w := httptest.NewRecorder()
-						if h.ServeHTTP(w, r); w.Code != http.StatusPartialContent || w.Body.String() != digits[i%10:] {
+						if h.ServeHTTP(w, r); w.Code != http.StatusPartialContent ||
+							w.Body.String() != digits[i%10:] {
 							t.Errorf("bytes %d-9: %d %q", i%10, w.Code, w.Body)
 						}
 					})
@@ -104,11 +115,14 @@ func TestCrumbsDriveNothingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		text := bytes.Repeat([]byte(digits), 100)
-		h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			runs++
-			w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"}, []string{`"1"`}
-			http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
-		}))
+		h := newCache(t,
+			middleware.Options{}).
+			Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				w.Header()["Cache-Control"], w.Header()["Etag"] = []string{"max-age=60"},
+					[]string{`"1"`}
+				http.ServeContent(w, r, "a.txt", time.Time{}, bytes.NewReader(text))
+			}))
 		ranged(h, "0-199")
 		for i := range 100 {
 			ranged(h, fmt.Sprintf("%d-%[1]d", 300+5*i))
@@ -123,7 +137,9 @@ func TestCrumbsDriveNothingOut(t *testing.T) {
 // By HTTP/2 a request for a range can leave its empty body open, too. A handler that reads bodies
 // must not wait for this client, because meanwhile the parts of other clients would not be stored.
 func TestOpenBodyOfARange(t *testing.T) {
-	server, begun, over := bothProtocols(t, middleware.Options{MaxLoads: 8}, func(w http.ResponseWriter, r *http.Request) {
+	server, begun, over := bothProtocols(t, middleware.Options{MaxLoads: 8}, func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Cache-Control", "max-age=60")
 		http.ServeContent(w, r, "page.txt", time.Time{}, strings.NewReader(digits))
@@ -142,17 +158,19 @@ func TestOpenBodyOfARange(t *testing.T) {
 // handler fills the memory with its part.
 func TestPartsBeyondTheirLength(t *testing.T) {
 	var w *httptest.ResponseRecorder
-	h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-		to.Header().Set("Cache-Control", "max-age=60")
-		to.Header().Set("Content-Range", "bytes 0-4/10")
-		to.WriteHeader(http.StatusPartialContent)
-		for n, piece := range []string{"0123", "4", "5", "6"} {
-			_, _ = io.WriteString(to, piece)
-			if want := map[bool]string{true: digits[:n+4]}[n > 1]; w.Body.String() != want {
-				t.Errorf("after piece %d the client has %q; want %q", n, w.Body, want)
+	h := newCache(t,
+		middleware.Options{}).
+		Handler(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			to.Header().Set("Cache-Control", "max-age=60")
+			to.Header().Set("Content-Range", "bytes 0-4/10")
+			to.WriteHeader(http.StatusPartialContent)
+			for n, piece := range []string{"0123", "4", "5", "6"} {
+				_, _ = io.WriteString(to, piece)
+				if want := map[bool]string{true: digits[:n+4]}[n > 1]; w.Body.String() != want {
+					t.Errorf("after piece %d the client has %q; want %q", n, w.Body, want)
+				}
 			}
-		}
-	}))
+		}))
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Range", "bytes=0-4")
 	w = httptest.NewRecorder()

@@ -61,7 +61,8 @@ func TestShapeLeavesWhatARouterHasRead(t *testing.T) {
 					}
 				}
 			}
-			if status := asks(h, "GET", "/for/ann/page").Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
+			if status := asks(h, "GET",
+				"/for/ann/page").Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
 				t.Errorf("not shared at all: %q", status)
 			}
 		})
@@ -78,7 +79,9 @@ func TestShapeInFrontOfRoutersShares(t *testing.T) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		fmt.Fprint(w, r.PathValue("page"))
 	})
-	h := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.Path = strings.ToLower(r.URL.Path) }}).Handler(mux)
+	h := newCache(t, middleware.Options{Shape: func(r *http.Request) {
+		r.URL.Path = strings.ToLower(r.URL.Path)
+	}}).Handler(mux)
 	for _, path := range []string{"/page", "/PAGE", "/Page"} {
 		if got := asks(h, "GET", path).Body.String(); got != "page" || runs != 1 {
 			t.Errorf("%s: got %q after %d runs", path, got, runs)
@@ -89,7 +92,10 @@ func TestShapeInFrontOfRoutersShares(t *testing.T) {
 // If a layer in front has parsed the form, and Shape changes the query, the handler doesn't get the
 // old form.
 func TestShapeForgetsTheForm(t *testing.T) {
-	h := newCache(t, middleware.Options{Shape: func(r *http.Request) { r.URL.RawQuery = "page=1" }}).Handler(http.HandlerFunc(
+	h := newCache(t,
+		middleware.Options{
+			Shape: func(r *http.Request) { r.URL.RawQuery = "page=1" },
+		}).Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "max-age=60")
 			fmt.Fprint(w, r.FormValue("page"), r.FormValue("user"))
@@ -108,7 +114,10 @@ func TestShapeForgetsTheForm(t *testing.T) {
 // Options.Hosts also makes the names of hosts in the TLS handshake equal.
 func TestHostsAreOneInTheHandshake(t *testing.T) {
 	runs := 0
-	h := newCache(t, middleware.Options{Hosts: map[string]string{"www.example.com": "example.com"}}).Handler(http.HandlerFunc(
+	h := newCache(t,
+		middleware.Options{
+			Hosts: map[string]string{"www.example.com": "example.com"},
+		}).Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			runs++
 			w.Header().Set("Cache-Control", "max-age=60")
@@ -120,7 +129,8 @@ func TestHostsAreOneInTheHandshake(t *testing.T) {
 		r.Host, r.TLS = host, &tls.ConnectionState{ServerName: name}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if got := w.Body.String(); got != "example.com example.com" || runs != 1 || r.TLS.ServerName != name {
+		if got := w.Body.String(); got != "example.com example.com" || runs != 1 ||
+			r.TLS.ServerName != name {
 			t.Errorf("%s: got %q after %d runs", host, got, runs)
 		}
 	}

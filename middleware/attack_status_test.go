@@ -46,11 +46,15 @@ type downStore struct{ cacheguard.Store }
 
 var errDown = errors.New("the store is down")
 
-func (downStore) Get(context.Context, cacheguard.Key, []string) ([]byte, cacheguard.Generations, error) {
+func (downStore) Get(
+	context.Context, cacheguard.Key, []string,
+) ([]byte, cacheguard.Generations, error) {
 	return nil, nil, errDown
 }
 
-func (downStore) Lease(context.Context, cacheguard.Key, cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (downStore) Lease(
+	context.Context, cacheguard.Key, cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	return cacheguard.LeaseAnswer{}, errDown
 }
 
@@ -105,41 +109,82 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 		"stale windows":    {h: says(cc, "max-age=0, stale-while-revalidate=60"), stored: true},
 		"validator":        {h: says(cc, "no-cache", "ETag", `"1"`), stored: true},
 
-		"no freshness":  {h: says(), why: "no freshness"},
-		"Set-Cookie":    {h: says(cc, fresh, "Set-Cookie", "a=b"), why: "Set-Cookie"},
-		"private":       {h: says(cc, "private, max-age=60"), why: "private"},
-		"no-store":      {h: says(cc, "no-store"), why: "no-store"},
-		"no-cache":      {h: says(cc, "no-cache"), why: "no-cache"},
-		"stale":         {h: says(cc, "max-age=0"), why: "stale"},
-		"old":           {h: says(cc, fresh, "Age", "100"), why: "stale"},
-		"Vary":          {h: says(cc, fresh, "Vary", "*"), why: "Vary: *"},
-		"Authorization": {fields: []string{"Authorization", "x"}, h: says(cc, fresh), why: "Authorization"},
-		"Authorization, DefaultTTL": {opts: ttl, fields: []string{"Authorization", "x"}, h: says(cc, "must-revalidate"),
+		"no freshness": {h: says(), why: "no freshness"},
+		"Set-Cookie":   {h: says(cc, fresh, "Set-Cookie", "a=b"), why: "Set-Cookie"},
+		"private":      {h: says(cc, "private, max-age=60"), why: "private"},
+		"no-store":     {h: says(cc, "no-store"), why: "no-store"},
+		"no-cache":     {h: says(cc, "no-cache"), why: "no-cache"},
+		"stale":        {h: says(cc, "max-age=0"), why: "stale"},
+		"old":          {h: says(cc, fresh, "Age", "100"), why: "stale"},
+		"Vary":         {h: says(cc, fresh, "Vary", "*"), why: "Vary: *"},
+		"Authorization": {
+			fields: []string{"Authorization", "x"}, h: says(cc, fresh), why: "Authorization",
+		},
+		"Authorization, DefaultTTL": {opts: ttl, fields: []string{"Authorization", "x"},
+			h:   says(cc, "must-revalidate"),
 			why: "Authorization"},
-		"Cookie, DefaultTTL": {opts: ttl, fields: []string{"Cookie", "a=b"}, h: says(), why: "Cookie"},
-		"Cookie, Heuristic": {opts: middleware.Options{Heuristic: 0.5}, fields: []string{"Cookie", "a=b"},
-			h: says("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"), why: "Cookie"},
-		"Cookie, no options":    {fields: []string{"Cookie", "a=b"}, h: says(), why: "no freshness"},
-		"Cookie, fresh":         {fields: []string{"Cookie", "a=b"}, h: says(cc, fresh), stored: true},
-		"Cookie, Vary":          {opts: ttl, fields: []string{"Cookie", "a=b"}, h: says("Vary", "Cookie"), stored: true},
-		"Cookie, IgnoreCookies": {opts: middleware.Options{DefaultTTL: time.Minute, IgnoreCookies: []string{"a"}}, fields: []string{"Cookie", "a=b"}, h: says(), stored: true},
-		"status":                {h: func(w http.ResponseWriter, r *http.Request) { w.Header().Set(cc, fresh); w.WriteHeader(429) }, why: "status"},
+		"Cookie, DefaultTTL": {
+			opts: ttl, fields: []string{"Cookie", "a=b"}, h: says(), why: "Cookie",
+		},
+		"Cookie, Heuristic": {opts: middleware.Options{Heuristic: 0.5},
+			fields: []string{"Cookie", "a=b"},
+			h:      says("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"), why: "Cookie"},
+		"Cookie, no options": {
+			fields: []string{"Cookie", "a=b"}, h: says(), why: "no freshness",
+		},
+		"Cookie, fresh": {
+			fields: []string{"Cookie", "a=b"}, h: says(cc, fresh), stored: true,
+		},
+		"Cookie, Vary": {
+			opts: ttl, fields: []string{"Cookie", "a=b"}, h: says("Vary", "Cookie"), stored: true,
+		},
+		"Cookie, IgnoreCookies": {
+			opts:   middleware.Options{DefaultTTL: time.Minute, IgnoreCookies: []string{"a"}},
+			fields: []string{"Cookie", "a=b"}, h: says(), stored: true,
+		},
+		"status": {h: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(cc, fresh)
+			w.WriteHeader(429)
+		}, why: "status"},
 		"must-understand": {h: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(cc, fresh+", must-understand")
 			w.WriteHeader(599)
 		}, why: "must-understand"},
-		"too large":                          {opts: middleware.Options{MaxBody: 5}, h: says(cc, fresh), why: "too large"},
-		"too large, known":                   {opts: middleware.Options{MaxBody: 5}, h: says(cc, fresh, "Content-Length", "8"), why: "too large"},
-		"much too large":                     {opts: middleware.Options{MaxBody: 10_000}, h: writes(20_000, 0, false, true), why: "too large"},
-		"flushed":                            {opts: ttl, h: writes(10, 5, false, false), why: "flushed"},
-		"flushed, promised":                  {opts: ttl, h: writes(10, 5, true, false), why: "flushed"},
-		"flushed late":                       {opts: ttl, h: writes(10_000, 5_000, false, false), why: "flushed"},
-		"flushed, recorded":                  {opts: middleware.Options{DefaultTTL: time.Minute, RecordFlushed: true}, h: writes(10, 5, false, false), unsaid: true},
+		"too large": {
+			opts: middleware.Options{MaxBody: 5}, h: says(cc, fresh), why: "too large",
+		},
+		"too large, known": {
+			opts: middleware.Options{MaxBody: 5}, h: says(cc, fresh, "Content-Length", "8"),
+			why: "too large",
+		},
+		"much too large": {
+			opts: middleware.Options{MaxBody: 10_000}, h: writes(20_000, 0, false, true),
+			why: "too large",
+		},
+		"flushed": {
+			opts: ttl, h: writes(10, 5, false, false), why: "flushed",
+		},
+		"flushed, promised": {
+			opts: ttl, h: writes(10, 5, true, false), why: "flushed",
+		},
+		"flushed late": {
+			opts: ttl, h: writes(10_000, 5_000, false, false), why: "flushed",
+		},
+		"flushed, recorded": {
+			opts: middleware.Options{DefaultTTL: time.Minute, RecordFlushed: true},
+			h:    writes(10, 5, false, false), unsaid: true,
+		},
 		"flushed, with a lifetime":           {h: writes(10, 5, false, true), unsaid: true},
 		"flushed, with a lifetime, promised": {h: writes(10, 5, true, true), stored: true},
-		"event stream":                       {h: says(cc, fresh, "Content-Type", "text/event-stream"), why: "event stream"},
-		"too many tags":                      {h: says(cc, fresh, "Cache-Tag", strings.Join(manyTags, ",")), why: "too many tags"},
-		"incomplete":                         {h: says(cc, fresh, "Content-Length", "9"), why: "incomplete"},
+		"event stream": {
+			h: says(cc, fresh, "Content-Type", "text/event-stream"), why: "event stream",
+		},
+		"too many tags": {
+			h: says(cc, fresh, "Cache-Tag", strings.Join(manyTags, ",")), why: "too many tags",
+		},
+		"incomplete": {
+			h: says(cc, fresh, "Content-Length", "9"), why: "incomplete",
+		},
 		"panic": {h: func(w http.ResponseWriter, r *http.Request) {
 			says(cc, fresh)(w, r)
 			panic(http.ErrAbortHandler)
@@ -147,11 +192,15 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 		"store":             {down: true, h: says(cc, fresh), why: "store"},
 		"store, and others": {down: true, h: says(cc, "private"), why: "private"},
 
-		"HEAD":              {method: "HEAD", h: says(cc, fresh), why: "method"},
-		"body":              {body: "x", h: says(cc, fresh), why: "bypass"},
-		"If-Match":          {fields: []string{"If-Match", "*"}, h: says(cc, fresh), why: "bypass"},
-		"Range":             {fields: []string{"Range", "bytes=1-2"}, h: says(cc, fresh), why: "range"},
-		"request: no-store": {fields: []string{cc, "no-store"}, h: says(cc, fresh), why: "request: no-store"},
+		"HEAD":     {method: "HEAD", h: says(cc, fresh), why: "method"},
+		"body":     {body: "x", h: says(cc, fresh), why: "bypass"},
+		"If-Match": {fields: []string{"If-Match", "*"}, h: says(cc, fresh), why: "bypass"},
+		"Range": {
+			fields: []string{"Range", "bytes=1-2"}, h: says(cc, fresh), why: "range",
+		},
+		"request: no-store": {
+			fields: []string{cc, "no-store"}, h: says(cc, fresh), why: "request: no-store",
+		},
 		"variants": {opts: middleware.Options{MaxVariants: 1}, h: says(cc, fresh, "Vary", "X-Plan"),
 			fields: []string{"X-Plan", "b"}, why: "too many variants"},
 	} {
@@ -204,14 +253,17 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 					t.Errorf("told %q; want %q", events, c.why)
 				}
 				head := c.why // the reason as far as the head knows it
-				if slices.Contains([]string{"much too large", "flushed", "flushed, promised", "flushed late"}, name) {
+				if slices.Contains([]string{
+					"much too large", "flushed", "flushed, promised", "flushed late",
+				}, name) {
 					head = ""
 				}
 				token := fmt.Sprintf("; detail=%q", head)
 				if !strings.ContainsAny(head, " :") {
 					token = "; detail=" + head
 				}
-				if head != "" && !strings.HasSuffix(status, token) || head == "" && strings.Contains(status, "detail") {
+				if head != "" && !strings.HasSuffix(status, token) ||
+					head == "" && strings.Contains(status, "detail") {
 					t.Errorf("%q; want detail %q", status, head)
 				}
 			}
@@ -219,7 +271,8 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 			if name == "validator" {
 				return // it is stored only to be validated
 			}
-			if hit := strings.Contains(again.Header().Get("Cache-Status"), "; hit"); hit != (c.stored || c.unsaid) {
+			if hit := strings.Contains(again.Header().Get("Cache-Status"),
+				"; hit"); hit != (c.stored || c.unsaid) {
 				t.Errorf("the next one is answered from the store: %v, after %q", hit, status)
 			}
 		})
@@ -230,11 +283,16 @@ func TestCacheStatusSaysWhy(t *testing.T) {
 // when there are many bytes.
 func TestHeadDoesNotWaitForLong(t *testing.T) {
 	for name, write := range map[string]func(w http.ResponseWriter){
-		"flush": func(w http.ResponseWriter) { fmt.Fprint(w, "x"); _ = http.NewResponseController(w).Flush() },
-		"many":  func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 10_000)) },
+		"flush": func(w http.ResponseWriter) {
+			fmt.Fprint(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		},
+		"many": func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 10_000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := &stepWriter{ResponseRecorder: httptest.NewRecorder(), body: make(chan struct{})}
+			client := &stepWriter{
+				ResponseRecorder: httptest.NewRecorder(), body: make(chan struct{}),
+			}
 			_, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Cache-Control", "max-age=60")
 				w.WriteHeader(200)
@@ -296,7 +354,9 @@ func TestHeadGoesBeforeTheBody(t *testing.T) {
 // Cache-Status doesn't say that it is stored.
 func TestCacheStatusOfAReloadThatStoresNothing(t *testing.T) {
 	told := &unstoredEvents{}
-	_, h := front(t, middleware.Options{Observer: told}, func(w http.ResponseWriter, r *http.Request) {
+	_, h := front(t, middleware.Options{Observer: told}, func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		if r.Header.Get("Cache-Control") != "" {
 			w.Header().Set("Cache-Control", "no-cache")
 		} else {
@@ -307,14 +367,16 @@ func TestCacheStatusOfAReloadThatStoresNothing(t *testing.T) {
 	})
 	asks(h, "GET", "/")
 	told.take()
-	if status := asks(h, "GET", "/", "Cache-Control", "no-cache").Header().Get("Cache-Status"); strings.Contains(status, "; stored") ||
+	if status := asks(h, "GET", "/", "Cache-Control",
+		"no-cache").Header().Get("Cache-Status"); strings.Contains(status, "; stored") ||
 		!strings.HasSuffix(status, "; detail=no-cache") {
 		t.Errorf("%q", status)
 	}
 	if events := told.take(); !slices.Equal(events, []string{"no-cache"}) {
 		t.Errorf("told %q", events)
 	}
-	if status := asks(h, "GET", "/").Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
+	if status := asks(h, "GET", "/").Header().Get("Cache-Status"); !strings.Contains(status,
+		"; hit") {
 		t.Errorf("%q; what was stored is gone", status)
 	}
 }
@@ -339,12 +401,22 @@ func TestVariantsHaveABound(t *testing.T) {
 		opts  middleware.Options
 		runs  int // for 1,000 values, each requested twice
 	}{
-		"CORS in front":         {field: "Origin", front: corsInFront, runs: 2000 - 128},
-		"CORS, left out":        {field: "Origin", front: corsInFront, opts: middleware.Options{IgnoreVary: []string{"origin"}}, runs: 1},
+		"CORS in front": {field: "Origin", front: corsInFront, runs: 2000 - 128},
+		"CORS, left out": {
+			field: "Origin", front: corsInFront,
+			opts: middleware.Options{IgnoreVary: []string{"origin"}}, runs: 1,
+		},
 		"a field of the page's": {field: "X-Plan", vary: "X-Plan", runs: 2000 - 128},
-		"a language":            {field: "Accept-Language", vary: "Accept-Language", runs: 2000 - 128},
-		"few":                   {field: "Accept-Encoding", vary: "Accept-Encoding", opts: middleware.Options{MaxVariants: 10}, runs: 2000 - 10},
-		"no bound":              {field: "X-Plan", vary: "X-Plan", opts: middleware.Options{MaxVariants: -1}, runs: 1000},
+		"a language": {
+			field: "Accept-Language", vary: "Accept-Language", runs: 2000 - 128,
+		},
+		"few": {
+			field: "Accept-Encoding", vary: "Accept-Encoding",
+			opts: middleware.Options{MaxVariants: 10}, runs: 2000 - 10,
+		},
+		"no bound": {
+			field: "X-Plan", vary: "X-Plan", opts: middleware.Options{MaxVariants: -1}, runs: 1000,
+		},
 		"left out, but the page names it": {field: "Origin", front: corsInFront, vary: "Origin",
 			opts: middleware.Options{IgnoreVary: []string{"Origin"}}, runs: 2000 - 128},
 	} {
@@ -370,7 +442,9 @@ func TestVariantsHaveABound(t *testing.T) {
 					if c.vary != "" && w.Body.String() != "the page for "+value {
 						t.Fatalf("%s got %q", value, w.Body)
 					}
-					if c.front != nil && (w.Header().Get("Access-Control-Allow-Origin") != value || !slices.Contains(w.Header()["Vary"], "Origin")) {
+					if c.front != nil &&
+						(w.Header().Get("Access-Control-Allow-Origin") != value ||
+							!slices.Contains(w.Header()["Vary"], "Origin")) {
 						t.Fatalf("%s got %v", value, w.Header())
 					}
 				}
@@ -379,10 +453,13 @@ func TestVariantsHaveABound(t *testing.T) {
 				t.Errorf("%d runs; want %d", runs, c.runs)
 			}
 			events := told.take()
-			if stored := runs - len(events); stored > 1000 || c.opts.MaxVariants >= 0 && stored > 128 {
+			if stored := runs - len(events); stored > 1000 ||
+				c.opts.MaxVariants >= 0 && stored > 128 {
 				t.Errorf("%d copies are stored", stored)
 			}
-			if slices.ContainsFunc(events, func(why string) bool { return why != "too many variants" }) {
+			if slices.ContainsFunc(events, func(why string) bool {
+				return why != "too many variants"
+			}) {
 				t.Errorf("reasons %q", events)
 			}
 		})
@@ -396,7 +473,10 @@ func TestConditionsAreNoVariants(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
-				h := newCache(t, middleware.Options{MaxVariants: 10}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := newCache(t,
+					middleware.Options{
+						MaxVariants: 10,
+					}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					runs++
 					w.Header().Set("Cache-Control", "max-age=60")
 					w.Header().Set("Etag", `"1"`)
@@ -404,7 +484,9 @@ func TestConditionsAreNoVariants(t *testing.T) {
 					fmt.Fprint(w, "page")
 				}))
 				get := func(n int) {
-					if w := asks(h, "GET", "/", field, fmt.Sprintf(`"v%d"`, n)); w.Body.String() != "page" || w.Header().Get("Vary") != "Accept-Language, "+field {
+					if w := asks(h, "GET", "/", field,
+						fmt.Sprintf(`"v%d"`, n)); w.Body.String() != "page" ||
+						w.Header().Get("Vary") != "Accept-Language, "+field {
 						t.Errorf("got %q, %v", w.Body, w.Header())
 					}
 				}
@@ -433,17 +515,18 @@ func TestIgnoredVaryStaysOutAfterValidation(t *testing.T) {
 	for _, way := range []string{"304", "HEAD"} {
 		cache := newCache(t, middleware.Options{IgnoreVary: []string{"Origin"}})
 		runs := 0
-		h := corsInFront(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			runs++
-			w.Header().Set("Cache-Control", "max-age=60")
-			w.Header().Set("ETag", `"1"`)
-			w.Header().Add("Vary", "Accept")
-			if r.Header.Get("If-None-Match") != "" {
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
-			fmt.Fprint(w, "the page")
-		})))
+		h := corsInFront(
+			cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.Header().Set("ETag", `"1"`)
+				w.Header().Add("Vary", "Accept")
+				if r.Header.Get("If-None-Match") != "" {
+					w.WriteHeader(http.StatusNotModified)
+					return
+				}
+				fmt.Fprint(w, "the page")
+			})))
 		asks(h, "GET", "/", "Origin", "a")
 		if way == "304" {
 			asks(h, "GET", "/", "Origin", "b", "Cache-Control", "no-cache")
@@ -464,7 +547,9 @@ func TestIgnoredVaryStaysOutAfterValidation(t *testing.T) {
 
 // One run serves all requests that wait for a variant, even if the variant is not stored.
 func TestVariantsBeyondTheBoundAreShared(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{MaxVariants: 1, WaitTimeout: -1}, func(t *testing.T, f *fleet) {
+	onEachStore(t, 2, middleware.Options{MaxVariants: 1, WaitTimeout: -1}, func(
+		t *testing.T, f *fleet,
+	) {
 		hold := f.gate()
 		f.route("/list", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Vary", "X-Plan")

@@ -25,7 +25,9 @@ type askedStore struct {
 	asked int
 }
 
-func (s *askedStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *askedStore) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	if s.asked++; s.fails != nil && s.fails(k.Key) {
 		return nil, nil, errors.New("the store is busy")
 	}
@@ -63,7 +65,9 @@ func TestNewsThatCantBeReadRemovesNothing(t *testing.T) {
 	}{
 		"a user's reload": {"GET", []string{"Cookie", "a=b", "Cache-Control", "no-cache"},
 			func(_ int, key string) bool { return strings.HasPrefix(key, "a\x1f") }},
-		"a HEAD": {"HEAD", []string{"Cache-Control", "no-cache"}, func(n int, _ string) bool { return n == 3 }},
+		"a HEAD": {"HEAD", []string{"Cache-Control", "no-cache"}, func(n int, _ string) bool {
+			return n == 3
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -158,7 +162,8 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 				}))
 				get := func(value string) {
 					t.Helper()
-					if got, want := asks(h, "GET", "/", field, value).Body.String(), fmt.Sprint(value, edition); got != want {
+					if got, want := asks(h, "GET", "/", field, value).Body.String(),
+						fmt.Sprint(value, edition); got != want {
 						t.Errorf("%s got %q; want %q", value, got, want)
 					}
 				}
@@ -200,7 +205,9 @@ func TestVariantsInTheLocalTier(t *testing.T) {
 // A response that is fresh for a second is stored for all, too, if a user's request or requests for
 // ranges have brought it, although the store takes time.
 func TestASecondIsForAll(t *testing.T) {
-	for name, first := range map[string][]string{"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"}} {
+	for name, first := range map[string][]string{
+		"a user's request": {"Cookie", "a=b"}, "ranges": {"Range", "bytes=0-"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, cache := newAskedStore(t, middleware.Options{})

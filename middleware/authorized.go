@@ -29,7 +29,8 @@ func identified(r *http.Request, vary []string) bool {
 // authorized reports whether a request has credentials that may have been needed to get the
 // response. RFC 9111, section 3.5, mentions only Authorization.
 func authorized(r *http.Request) bool {
-	return r.Header["Authorization"] != nil || r.Header["Proxy-Authorization"] != nil || certified(r)
+	return r.Header["Authorization"] != nil || r.Header["Proxy-Authorization"] != nil ||
+		certified(r)
 }
 
 // certified reports whether a client has sent a certificate. It doesn't matter whether the
@@ -65,7 +66,8 @@ const publishTimeout = 50 * time.Millisecond
 // response will be stored. Other requests then run the handler once, as they would without this
 // request.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
-	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded || res.Value == nil || res.FreshFor <= 0 {
+	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded ||
+		res.Value == nil || res.FreshFor <= 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), publishTimeout)
@@ -75,14 +77,18 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.forced { // the response stored for all is fresh, but older than this one
 		ask = c.loads.RefreshEntry
 	}
-	_, _ = ask(ctx, x.key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	_, _ = ask(ctx, x.key, func(
+		ctx context.Context, prev cacheguard.Result[*response],
+	) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, from)
 		if err != nil || found.Status != cacheguard.StatusHit {
-			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil // the requests that wait run the handler themselves
+			// The requests that wait run the handler themselves.
+			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		same := *found.Value
 		v := c.rejudged(x.r, &same, same.age+found.Age)
-		if !v.share || v.provoked && prev.Value != nil && !prev.Value.unshared && prev.FreshFor > 0 {
+		if !v.share ||
+			v.provoked && prev.Value != nil && !prev.Value.unshared && prev.FreshFor > 0 {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		same.age, same.guessed = v.age, v.guessed

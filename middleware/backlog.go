@@ -32,7 +32,8 @@ type backlog struct {
 	mu     sync.Mutex // guards the fields below
 	held   int64
 	bodies map[bodyOf]*owed // the newest owed of each response
-	order  list.List        // the counted *owed; the clients of the first one have read nothing for the longest time
+	// The counted *owed; the clients of the first one have read nothing for the longest time.
+	order list.List
 }
 
 // bodyOf identifies the response that a body belongs to.
@@ -44,7 +45,8 @@ type owed struct {
 	body   []byte
 	size   int64
 	takers map[*taker]struct{}
-	counts *list.Element // nil: it is not counted, because no client reads it, or because it has been dropped
+	// nil: it is not counted, because no client reads it, or because it has been dropped.
+	counts *list.Element
 }
 
 // taker is a client to which a body is being sent, with its writer. When the client has read a
@@ -204,7 +206,9 @@ func (t *taker) close() {
 // hands writes p to the client. p is what a handler has passed to one Write. If p has more than
 // bodyBehind bytes, the backlog counts p until the write returns, because the handler waits for its
 // client in this time.
-func hands[T string | []byte](b *backlog, w http.ResponseWriter, p T, write func(T) (int, error)) (int, error) {
+func hands[T string | []byte](
+	b *backlog, w http.ResponseWriter, p T, write func(T) (int, error),
+) (int, error) {
 	if len(p) <= bodyBehind {
 		return write(p)
 	}
@@ -221,12 +225,15 @@ var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
 // cuts logs that connections are closed. This happens when MaxBacklog is too small or during an
 // attack.
 func (c *Cache) cuts() {
-	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes", c.opts.MaxBacklog)
+	cutLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "bytes",
+		c.opts.MaxBacklog)
 }
 
 // lends returns the response to be sent and the writer for it. The caller must call close of the
 // taker, even if the taker is nil.
-func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWriter, *response, *taker) {
+func (b *backlog) lends(
+	w http.ResponseWriter, res *response,
+) (http.ResponseWriter, *response, *taker) {
 	if len(res.body) <= bodyBehind {
 		return w, res, nil
 	}
@@ -237,7 +244,9 @@ func (b *backlog) lends(w http.ResponseWriter, res *response) (http.ResponseWrit
 }
 
 // send answers a request with a complete response.
-func (c *Cache) send(w http.ResponseWriter, r *http.Request, res *response, age time.Duration, status string) {
+func (c *Cache) send(
+	w http.ResponseWriter, r *http.Request, res *response, age time.Duration, status string,
+) {
 	w, res, t := c.backlog.lends(w, res)
 	defer t.close()
 	res.serve(w, r, age, status)

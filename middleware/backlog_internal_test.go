@@ -13,7 +13,10 @@ import (
 // bound by more than one body.
 func TestBacklogForgetsWhoHasGone(t *testing.T) {
 	b := &backlog{most: 1 << 20}
-	bodies := []string{strings.Repeat("a", bodyBehind+1), strings.Repeat("b", 1<<18), strings.Repeat("c", 1<<19), strings.Repeat("d", 1<<20)}
+	bodies := []string{
+		strings.Repeat("a", bodyBehind+1), strings.Repeat("b", 1<<18), strings.Repeat("c", 1<<19),
+		strings.Repeat("d", 1<<20),
+	}
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -22,7 +25,8 @@ func TestBacklogForgetsWhoHasGone(t *testing.T) {
 				body := []byte(bodies[n])
 				switch (i + k) % 3 {
 				case 0:
-					w, res, reader := b.lends(httptest.NewRecorder(), &response{key: fmt.Sprint(n), body: body})
+					w, res, reader := b.lends(httptest.NewRecorder(),
+						&response{key: fmt.Sprint(n), body: body})
 					if _, err := w.Write(res.body); err != nil || string(res.body) != bodies[n] {
 						t.Errorf("body %d, %v", n, err)
 					}
@@ -34,7 +38,8 @@ func TestBacklogForgetsWhoHasGone(t *testing.T) {
 					}
 				default:
 					o := new(owed)
-					first, second := b.takes(o, httptest.NewRecorder()), b.takes(o, httptest.NewRecorder())
+					first, second := b.takes(o, httptest.NewRecorder()),
+						b.takes(o, httptest.NewRecorder())
 					first.close()
 					b.stays(o, body, &response{key: fmt.Sprint(n), body: body})
 					second.got()
@@ -51,6 +56,7 @@ func TestBacklogForgetsWhoHasGone(t *testing.T) {
 	}
 	all.Wait()
 	if b.held != 0 || b.order.Len() != 0 || len(b.bodies) != 0 {
-		t.Errorf("%d bytes of %d bodies are held for nobody, %d are known", b.held, b.order.Len(), len(b.bodies))
+		t.Errorf("%d bytes of %d bodies are held for nobody, %d are known", b.held, b.order.Len(),
+			len(b.bodies))
 	}
 }

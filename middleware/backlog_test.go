@@ -94,10 +94,14 @@ var ways = map[string]struct {
 		_, _ = io.WriteString(w, body)
 		_ = http.NewResponseController(w).Flush()
 	}},
-	"stored":                    {before: true, handler: cached},
-	"local":                     {before: true, handler: cached, local: 8 << 20},
-	"a range of what is stored": {before: true, handler: cached, field: "Range", value: "bytes=0-1048570"},
-	"a range": {field: "Range", value: "bytes=0-1048575", handler: func(w http.ResponseWriter, body string) {
+	"stored": {before: true, handler: cached},
+	"local":  {before: true, handler: cached, local: 8 << 20},
+	"a range of what is stored": {
+		before: true, handler: cached, field: "Range", value: "bytes=0-1048570",
+	},
+	"a range": {field: "Range", value: "bytes=0-1048575", handler: func(
+		w http.ResponseWriter, body string,
+	) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/2000000", len(body)-1))
 		w.WriteHeader(http.StatusPartialContent)
@@ -112,7 +116,9 @@ var ways = map[string]struct {
 		w.Header().Set("Cache-Control", "private")
 		_, _ = io.WriteString(w, body)
 	}},
-	"no-store, handed over at once": {field: "Cache-Control", value: "no-store", handler: func(w http.ResponseWriter, body string) {
+	"no-store, handed over at once": {field: "Cache-Control", value: "no-store", handler: func(
+		w http.ResponseWriter, body string,
+	) {
 		_, _ = w.Write([]byte(body))
 	}},
 }
@@ -133,7 +139,9 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const most, clients = 8, 40
-				cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20, LocalBytes: way.local})
+				cache := newCache(t, middleware.Options{
+					MaxBody: 1 << 20, MaxBacklog: most << 20, LocalBytes: way.local,
+				})
 				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					way.handler(w, bodyFor(r.URL.Path))
 				}))
@@ -151,7 +159,8 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 				var all []*idle
 				for i := range clients {
 					all = append(all, ask(i))
-					if i%(most/4) == 0 && !reader.ended.Load() { // a body of 1 MiB may have grown into 2 MiB of memory
+					// A body of 1 MiB may have grown into 2 MiB of memory.
+					if i%(most/4) == 0 && !reader.ended.Load() {
 						reader.reads <- struct{}{}
 						synctest.Wait()
 					}
@@ -173,13 +182,15 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 				}
 				synctest.Wait()
 				if reader.wasCut() || !reader.ended.Load() || len(reader.got()) < 1<<20-5 {
-					t.Errorf("who reads slowly has %d bytes, cut: %v", len(reader.got()), reader.wasCut())
+					t.Errorf("who reads slowly has %d bytes, cut: %v", len(reader.got()),
+						reader.wasCut())
 				}
 				for i, c := range all {
 					if !c.ended.Load() {
 						t.Errorf("client %d is still there", i)
 					}
-					if got := c.got(); !c.wasCut() && (len(got) < 1<<20-5 || !strings.HasPrefix(got, path(i))) {
+					if got := c.got(); !c.wasCut() &&
+						(len(got) < 1<<20-5 || !strings.HasPrefix(got, path(i))) {
 						t.Errorf("client %d has %d bytes", i, len(got))
 					}
 				}
@@ -193,7 +204,8 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 func TestEqualBodiesAreKeptOnce(t *testing.T) {
 	for _, local := range []int{0, 8 << 20} {
 		synctest.Test(t, func(t *testing.T) {
-			cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: 2 << 20, LocalBytes: local})
+			cache := newCache(t,
+				middleware.Options{MaxBody: 1 << 20, MaxBacklog: 2 << 20, LocalBytes: local})
 			hold := make(chan struct{})
 			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Cache-Control", "max-age=60")
@@ -286,7 +298,9 @@ func TestConnectionsMakeRoom(t *testing.T) {
 				_, _ = io.WriteString(w, page)
 			}))
 			over := make(chan string, clients+1)
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(
+				w http.ResponseWriter, r *http.Request,
+			) {
 				defer func() { over <- r.URL.Path }()
 				h.ServeHTTP(w, r)
 			}))

@@ -115,8 +115,10 @@ func TestFailureInPiecesIsHeldBack(t *testing.T) {
 				_ = http.NewResponseController(w).Flush()
 			}
 		},
-		"long":      func(w http.ResponseWriter) { _, _ = w.Write([]byte(long)) },
-		"long list": func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader(long+long)) },
+		"long": func(w http.ResponseWriter) { _, _ = w.Write([]byte(long)) },
+		"long list": func(w http.ResponseWriter) {
+			_, _ = io.Copy(w, strings.NewReader(long+long))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 1, middleware.Options{MaxBody: 1000}, func(t *testing.T, f *fleet) {
@@ -171,7 +173,8 @@ func TestNotModifiedMayBeFlushed(t *testing.T) {
 			_, _ = w.Write([]byte("all is well"))
 		}))
 		for i := range 3 {
-			if w := asks(h, "GET", "/"); w.Code != 200 || w.Body.String() != "all is well" || runs != i+1 {
+			if w := asks(h, "GET", "/"); w.Code != 200 || w.Body.String() != "all is well" ||
+				runs != i+1 {
 				t.Errorf("got %d %q after %d runs", w.Code, w.Body, runs)
 			}
 			<-time.After(20 * time.Second)

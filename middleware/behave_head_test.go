@@ -13,7 +13,9 @@ import (
 // When the handler has answered a HEAD, the HEAD doesn't wait for a GET that is under way on any
 // replica.
 func TestHeadWaitsForNoGet(t *testing.T) {
-	for name, fields := range map[string][]string{"a GET": nil, "a reload": {"Cache-Control", "no-cache"}} {
+	for name, fields := range map[string][]string{
+		"a GET": nil, "a reload": {"Cache-Control", "no-cache"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 				hold := f.gate()
@@ -46,7 +48,9 @@ func TestHeadFromBeforeAPurge(t *testing.T) {
 		"not known": func(f *fleet) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEachStore(t, 1, middleware.Options{LocalBytes: 1 << 20}, func(t *testing.T, f *fleet) {
+			onEachStore(t, 1, middleware.Options{LocalBytes: 1 << 20}, func(
+				t *testing.T, f *fleet,
+			) {
 				hold, began := f.gate(), make(chan bool, 1)
 				var version atomic.Value
 				version.Store("old")
@@ -72,7 +76,8 @@ func TestHeadFromBeforeAPurge(t *testing.T) {
 					t.Errorf("HEAD got %v", got.header)
 				}
 				for range 2 {
-					if got := f.do(0, get("/")); got.body != "the new page" || got.header.Get("X-Version") != "new" {
+					if got := f.do(0, get("/")); got.body != "the new page" ||
+						got.header.Get("X-Version") != "new" {
 						t.Errorf("got %v, X-Version %s", got, got.header.Get("X-Version"))
 					}
 				}

@@ -30,7 +30,10 @@ func (w *readingWriter) WriteHeader(status int) {
 
 // The server may still read the header of a hint while the response is made.
 func TestHintsAreLeftAlone(t *testing.T) {
-	for name, ask := range map[string][]string{"shared": {"GET"}, "alone": {"GET", "If-Match", "*"}, "part": {"GET", "Range", "bytes=0-1"}, "change": {"POST"}} {
+	for name, ask := range map[string][]string{
+		"shared": {"GET"}, "alone": {"GET", "If-Match", "*"}, "part": {"GET", "Range", "bytes=0-1"},
+		"change": {"POST"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Link", "</a>")
@@ -44,7 +47,8 @@ func TestHintsAreLeftAlone(t *testing.T) {
 			w := &readingWriter{ResponseRecorder: httptest.NewRecorder()}
 			h.ServeHTTP(w, r)
 			got := w.Result().Header
-			if _, ok := got["Content-Length"]; ok || got.Get("Cache-Status") == "" || got.Get("Link") == "" {
+			if _, ok := got["Content-Length"]; ok || got.Get("Cache-Status") == "" ||
+				got.Get("Link") == "" {
 				t.Errorf("the response has %v", got)
 			}
 			if len(w.hints) != 1 || len(w.hints[0]) != 1 || w.hints[0].Get("Link") == "" {

@@ -43,11 +43,16 @@ func (l *leavesAt) Write(p []byte) (int, error) {
 // of it.
 func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 	for name, length := range map[string]string{"with a length": "17", "without": ""} {
-		for when, bytes := range map[string]int{"with its last byte": 17, "in the middle": 1, "afterwards": 1000} {
+		for when, bytes := range map[string]int{
+			"with its last byte": 17, "in the middle": 1, "afterwards": 1000,
+		} {
 			t.Run(name+", "+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					hold, runs := make(atLoads), 0
-					h := newCache(t, middleware.Options{Observer: hold}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h := newCache(t,
+						middleware.Options{
+							Observer: hold,
+						}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						runs++
 						w.Header().Set("Cache-Control", "max-age=60")
 						if length != "" {
@@ -58,7 +63,8 @@ func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 					}))
 					client, leave := context.WithCancel(t.Context())
 					w := &leavesAt{httptest.NewRecorder(), bytes, leave, make(chan struct{})}
-					go h.ServeHTTP(w, httptest.NewRequestWithContext(client, "GET", "/catalog", nil))
+					go h.ServeHTTP(w,
+						httptest.NewRequestWithContext(client, "GET", "/catalog", nil))
 					synctest.Wait()
 					leave()
 					synctest.Wait()
@@ -66,7 +72,8 @@ func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 					synctest.Wait()
 					close(hold)
 					synctest.Wait()
-					if got := asks(h, "GET", "/catalog"); runs != 1 || got.Body.String() != w.Body.String() {
+					if got := asks(h, "GET", "/catalog"); runs != 1 ||
+						got.Body.String() != w.Body.String() {
 						t.Errorf("%d runs, then %q; want one, and what it made", runs, got.Body)
 					}
 				})
@@ -80,7 +87,10 @@ func TestStoredAlthoughItsClientLeaves(t *testing.T) {
 func TestStoredAlthoughItsReadersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, end, runs := make(atLoads), make(chan struct{}), 0
-		h := newCache(t, middleware.Options{Observer: hold}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := newCache(t,
+			middleware.Options{
+				Observer: hold,
+			}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			runs++
 			w.Header().Set("Cache-Control", "max-age=60")
 			_, _ = io.WriteString(w, "all ")
@@ -117,7 +127,10 @@ func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
 	for leaves, want := range map[bool]int{true: 2, false: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			hold, runs := make(atLoads), 0
-			h := newCache(t, middleware.Options{Observer: hold}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := newCache(t,
+				middleware.Options{
+					Observer: hold,
+				}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				runs++
 				w.Header().Set("Cache-Control", "max-age=60")
 				_, _ = io.WriteString(w, "all categories")
@@ -140,7 +153,8 @@ func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
 				t.Errorf("leaves %v: %d runs for two users; want one", leaves, runs)
 			}
 			if asks(h, "GET", "/catalog"); runs != want {
-				t.Errorf("leaves %v: %d runs when one asks who is none; want %d", leaves, runs, want)
+				t.Errorf("leaves %v: %d runs when one asks who is none; want %d", leaves, runs,
+					want)
 			}
 			if asks(h, "GET", "/catalog"); runs != want {
 				t.Errorf("leaves %v: %d runs when another one does; want %d", leaves, runs, want)
@@ -150,5 +164,6 @@ func TestStoredForItsLikeAlthoughItsClientLeaves(t *testing.T) {
 }
 
 func asksIn(client context.Context, h http.Handler) {
-	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(client, "GET", "/catalog", nil))
+	h.ServeHTTP(httptest.NewRecorder(),
+		httptest.NewRequestWithContext(client, "GET", "/catalog", nil))
 }

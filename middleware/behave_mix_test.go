@@ -41,7 +41,8 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		name, _ := r.Context().Value(user{}).(string)
 		if chi.URLParam(r, "id") == "" || r.Header.Get("X-User") != name {
-			t.Errorf("the handler for %q sees X-User %q, parameter %q", name, r.Header.Get("X-User"), chi.URLParam(r, "id"))
+			t.Errorf("the handler for %q sees X-User %q, parameter %q", name,
+				r.Header.Get("X-User"), chi.URLParam(r, "id"))
 		}
 		h := w.Header()
 		h.Add("Server-Timing", "handler")
@@ -94,7 +95,8 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 		case 12:
 			panic("broken")
 		}
-		if r.Header.Get("If-None-Match") != "" && strings.HasPrefix(body, "for all") && status == 200 && rand.N(2) == 0 {
+		if r.Header.Get("If-None-Match") != "" && strings.HasPrefix(body, "for all") &&
+			status == 200 && rand.N(2) == 0 {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -114,10 +116,13 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 	var caches []*middleware.Cache
 	for range 2 {
 		cache, err := middleware.New(store, middleware.Options{
-			DefaultTTL: 10 * time.Millisecond, StaleWhileRevalidate: 10 * time.Millisecond, StaleIfError: 20 * time.Millisecond,
-			HitForMiss: 5 * time.Millisecond, LeaseTTL: 30 * time.Millisecond, LoadTimeout: 50 * time.Millisecond,
-			WaitTimeout: 40 * time.Millisecond, LocalBytes: 1 << 20, LocalTTL: 5 * time.Millisecond, HideStatus: rand.N(2) == 0,
-			Logger: slog.New(slog.DiscardHandler),
+			DefaultTTL: 10 * time.Millisecond, StaleWhileRevalidate: 10 * time.Millisecond,
+			StaleIfError: 20 * time.Millisecond,
+			HitForMiss:   5 * time.Millisecond, LeaseTTL: 30 * time.Millisecond,
+			LoadTimeout: 50 * time.Millisecond,
+			WaitTimeout: 40 * time.Millisecond, LocalBytes: 1 << 20, LocalTTL: 5 * time.Millisecond,
+			HideStatus: rand.N(2) == 0,
+			Logger:     slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,14 +130,15 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 		defer cache.Close()
 		caches = append(caches, cache)
 		router := chi.NewRouter()
-		router.Use(chimiddleware.RequestLogger(panicFormatter{&panicLog{}}), chimiddleware.Recoverer, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				name := r.Header.Get("X-User")
-				w.Header().Set("X-Front", name)
-				w.Header().Add("Server-Timing", "user;desc="+name)
-				h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, name)))
+		router.Use(chimiddleware.RequestLogger(panicFormatter{&panicLog{}}),
+			chimiddleware.Recoverer, func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					name := r.Header.Get("X-User")
+					w.Header().Set("X-Front", name)
+					w.Header().Add("Server-Timing", "user;desc="+name)
+					h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, name)))
+				})
 			})
-		})
 		router.With(outside, cache.Handler).HandleFunc("/things/{id}", handler)
 		server := httptest.NewServer(router)
 		defer server.Close()
@@ -160,7 +166,8 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 						method = "POST"
 					}
 				}
-				r, err := http.NewRequestWithContext(ctx, method, fmt.Sprint(urls[rand.N(2)], "/things/", id), nil)
+				r, err := http.NewRequestWithContext(ctx, method,
+					fmt.Sprint(urls[rand.N(2)], "/things/", id), nil)
 				if err != nil {
 					cancel()
 					t.Error(err)
@@ -181,7 +188,8 @@ func mixUsers(t *testing.T, outside func(http.Handler) http.Handler) {
 				checkMix(t, client, r, name, fmt.Sprint("for all ", id))
 				cancel()
 				if rand.N(40) == 0 {
-					_ = caches[rand.N(2)].MarkStale(context.Background(), fmt.Sprint("/things/", id))
+					_ = caches[rand.N(2)].MarkStale(context.Background(),
+						fmt.Sprint("/things/", id))
 				}
 			}
 		})
@@ -199,7 +207,8 @@ func checkMix(t *testing.T, client *http.Client, r *http.Request, name, common s
 	body := string(b)
 	of := func(values []string) {
 		for _, value := range values {
-			if value != "" && !strings.Contains(value+" ", name+" ") && !strings.HasSuffix(value, "handler") {
+			if value != "" && !strings.Contains(value+" ", name+" ") &&
+				!strings.HasSuffix(value, "handler") {
 				t.Errorf("%s got a field with %q: %d %v", name, value, w.StatusCode, w.Header)
 			}
 		}

@@ -86,7 +86,8 @@ func (v *visitors) come(h http.Handler, languages ...string) {
 	for range 2 {
 		for _, lang := range languages {
 			v.gone.Go(func() {
-				if page := asks(h, "GET", "/", "Accept-Language", lang).Body.String(); page != "page in "+lang {
+				if page := asks(h, "GET", "/", "Accept-Language",
+					lang).Body.String(); page != "page in "+lang {
 					v.t.Errorf("%s: got %q", lang, page)
 				}
 			})
@@ -112,11 +113,20 @@ func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 		say    func(w http.ResponseWriter, lang string)
 		header []string
 	}{
-		"written":   {say: written, header: []string{"Cache-Control", "max-age=60"}},
-		"flushed":   {say: func(w http.ResponseWriter, _ string) { _ = http.NewResponseController(w).Flush() }, header: []string{"Cache-Control", "max-age=60"}},
-		"begun":     {say: func(w http.ResponseWriter, _ string) { _, _ = w.Write(nil) }, header: []string{"Cache-Control", "max-age=60"}},
+		"written": {say: written, header: []string{"Cache-Control", "max-age=60"}},
+		"flushed": {say: func(w http.ResponseWriter, _ string) {
+			_ = http.NewResponseController(w).Flush()
+		}, header: []string{"Cache-Control", "max-age=60"}},
+		"begun": {
+			say: func(w http.ResponseWriter, _ string) {
+				_, _ = w.Write(nil)
+			}, header: []string{"Cache-Control", "max-age=60"},
+		},
 		"by option": {opts: middleware.Options{DefaultTTL: 1e9}, say: written},
-		"strong":    {opts: middleware.Options{StrongReads: true}, say: written, header: []string{"Cache-Control", "max-age=60"}},
+		"strong": {
+			opts: middleware.Options{StrongReads: true}, say: written,
+			header: []string{"Cache-Control", "max-age=60"},
+		},
 		"not fresh": {say: written, header: []string{"Cache-Control", "max-age=0", "Etag", `"1"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +154,9 @@ func TestNobodyWaitsForAnothersVariant(t *testing.T) {
 // The runs that begin in this way have slots, like all other runs.
 func TestVariantsHaveSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
+		s := newSpeaking(func(w http.ResponseWriter, _ string) {
+			w.WriteHeader(http.StatusOK)
+		}, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
 		h := newCache(t, middleware.Options{MaxLoads: 3}).Handler(s)
 		all := visitors{t: t}
 		all.come(h, languages...)
@@ -165,11 +177,15 @@ func TestVariantsHaveSlots(t *testing.T) {
 // process whose handler runs nor in another process. The requests that get a variant renew it, once
 // in the fleet. This also holds for the variant whose Vary leads to the others.
 func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
-	for name, age := range map[string]string{"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600"} {
+	for name, age := range map[string]string{
+		"kept": "max-age=10", "good on error": "max-age=10, stale-if-error=600",
+	} {
 		for _, come := range [][]string{languages, languages[1:], {"fr", "en", "de"}} {
 			t.Run(fmt.Sprint(name, " ", come), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newSpeaking(func(w http.ResponseWriter, lang string) { w.Header().Set("Etag", `"`+lang+`"`) },
+					s := newSpeaking(func(w http.ResponseWriter, lang string) {
+						w.Header().Set("Etag", `"`+lang+`"`)
+					},
 						"Cache-Control", age, "Vary", "Accept-Language")
 					near, far := newPair(t, s)
 					all := visitors{t: t}
@@ -200,7 +216,9 @@ func TestStaleVariantsAreRenewedSideBySide(t *testing.T) {
 // variants that were requested in the other process alone begin a run then.
 func TestVaryOfAColdPageIsKnownElsewhereWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSpeaking(func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusOK) }, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
+		s := newSpeaking(func(w http.ResponseWriter, _ string) {
+			w.WriteHeader(http.StatusOK)
+		}, "Cache-Control", "max-age=60", "Vary", "Accept-Language")
 		near, far := newPair(t, s)
 		all := visitors{t: t}
 		all.come(near, "en", "de")
@@ -244,7 +262,10 @@ func TestStalePageOnlySaysWhatSelects(t *testing.T) {
 			runs = append(runs, lang+r.Header.Get("If-None-Match"))
 			mu.Unlock()
 			time.Sleep(time.Second)
-			for _, field := range [][2]string{{"Cache-Control", "max-age=10"}, {"Vary", "Accept-Language"}, {"Etag", `"` + lang + `"`}} {
+			for _, field := range [][2]string{
+				{"Cache-Control", "max-age=10"}, {"Vary", "Accept-Language"},
+				{"Etag", `"` + lang + `"`},
+			} {
 				w.Header().Set(field[0], field[1])
 			}
 			if r.Header.Get("If-None-Match") != "" {
@@ -259,7 +280,10 @@ func TestStalePageOnlySaysWhatSelects(t *testing.T) {
 			for i := range 8 {
 				all.Go(func() {
 					w := asks([]http.Handler{near, far}[i%2], "GET", "/", "Accept-Language", "de")
-					if w.Body.String() != "page in de" || ttl > 0 && !strings.Contains(w.Header().Get("Cache-Status"), fmt.Sprint("; hit; ttl=", ttl)) {
+					if w.Body.String() != "page in de" ||
+						ttl > 0 &&
+							!strings.Contains(w.Header().Get("Cache-Status"),
+								fmt.Sprint("; hit; ttl=", ttl)) {
 						t.Errorf("%s: got %q, %q", when, w.Body, w.Header()["Cache-Status"])
 					}
 				})

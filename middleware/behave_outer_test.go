@@ -27,27 +27,29 @@ func TestFieldsFromTheFrontAreNotStored(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := newCache(t, middleware.Options{})
-				h := inFront(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Cache-Control", "max-age=10")
-					w.Header().Set("Etag", `"1"`)
-					w.Header().Add("Server-Timing", "handler")
-					if r.Header.Get("If-None-Match") == `"1"` {
-						w.WriteHeader(http.StatusNotModified)
-						return
-					}
-					_, _ = w.Write([]byte("all is well"))
-				})), func(r *http.Request, h http.Header) {
-					if user := r.Header.Get("X-User"); user != "" {
-						h.Set("X-For", user)
-						h["x-raw"] = []string{user}
-						h.Add("Server-Timing", "session;desc="+user)
-					}
-				})
+				h := inFront(
+					cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Header().Set("Cache-Control", "max-age=10")
+						w.Header().Set("Etag", `"1"`)
+						w.Header().Add("Server-Timing", "handler")
+						if r.Header.Get("If-None-Match") == `"1"` {
+							w.WriteHeader(http.StatusNotModified)
+							return
+						}
+						_, _ = w.Write([]byte("all is well"))
+					})), func(r *http.Request, h http.Header) {
+						if user := r.Header.Get("X-User"); user != "" {
+							h.Set("X-For", user)
+							h["x-raw"] = []string{user}
+							h.Add("Server-Timing", "session;desc="+user)
+						}
+					})
 				asks(h, "GET", "/", "X-User", "alice")
 				switch way {
 				case "304":
 					<-time.After(15 * time.Second)
-					if w := asks(h, "GET", "/", "X-User", "alice"); w.Code != 200 || w.Header().Get("X-For") != "alice" {
+					if w := asks(h, "GET", "/", "X-User", "alice"); w.Code != 200 ||
+						w.Header().Get("X-For") != "alice" {
 						t.Errorf("alice got %d %v", w.Code, w.Header())
 					}
 				case "HEAD":
@@ -60,7 +62,8 @@ func TestFieldsFromTheFrontAreNotStored(t *testing.T) {
 						t.Errorf("%q got %d %v; want a stored response", user, w.Code, w.Header())
 					}
 					for name, values := range w.Header() {
-						if text := fmt.Sprint(values); text == "[alice]" || text == "[session;desc=alice handler]" {
+						if text := fmt.Sprint(values); text == "[alice]" ||
+							text == "[session;desc=alice handler]" {
 							t.Errorf("%q got %s: %v", user, name, values)
 						}
 					}
@@ -73,29 +76,32 @@ func TestFieldsFromTheFrontAreNotStored(t *testing.T) {
 // Fields of layers in front decide, together with the handler's fields, by which fields a response
 // varies and how long it is fresh. A 304 or a HEAD doesn't change this.
 func TestFieldsFromTheFrontDecide(t *testing.T) {
-	for _, way := range []string{"GET", "304", "HEAD", "GET, own max-age", "304, own max-age", "HEAD, own max-age"} {
+	for _, way := range []string{
+		"GET", "304", "HEAD", "GET, own max-age", "304, own max-age", "HEAD, own max-age",
+	} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				way, _, own := strings.Cut(way, ",")
 				cache := newCache(t, middleware.Options{})
 				runs := 0
-				h := inFront(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					runs++
-					if own {
-						w.Header().Set("Cache-Control", "max-age=10")
-					}
-					w.Header().Set("Etag", fmt.Sprintf("%q", r.Header.Get("X-Plan")))
-					if r.Header.Get("If-None-Match") == w.Header().Get("Etag") {
-						w.WriteHeader(http.StatusNotModified)
-						return
-					}
-					fmt.Fprintf(w, "plan %s", r.Header.Get("X-Plan"))
-				})), func(r *http.Request, h http.Header) {
-					if !own {
-						h.Set("Cache-Control", "max-age=10")
-					}
-					h.Set("Vary", "X-Plan")
-				})
+				h := inFront(
+					cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						runs++
+						if own {
+							w.Header().Set("Cache-Control", "max-age=10")
+						}
+						w.Header().Set("Etag", fmt.Sprintf("%q", r.Header.Get("X-Plan")))
+						if r.Header.Get("If-None-Match") == w.Header().Get("Etag") {
+							w.WriteHeader(http.StatusNotModified)
+							return
+						}
+						fmt.Fprintf(w, "plan %s", r.Header.Get("X-Plan"))
+					})), func(r *http.Request, h http.Header) {
+						if !own {
+							h.Set("Cache-Control", "max-age=10")
+						}
+						h.Set("Vary", "X-Plan")
+					})
 				asks(h, "GET", "/", "X-Plan", "gold")
 				switch way {
 				case "304":

@@ -47,8 +47,12 @@ func TestPartsAndPurges(t *testing.T) {
 		"Purge": func(c *middleware.Cache, _ http.Handler, t *testing.T) {
 			_ = c.Purge(t.Context(), "http://example.com/")
 		},
-		"PurgeTags": func(c *middleware.Cache, _ http.Handler, t *testing.T) { _ = c.PurgeTags(t.Context(), "digits") },
-		"POST":      func(_ *middleware.Cache, h http.Handler, t *testing.T) { asks(h, "POST", "/") },
+		"PurgeTags": func(c *middleware.Cache, _ http.Handler, t *testing.T) {
+			_ = c.PurgeTags(t.Context(), "digits")
+		},
+		"POST": func(_ *middleware.Cache, h http.Handler, t *testing.T) {
+			asks(h, "POST", "/")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,8 +147,14 @@ func TestSlowClientOfARange(t *testing.T) {
 		handler func(runs *atomic.Int32) http.HandlerFunc
 		spec    string
 	}{
-		"small": {func(runs *atomic.Int32) http.HandlerFunc { return inPieces(runs, strong) }, "bytes=0-4"},
-		"large": {func(runs *atomic.Int32) http.HandlerFunc { return pieceOf(runs, func() {}) }, second},
+		"small": {
+			func(runs *atomic.Int32) http.HandlerFunc {
+				return inPieces(runs, strong)
+			}, "bytes=0-4",
+		},
+		"large": {
+			func(runs *atomic.Int32) http.HandlerFunc { return pieceOf(runs, func() {}) }, second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,12 +179,14 @@ func TestSlowClientOfARange(t *testing.T) {
 				}
 				// The server buffers a small part, so its client can't hold the handler up.
 				if name == "large" {
-					if got := asks(h, "GET", "/third", "Range", second); got.Code != http.StatusPartialContent || runs.Load() != 3 {
+					if got := asks(h, "GET", "/third", "Range",
+						second); got.Code != http.StatusPartialContent || runs.Load() != 3 {
 						t.Errorf("%d after %d runs", got.Code, runs.Load())
 					}
 				}
 				close(gate)
-				if <-done; slow.Body.String() != again.Body.String() || slow.Result().Header["X-Late"] != nil {
+				if <-done; slow.Body.String() != again.Body.String() ||
+					slow.Result().Header["X-Late"] != nil {
 					t.Errorf("got %d bytes, %v", slow.Body.Len(), slow.Result().Header)
 				}
 			})
@@ -201,7 +213,8 @@ func TestRangeFlowsWhileItIsMade(t *testing.T) {
 			t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
 		}
 		close(gate)
-		if <-done; w.Body.Len() != 1<<20 || w.Result().Header.Get("Cache-Status") != "cacheguard; fwd=uri-miss; stored" {
+		if <-done; w.Body.Len() != 1<<20 ||
+			w.Result().Header.Get("Cache-Status") != "cacheguard; fwd=uri-miss; stored" {
 			t.Errorf("%d bytes, %v", w.Body.Len(), w.Result().Header)
 		}
 	})
@@ -241,7 +254,8 @@ func TestClientOfARangeLeaves(t *testing.T) {
 				}()
 				h.ServeHTTP(goneWriter{httptest.NewRecorder(), panics, &writes}, r)
 			}()
-			if got := asks(h, "GET", "/", "Range", "bytes=1048576-"); got.Body.Len() != 1<<20 || runs.Load() != 1 {
+			if got := asks(h, "GET", "/", "Range", "bytes=1048576-"); got.Body.Len() != 1<<20 ||
+				runs.Load() != 1 {
 				t.Errorf("%d bytes after %d runs", got.Body.Len(), runs.Load())
 			}
 			if writes != 1 {
@@ -268,11 +282,24 @@ func TestPartsThatAreNone(t *testing.T) {
 			fmt.Fprint(w, "01234")
 			panic(http.ErrAbortHandler)
 		}, "01234"},
-		"short":    {func(w http.ResponseWriter, r *http.Request) { head(w); fmt.Fprint(w, "0123") }, "0123"},
-		"long":     {func(w http.ResponseWriter, r *http.Request) { head(w); fmt.Fprint(w, "012"); fmt.Fprint(w, "345") }, "012345"},
-		"no body":  {func(w http.ResponseWriter, r *http.Request) { head(w) }, ""},
-		"nothing":  {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Said", "1") }, ""},
-		"two 206s": {func(w http.ResponseWriter, r *http.Request) { head(w); head(w); fmt.Fprint(w, "0123") }, "0123"},
+		"short": {func(w http.ResponseWriter, r *http.Request) {
+			head(w)
+			fmt.Fprint(w, "0123")
+		}, "0123"},
+		"long": {func(w http.ResponseWriter, r *http.Request) {
+			head(w)
+			fmt.Fprint(w, "012")
+			fmt.Fprint(w, "345")
+		}, "012345"},
+		"no body": {func(w http.ResponseWriter, r *http.Request) { head(w) }, ""},
+		"nothing": {
+			func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Said", "1") }, "",
+		},
+		"two 206s": {func(w http.ResponseWriter, r *http.Request) {
+			head(w)
+			head(w)
+			fmt.Fprint(w, "0123")
+		}, "0123"},
 		"flushed": {func(w http.ResponseWriter, r *http.Request) {
 			head(w)
 			fmt.Fprint(w, "01")
@@ -297,7 +324,10 @@ func TestPartsThatAreNone(t *testing.T) {
 				told := &unstoredEvents{}
 				cache := newCache(t, middleware.Options{Observer: told})
 				runs := 0
-				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { runs++; c.handler(w, r) }))
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					c.handler(w, r)
+				}))
 				for range 2 {
 					w := httptest.NewRecorder()
 					r := httptest.NewRequest("GET", "/", nil)
@@ -309,7 +339,8 @@ func TestPartsThatAreNone(t *testing.T) {
 					if got := w.Body.String(); got != c.want {
 						t.Errorf("got %q", got)
 					}
-					if name == "nothing" && w.Result().Header.Get("X-Said") == "" || name == "trailer" && w.Result().Trailer.Get("Sum") == "" ||
+					if name == "nothing" && w.Result().Header.Get("X-Said") == "" ||
+						name == "trailer" && w.Result().Trailer.Get("Sum") == "" ||
 						name == "the whole" && w.Result().Header.Get("Cache-Control") == "" {
 						t.Errorf("got %v", w.Result())
 					}
@@ -344,14 +375,16 @@ func TestPartsAndOthers(t *testing.T) {
 			inner.ServeHTTP(w, r)
 		})
 		first := asks(h, "GET", "/", "Range", "bytes=0-4", "X-Client", "1")
-		if got := first.Header().Get("Cache-Status"); got != "cacheguard; fwd=uri-miss; stored" || first.Header()["X-Taken-Back"] != nil {
+		if got := first.Header().Get("Cache-Status"); got != "cacheguard; fwd=uri-miss; stored" ||
+			first.Header()["X-Taken-Back"] != nil {
 			t.Errorf("Cache-Status %q, %v", got, first.Header())
 		}
 		if got := told.take(); len(got) > 0 {
 			t.Errorf("observers are told %q", got)
 		}
 		second := asks(h, "GET", "/", "Range", "bytes=0-4", "X-Client", "2")
-		if got := second.Header().Values("X-Client"); runs.Load() != 1 || len(got) != 1 || got[0] != "2" {
+		if got := second.Header().Values("X-Client"); runs.Load() != 1 || len(got) != 1 ||
+			got[0] != "2" {
 			t.Errorf("X-Client %q after %d runs", got, runs.Load())
 		}
 		// The response is for all, because it has a lifetime of its own.
@@ -389,7 +422,10 @@ func TestPartsAreSelectedByWhatWasAsked(t *testing.T) {
 			varied := strong.Clone()
 			varied.Set("Vary", "X-Size")
 			pieces := inPieces(&runs, varied)
-			h := newCache(t, middleware.Options{MaxLoads: most}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := newCache(t,
+				middleware.Options{
+					MaxLoads: most,
+				}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.Header.Set("X-Size", "unknown")
 				pieces(w, r)
 			}))

@@ -95,7 +95,8 @@ func TestOneFailureKeepsNoOldVersion(t *testing.T) {
 						}
 						for i, h := range all {
 							if got := asks(h, "GET", "/").Body.String(); got == "0" {
-								t.Errorf("process %d still has the old version a second after the failure", i)
+								t.Errorf("process %d still has the old version a second after the failure",
+									i)
 							}
 						}
 					})
@@ -119,7 +120,8 @@ func TestFailuresWithoutEndKeepNoOldVersion(t *testing.T) {
 					fails(all[i%2], "500", i/2%2 > 0)
 					synctest.Wait()
 					<-time.After(50 * time.Millisecond)
-					if got := strings.TrimSpace(asks(all[i/2%2], "GET", "/").Body.String()); got != "0" {
+					if got := strings.TrimSpace(asks(all[i/2%2], "GET",
+						"/").Body.String()); got != "0" {
 						t.Logf("the new version came after %v", time.Since(begun))
 						return
 					}
@@ -143,7 +145,8 @@ func TestFailingOriginIsLeftAlone(t *testing.T) {
 				v, all := stalePage(t, window)
 				v.down, v.runs = true, 0
 				for i := range 6000 { // a minute
-					if got := asks(all[i%2], "GET", "/"); got.Code != 200 || got.Body.String() != "0" {
+					if got := asks(all[i%2], "GET", "/"); got.Code != 200 ||
+						got.Body.String() != "0" {
 						t.Fatalf("got %d %q", got.Code, got.Body)
 					}
 					synctest.Wait()

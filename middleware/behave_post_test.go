@@ -84,7 +84,10 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 		}
 		asks(h, "POST", "/late")
 		expect("/late", "by GET")
-		answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "012"); panic(http.ErrAbortHandler) }
+		answer = func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "012")
+			panic(http.ErrAbortHandler)
+		}
 		func() {
 			defer func() { _ = recover() }()
 			asks(h, "POST", "/panic")
@@ -115,7 +118,8 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 func TestPostsAreStoredForTheirLike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		inner := newCache(t, middleware.Options{StorePosts: true, MaxVariants: 2}).Handler(http.HandlerFunc(
+		inner := newCache(t,
+			middleware.Options{StorePosts: true, MaxVariants: 2}).Handler(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
 				runs++
 				r.Header.Set("X-Size", "unknown")
@@ -135,7 +139,8 @@ func TestPostsAreStoredForTheirLike(t *testing.T) {
 			if size == "3" {
 				want = "run 4"
 			}
-			if got.Body.String() != want || len(got.Header()["X-Client"]) != 1 || got.Header().Get("X-Client") != "reader" {
+			if got.Body.String() != want || len(got.Header()["X-Client"]) != 1 ||
+				got.Header().Get("X-Client") != "reader" {
 				t.Errorf("size %s: %q, %v; want %s", size, got.Body, got.Header(), want)
 			}
 		}
@@ -144,7 +149,10 @@ func TestPostsAreStoredForTheirLike(t *testing.T) {
 
 // A POST with an invalid Host goes to the handler without being recorded.
 func TestPostForNoHost(t *testing.T) {
-	h := newCache(t, middleware.Options{StorePosts: true}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := newCache(t,
+		middleware.Options{
+			StorePosts: true,
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Content-Location", "/")
 		fmt.Fprint(w, digits)

@@ -51,11 +51,13 @@ func TestRefreshForOneUserIsNotAnothersResponse(t *testing.T) {
 			fmt.Fprintf(w, "the orders of %v", r.Context().Value(user{}))
 		}))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // a session middleware
-			routes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, r.Header.Get("Cookie"))))
+			routes.ServeHTTP(w,
+				r.WithContext(context.WithValue(r.Context(), user{}, r.Header.Get("Cookie"))))
 		})
 		get := func(cookie string) {
 			t.Helper()
-			if got, want := asks(h, "GET", "/orders", "Cookie", cookie).Body.String(), "the orders of "+cookie; got != want {
+			if got, want := asks(h, "GET", "/orders", "Cookie", cookie).Body.String(),
+				"the orders of "+cookie; got != want {
 				t.Errorf("%s got %q", cookie, got)
 			}
 		}

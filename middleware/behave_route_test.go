@@ -32,7 +32,9 @@ func TestRouteOfARequestThatIsOver(t *testing.T) {
 			body := make(chan string, 1)
 			go func() {
 				w := httptest.NewRecorder()
-				h.ServeHTTP(w, httptest.NewRequest("GET", path, nil).WithContext(context.WithValue(ctx, chi.RouteCtxKey, route)))
+				h.ServeHTTP(w,
+					httptest.NewRequest("GET", path,
+						nil).WithContext(context.WithValue(ctx, chi.RouteCtxKey, route)))
 				body <- w.Body.String()
 			}()
 			synctest.Wait()

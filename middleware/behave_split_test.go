@@ -57,14 +57,17 @@ type thief struct {
 	other cacheguard.LeaseAnswer
 }
 
-func (s *thief) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *thief) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	select {
 	case <-s.steal:
 		if err := s.Store.Invalidate(ctx, []cacheguard.Key{k}); err != nil {
 			return 0, err
 		}
 		var err error
-		s.other, err = s.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: longWait})
+		s.other, err = s.Store.Lease(ctx, k,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: longWait})
 		if err != nil {
 			return 0, err
 		}

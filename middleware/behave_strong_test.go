@@ -20,7 +20,9 @@ type hookStore struct {
 	before atomic.Pointer[func()]
 }
 
-func (s *hookStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *hookStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	if do := s.before.Swap(nil); do != nil {
 		(*do)()
 	}
@@ -28,7 +30,10 @@ func (s *hookStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.
 }
 
 // strongPair returns a handler behind a cache, and the cache of another process on the same store.
-func strongPair(t *testing.T, h http.HandlerFunc) (store *hookStore, other *middleware.Cache, do func(method string, fields ...string) *httptest.ResponseRecorder) {
+func strongPair(
+	t *testing.T, h http.HandlerFunc,
+) (store *hookStore, other *middleware.Cache, do func(method string,
+	fields ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	shared := memstore.New(memstore.Options{})
 	t.Cleanup(func() { _ = shared.Close() })
@@ -101,7 +106,8 @@ func TestErrorsBringNothingPurgedBack(t *testing.T) {
 				<-gate
 				w.WriteHeader(http.StatusServiceUnavailable)
 			case r.Header.Get("X-Seed") != "":
-				w.Header().Set("Cache-Control", "max-age=1, stale-while-revalidate=0, stale-if-error=0")
+				w.Header().Set("Cache-Control",
+					"max-age=1, stale-while-revalidate=0, stale-if-error=0")
 				w.Header().Set("Etag", `"old"`)
 				_, _ = w.Write([]byte("old"))
 			default:
@@ -111,7 +117,9 @@ func TestErrorsBringNothingPurgedBack(t *testing.T) {
 		do("GET", "X-Seed", "yes")
 		time.Sleep(2 * time.Second)
 		said := make(chan string, 1)
-		go func() { said <- do("GET", "X-First", "yes", "Cache-Control", "stale-if-error=600").Body.String() }()
+		go func() {
+			said <- do("GET", "X-First", "yes", "Cache-Control", "stale-if-error=600").Body.String()
+		}()
 		synctest.Wait()
 		store.deaf.Store(true)
 		if err := other.Purge(t.Context(), shop+"/list"); err != nil {
@@ -158,7 +166,8 @@ func TestReadersGetNothingPurged(t *testing.T) {
 		get()
 		close(gate)
 		if a, b := <-said, <-said; min(a, b) != "new" || max(a, b) != "old" {
-			t.Errorf("got %q and %q; want what the first one had asked for before the purge, and the new page", a, b)
+			t.Errorf("got %q and %q; want what the first one had asked for before the purge, and the new page",
+				a, b)
 		}
 	})
 }

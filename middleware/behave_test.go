@@ -20,7 +20,9 @@ import (
 )
 
 // front returns a handler behind a cache of its own, in memory.
-func front(t *testing.T, opts middleware.Options, h http.HandlerFunc) (*middleware.Cache, http.Handler) {
+func front(
+	t *testing.T, opts middleware.Options, h http.HandlerFunc,
+) (*middleware.Cache, http.Handler) {
 	t.Helper()
 	cache, err := middleware.New(memstore.New(memstore.Options{}), opts)
 	if err != nil {
@@ -47,7 +49,10 @@ func TestAuthorizationDisarmsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var runs atomic.Int32
-				_, h := front(t, middleware.Options{DefaultTTL: time.Minute, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour},
+				_, h := front(t, middleware.Options{
+					DefaultTTL: time.Minute, StaleWhileRevalidate: time.Hour,
+					StaleIfError: time.Hour,
+				},
 					func(w http.ResponseWriter, r *http.Request) {
 						runs.Add(1)
 						<-time.After(time.Second)
@@ -79,7 +84,8 @@ func TestAuthorizationDisarmsNothing(t *testing.T) {
 				synctest.Wait()
 				<-time.After(2 * time.Second)
 				if n := runs.Load(); n != 2 {
-					t.Errorf("%d runs; want one for the one with Authorization, one for all others", n)
+					t.Errorf("%d runs; want one for the one with Authorization, one for all others",
+						n)
 				}
 				fetch(h, "/")
 				if n := runs.Load(); n != 2 {
@@ -117,7 +123,9 @@ func TestAuthorizationBringsWhatIsForAll(t *testing.T) {
 
 // If a handler writes nothing, a layer in front may write the response, each time.
 func TestHandlerWritesNothing(t *testing.T) {
-	_, h := front(t, middleware.Options{DefaultTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
+	_, h := front(t, middleware.Options{DefaultTTL: time.Hour}, func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		w.Header().Set("X-Inner", "yes")
 	})
 	outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +134,8 @@ func TestHandlerWritesNothing(t *testing.T) {
 		fmt.Fprint(w, "no")
 	})
 	for i := range 3 {
-		if w := fetch(outer, "/"); w.Code != 422 || w.Body.String() != "no" || w.Header().Get("X-Inner") != "yes" {
+		if w := fetch(outer, "/"); w.Code != 422 || w.Body.String() != "no" ||
+			w.Header().Get("X-Inner") != "yes" {
 			t.Errorf("request %d got %d %q %v", i, w.Code, w.Body, w.Header())
 		}
 	}
@@ -144,7 +153,9 @@ func TestHandlerWritesNothing(t *testing.T) {
 func TestRecordFlushed(t *testing.T) {
 	for _, record := range []bool{true, false} {
 		runs := 0
-		_, h := front(t, middleware.Options{RecordFlushed: record, DefaultTTL: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
+		_, h := front(t, middleware.Options{RecordFlushed: record, DefaultTTL: time.Hour}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			runs++
 			if r.URL.Path == "/events" {
 				w.Header().Set("Content-Type", "text/event-stream")
@@ -174,13 +185,15 @@ func TestRecordFlushed(t *testing.T) {
 func TestTooManyTags(t *testing.T) {
 	var log bytes.Buffer
 	runs := 0
-	_, h := front(t, middleware.Options{DefaultTTL: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(w http.ResponseWriter, r *http.Request) {
-		runs++
-		for i := range 60 {
-			w.Header().Add("Cache-Tag", fmt.Sprint("product:", i))
-		}
-		fmt.Fprint(w, "list")
-	})
+	_, h := front(t,
+		middleware.Options{DefaultTTL: time.Hour, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			for i := range 60 {
+				w.Header().Add("Cache-Tag", fmt.Sprint("product:", i))
+			}
+			fmt.Fprint(w, "list")
+		})
 	for range 3 {
 		fetch(h, "/")
 	}
@@ -224,7 +237,9 @@ func TestPurgeHandlerRefusesWhatItDoesntKnow(t *testing.T) {
 // A layer in front of the cache finds the pattern that a mux behind the cache has matched.
 func TestPatternOfAMuxInside(t *testing.T) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /products/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.PathValue("id")) })
+	mux.HandleFunc("GET /products/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.PathValue("id"))
+	})
 	_, h := front(t, middleware.Options{DefaultTTL: time.Hour}, mux.ServeHTTP)
 	r := httptest.NewRequest("GET", "/products/42", nil).WithContext(context.Background())
 	if h.ServeHTTP(httptest.NewRecorder(), r); r.Pattern != "GET /products/{id}" {
@@ -236,7 +251,9 @@ func TestPatternOfAMuxInside(t *testing.T) {
 func TestCacheStatusOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := false
-		_, h := front(t, middleware.Options{ShowKey: true}, func(w http.ResponseWriter, r *http.Request) {
+		_, h := front(t, middleware.Options{ShowKey: true}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			if down {
 				w.WriteHeader(503)
 				return
@@ -252,7 +269,8 @@ func TestCacheStatusOfFailures(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		down = true
 		w := fetch(h, "/")
-		if got := w.Header().Get("Cache-Status"); w.Body.String() != "page" || !strings.HasPrefix(got, "cacheguard; fwd=stale; fwd-status=503") {
+		if got := w.Header().Get("Cache-Status"); w.Body.String() != "page" ||
+			!strings.HasPrefix(got, "cacheguard; fwd=stale; fwd-status=503") {
 			t.Errorf("%q: %s", w.Body, got)
 		}
 	})

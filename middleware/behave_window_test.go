@@ -13,7 +13,9 @@ import (
 func TestWindowsOfAResponseThatComesStale(t *testing.T) {
 	for name, c := range map[string]struct{ fields, reply string }{
 		"stale-while-revalidate": {"max-age=10, stale-while-revalidate=60", "slow"},
-		"stale-if-error":         {"max-age=10, stale-while-revalidate=45, stale-if-error=60", "503"},
+		"stale-if-error": {
+			"max-age=10, stale-while-revalidate=45, stale-if-error=60", "503",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -84,7 +84,9 @@ func benchRequest(path string) *http.Request {
 // benchStore returns a store on a redis-server of its own.
 func benchStore(tb testing.TB) cacheguard.Store {
 	tb.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(tb).Addr(), ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: redistest.Start(tb).Addr(), ContextTimeoutEnabled: true,
+	})
 	tb.Cleanup(func() { _ = rdb.Close() })
 	store, err := redisstore.New(rdb, redisstore.Options{})
 	if err != nil {
@@ -143,7 +145,8 @@ func BenchmarkLocalVariant(b *testing.B) {
 	for _, first := range []string{"fresh", "stale"} {
 		b.Run(first, func(b *testing.B) {
 			store := &askedStore{Store: benchStore(b)}
-			cache, err := middleware.New(store, middleware.Options{LocalBytes: 1 << 20, LocalTTL: time.Hour})
+			cache, err := middleware.New(store,
+				middleware.Options{LocalBytes: 1 << 20, LocalTTL: time.Hour})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -151,7 +154,10 @@ func BenchmarkLocalVariant(b *testing.B) {
 			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Vary", "Accept-Language")
 				w.Header().Set("Etag", `"1"`)
-				w.Header().Set("Cache-Control", map[bool]string{true: "max-age=1", false: "max-age=3600"}[r.Header.Get("Accept-Language") == "stale"])
+				w.Header().Set("Cache-Control",
+					map[bool]string{
+						true: "max-age=1", false: "max-age=3600",
+					}[r.Header.Get("Accept-Language") == "stale"])
 				_, _ = w.Write(kilobyte)
 			}))
 			r, w := benchRequest("/"), &unread{}
@@ -268,7 +274,8 @@ func dialRaw(tb testing.TB, addr, path string) *rawClient {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
-	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", path)
+	request := fmt.Sprintf(
+		"GET %s HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", path)
 	return &rawClient{conn: conn, in: bufio.NewReader(conn), request: []byte(request)}
 }
 

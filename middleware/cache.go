@@ -41,7 +41,10 @@ type Cache struct {
 func New(store cacheguard.Store, opts Options) (*Cache, error) {
 	opts, err := opts.withDefaults()
 	shape, shapeErr := newShaper(opts)
-	c := &Cache{opts: opts, rules: newRules(opts), keys: newKeyer(opts), shape: shape, turns: newTurns(opts)}
+	c := &Cache{
+		opts: opts, rules: newRules(opts), keys: newKeyer(opts), shape: shape,
+		turns: newTurns(opts),
+	}
 	c.backlog.most, c.backlog.told = int64(opts.MaxBacklog), c.cuts
 	loads, coreErr := cacheguard.New(store, cacheguard.Options[*response]{
 		Name:         opts.Name,
@@ -109,10 +112,10 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // Some middlewares add fields of their own to each response (a request id, CORS). Put them in front
 // of the cache, because header fields that are set before next is called are never stored. A
 // middleware that sets a cookie must add it when the header is written: a response that has
-// Set-Cookie before next is called isn't shared. Put middlewares whose output depends on the client behind the cache. For example,
-// with r.With(c.Handler, compress) the compressed response is stored. These middlewares must name
-// the request field in Vary every time. chi's Compress doesn't do this: see the package
-// documentation.
+// Set-Cookie before next is called isn't shared. Put middlewares whose output depends on the client
+// behind the cache. For example, with r.With(c.Handler, compress) the compressed response is
+// stored. These middlewares must name the request field in Vary every time. chi's Compress doesn't
+// do this: see the package documentation.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {
@@ -120,8 +123,10 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inside := c.inside(r)
-		if inside != r { // if inside is r, nothing is set, because a run that outlives the request may still read r
-			defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
+		// If inside is r, nothing is set, because a run that outlives the request may still read r.
+		if inside != r {
+			// A mux behind the cache sets it, and layers in front read it.
+			defer func() { r.Pattern = inside.Pattern }()
 		}
 		c.serve(w, inside, next)
 	})
@@ -175,13 +180,16 @@ func (c *Cache) route(r *http.Request) route {
 		return toChange
 	case h["Upgrade"] != nil:
 		return untouched
-	case r.ContentLength != 0 || len(r.TransferEncoding) > 0: // the response could depend on the body, which is not in the key
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		// The response could depend on the body, which is not in the key.
 		return toHandler
-	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil: // a cache must not answer these (RFC 9110, section 13.2.1)
+	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil:
+		// A cache must not answer these (RFC 9110, section 13.2.1).
 		return toHandler
 	case secondHost(r): // with HTTP/2, net/http leaves the Host field in the header
 		return toHandler
-	case namesFields(h): // a proxy behind the cache removes these fields, but a layer in front has read them
+	case namesFields(h):
+		// A proxy behind the cache removes these fields, but a layer in front has read them.
 		return toHandler
 	case !c.keys.ok(r):
 		return toHandler
@@ -199,7 +207,10 @@ func (c *Cache) route(r *http.Request) route {
 func namesFields(h http.Header) bool {
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
-			if name = trimOWS(name); name != "" && !slices.ContainsFunc(ofConnection, func(known string) bool { return strings.EqualFold(known, name) }) {
+			if name = trimOWS(name); name != "" &&
+				!slices.ContainsFunc(ofConnection, func(known string) bool {
+					return strings.EqualFold(known, name)
+				}) {
 				return true
 			}
 		}
@@ -214,7 +225,9 @@ func secondHost(r *http.Request) bool {
 	return len(lines) > 1 || len(lines) == 1 && lines[0] != r.Host
 }
 
-var ofConnection = []string{"close", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+var ofConnection = []string{
+	"close", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
@@ -222,7 +235,8 @@ func isRead(method string) bool { return method == http.MethodGet || method == h
 // unsafe (RFC 9111, section 4.4).
 func isSafe(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "PROPFIND", "QUERY", "REPORT", "SEARCH":
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "PROPFIND", "QUERY",
+		"REPORT", "SEARCH":
 		return true
 	}
 	return false
@@ -244,11 +258,14 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if c.opts.LocalBytes > 0 && c.local(w, r, key, asked) {
 		return
 	}
-	x := &exchange{cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked, came: time.Now()}
+	x := &exchange{
+		cache: c, w: w, r: r, next: next, key: key, base: key, asked: asked, came: time.Now(),
+	}
 	if identified(r, nil) {
 		x.base = identifiedKey(key)
 	}
-	if r.Method == http.MethodHead || r.Header["Range"] != nil || asked.onlyIfCached || asked.noStore {
+	if r.Method == http.MethodHead || r.Header["Range"] != nil || asked.onlyIfCached ||
+		asked.noStore {
 		x.look()
 		return
 	}
@@ -257,10 +274,13 @@ func (c *Cache) read(w http.ResponseWriter, r *http.Request, next http.Handler) 
 
 // local answers from the process-local tier if the tier has a response that the request accepts.
 func (c *Cache) local(w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
-	return c.localFrom(key, w, r, key, asked) || identified(r, nil) && c.localFrom(identifiedKey(key), w, r, key, asked)
+	return c.localFrom(key, w, r, key, asked) ||
+		identified(r, nil) && c.localFrom(identifiedKey(key), w, r, key, asked)
 }
 
-func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, key string, asked asked) bool {
+func (c *Cache) localFrom(
+	base string, w http.ResponseWriter, r *http.Request, key string, asked asked,
+) bool {
 	level := base
 	for range maxLevels {
 		found, ok := c.loads.Local(level)
@@ -279,7 +299,8 @@ func (c *Cache) localFrom(base string, w http.ResponseWriter, r *http.Request, k
 				return false
 			}
 			age := res.age + found.Age
-			if !asked.takes(age, found.FreshFor, res.mustRevalidate) || !found.NotOlderThan(asked.token) {
+			if !asked.takes(age, found.FreshFor, res.mustRevalidate) ||
+				!found.NotOlderThan(asked.token) {
 				return false
 			}
 			c.send(w, r, res, age, c.hitStatus(found, key))
@@ -333,7 +354,8 @@ func statusOf(err error) int {
 		return failed.status
 	case errors.Is(err, errIncomplete), errors.Is(err, http.ErrAbortHandler):
 		return http.StatusBadGateway
-	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable), errors.Is(err, cacheguard.ErrClosed):
+	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable),
+		errors.Is(err, cacheguard.ErrClosed):
 		return http.StatusServiceUnavailable // also if the error wraps a time-out
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
@@ -341,7 +363,8 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case errors.As(err, &there):
 		var status int
-		if n, _ := fmt.Sscanf(there.Text, "%d ", &status); n == 1 && status >= 500 && status <= 599 {
+		if n, _ := fmt.Sscanf(there.Text, "%d ", &status); n == 1 && status >= 500 &&
+			status <= 599 {
 			return status
 		}
 	}

@@ -61,8 +61,10 @@ type verdict struct {
 	// mustRevalidate: no request gets the response stale, even if it asks for that (max-stale).
 	mustRevalidate bool
 
-	drop []string // canonical names of fields that are for this client alone: others get the response without them
-	why  string   // for the log
+	// Canonical names of fields that are for this client alone: others get the response without
+	// them.
+	drop []string
+	why  string // for the log
 }
 
 // judge returns the verdict on the response (status, h) to the request r, which was passed to the
@@ -91,7 +93,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	vary, _ := varyOf(h)
 	personal := identified(r, vary)
 	none := "no freshness"
-	if basis == guessed && personal && !d.public { // the options can't know for which user the response was made
+	// The options can't know for which user the response was made.
+	if basis == guessed && personal && !d.public {
 		life, basis, none = 0, noFreshness, "Cookie"
 		if r.Header["Cookie"] == nil || slices.Contains(vary, "Cookie") {
 			none = "Authorization"
@@ -125,7 +128,8 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	default:
 		v.why = "stale"
 	}
-	validator := hasTag(h, v.drop) || !personal && u.hasDate(h, now, v.drop) // see response.validates
+	// See response.validates.
+	validator := hasTag(h, v.drop) || !personal && u.hasDate(h, now, v.drop)
 	v.failed = failed && !v.share
 	if !v.share {
 		v.revalidate, v.ifError = 0, 0
@@ -145,7 +149,9 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 
 // forbidden returns the reason why a response is for its own client only, or "" (RFC 9111, section
 // 3). remember says whether later responses of this resource are probably for one client only, too.
-func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directives) (why string, remember bool) {
+func (u *rules) forbidden(
+	r *http.Request, status int, h http.Header, d directives,
+) (why string, remember bool) {
 	switch {
 	case r.Method != http.MethodGet:
 		return "method", false
@@ -167,7 +173,8 @@ func (u *rules) forbidden(r *http.Request, status int, h http.Header, d directiv
 		return "Set-Cookie", true
 	case variesByAll(h):
 		return "Vary: *", true
-	case authorized(r) && !d.public && !d.mustRevalidate && (d.sMaxAge == notSaid || d.sMaxAgeBroken):
+	case authorized(r) && !d.public && !d.mustRevalidate &&
+		(d.sMaxAge == notSaid || d.sMaxAgeBroken):
 		return "Authorization", true // section 3.5
 	}
 	return "", false
@@ -184,10 +191,12 @@ var ownStatuses = []int{
 // statuses of RFC 9110.
 func understood(status int) bool {
 	switch {
-	case status == http.StatusPartialContent, status == http.StatusNotModified, status == 306, status == 418:
+	case status == http.StatusPartialContent, status == http.StatusNotModified, status == 306,
+		status == 418:
 		return false
 	}
-	return status >= 200 && status <= 205 || status >= 300 && status <= 308 || status >= 400 && status <= 417 ||
+	return status >= 200 && status <= 205 || status >= 300 && status <= 308 ||
+		status >= 400 && status <= 417 ||
 		status == 421 || status == 422 || status == 426 || status >= 500 && status <= 505
 }
 

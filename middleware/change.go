@@ -40,7 +40,9 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 		get.Method = http.MethodGet
 		asGet = &get
 		key := c.keys.key(asGet) // made now, because chi changes its part of the context later
-		p.outdate = func(status int, h http.Header, last bool) { c.outdate(asGet, key, status, h, last) }
+		p.outdate = func(status int, h http.Header, last bool) {
+			c.outdate(asGet, key, status, h, last)
+		}
 	}
 	inner := p.writer()
 	if post := c.recordsPost(inner, r, asGet); post != nil {
@@ -125,7 +127,8 @@ func (t target) locations(h http.Header) (urls []string) {
 	}
 	for _, name := range []string{"Location", "Content-Location"} {
 		to, err := own.Parse(h.Get(name))
-		if err != nil || h.Get(name) == "" || to.Opaque != "" || origin(to.Scheme, to.Host) != origin(t.scheme, t.host) {
+		if err != nil || h.Get(name) == "" || to.Opaque != "" ||
+			origin(to.Scheme, to.Host) != origin(t.scheme, t.host) {
 			continue
 		}
 		to.Fragment, to.RawFragment, to.User = "", "", nil
@@ -151,7 +154,9 @@ func origin(scheme, host string) string {
 
 // pass waits for a turn, then lets the handler answer the request, and writes s to Cache-Status. It
 // returns the status of the response.
-func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus) (status int) {
+func (c *Cache) pass(
+	w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus,
+) (status int) {
 	err := c.counted(r, func(r *http.Request, at *place) {
 		p := &passer{w: w, cache: c, status: s, place: at}
 		defer func() { c.tell(r.Context(), "", p.status.reason) }()
@@ -182,12 +187,13 @@ func (c *Cache) untouched(w http.ResponseWriter, r *http.Request, next http.Hand
 
 // passer is the ResponseWriter of a handler whose response is for its own client only.
 type passer struct {
-	w       http.ResponseWriter
-	cache   *Cache
-	status  cacheStatus
-	silent  bool                                       // the passer writes nothing to Cache-Status
-	outdate func(status int, h http.Header, last bool) // called before the client can know of the response, and at its end
-	place   *place                                     // the handler's place
+	w      http.ResponseWriter
+	cache  *Cache
+	status cacheStatus
+	silent bool // the passer writes nothing to Cache-Status
+	// Called before the client can know of the response, and at its end.
+	outdate func(status int, h http.Header, last bool)
+	place   *place // the handler's place
 
 	mu      sync.Mutex // guards the fields below
 	code    int
@@ -252,7 +258,10 @@ func (p *passer) decided(status int) {
 		p.place.leave()
 	}
 	if p.outdate != nil {
-		p.head = http.Header{"Location": slices.Clone(h["Location"]), "Content-Location": slices.Clone(h["Content-Location"])}
+		p.head = http.Header{
+			"Location":         slices.Clone(h["Location"]),
+			"Content-Location": slices.Clone(h["Content-Location"]),
+		}
 	}
 	if p.silent {
 		return
@@ -311,7 +320,9 @@ func (p *passer) WriteString(s string) (int, error) {
 	at := p.writes(len(s))
 	at.awaits()
 	defer at.resumes()
-	return hands(&p.cache.backlog, p.w, s, func(s string) (int, error) { return io.WriteString(p.w, s) })
+	return hands(&p.cache.backlog, p.w, s, func(s string) (int, error) {
+		return io.WriteString(p.w, s)
+	})
 }
 
 func (p *passer) ReadFrom(src io.Reader) (int64, error) {

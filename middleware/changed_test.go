@@ -35,7 +35,8 @@ func TestHandlerChangesItsRequest(t *testing.T) {
 			if got := asks(h, "GET", "/").Body.String(); got != `page of ""` {
 				t.Errorf("%s, %q: nobody in particular gets the %s", field, cc, got)
 			}
-			if got := asks(h, "GET", "/", field, "bob").Body.String(); strings.Contains(got, "alice") {
+			if got := asks(h, "GET", "/", field, "bob").Body.String(); strings.Contains(got,
+				"alice") {
 				t.Errorf("%s, %q: bob gets the %s", field, cc, got)
 			}
 		}
@@ -107,16 +108,17 @@ func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 	gate := make(chan struct{})
 	var running atomic.Int32
 	began := make(chan struct{}, 100)
-	s := httptest.NewServer(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if running.Add(1) > most {
-			t.Errorf("more than %d run at a time", most)
-		}
-		defer running.Add(-1)
-		began <- struct{}{}
-		<-r.Context().Done() // the handler learns of it and goes on
-		<-gate
-		page(w, "x")
-	})))
+	s := httptest.NewServer(
+		cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if running.Add(1) > most {
+				t.Errorf("more than %d run at a time", most)
+			}
+			defer running.Add(-1)
+			began <- struct{}{}
+			<-r.Context().Done() // the handler learns of it and goes on
+			<-gate
+			page(w, "x")
+		})))
 	defer s.Close()
 	defer close(gate)
 	for i := range 10 {
@@ -144,8 +146,13 @@ func TestClientsThatLeaveFreeNoSlots(t *testing.T) {
 // layer in front has parsed the form.
 func TestParsedFormHasNoFieldsThatAreTakenOut(t *testing.T) {
 	cache := newCache(t, middleware.Options{KeepQuery: []string{}, DefaultTTL: time.Minute})
-	inner := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.FormValue("q")) }))
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { r.FormValue("lang"); inner.ServeHTTP(w, r) })
+	inner := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.FormValue("q"))
+	}))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.FormValue("lang")
+		inner.ServeHTTP(w, r)
+	})
 	asks(h, "GET", "/?q=evil")
 	if got := asks(h, "GET", "/").Body.String(); got != "" {
 		t.Errorf("a field that was taken out reads %q", got)

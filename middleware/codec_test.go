@@ -26,14 +26,17 @@ var testCodec = codec{maxBody: 4 << 20}
 var goldenResponses = map[string]*response{
 	"plain": {
 		key: "http://shop.example/catalog?page=2", status: 200, age: 1500 * time.Millisecond,
-		header: http.Header{"Cache-Control": {"max-age=60"}, "Content-Length": {"4"}, "Date": {"Sat, 21 Nov 2026 20:00:00 GMT"},
+		header: http.Header{"Cache-Control": {"max-age=60"}, "Content-Length": {"4"},
+			"Date": {"Sat, 21 Nov 2026 20:00:00 GMT"},
 			"Link": {"</1>", "</2>"}},
 		body: []byte("lamp"), guessed: true,
 	},
 	"variant": {
-		key: "https://shop.example/\x1fgstaff", vary: []string{"Accept-Language", "Foo"}, selected: "~(2 de)-", status: 404,
-		mustRevalidate: true, header: http.Header{"Content-Type": {}, "Vary": {"Accept-Language, Foo"}},
-		trailer: http.Header{"Sum": {"1"}}, body: []byte("\x00\xff"), personal: true,
+		key: "https://shop.example/\x1fgstaff", vary: []string{"Accept-Language", "Foo"},
+		selected: "~(2 de)-", status: 404,
+		mustRevalidate: true,
+		header:         http.Header{"Content-Type": {}, "Vary": {"Accept-Language, Foo"}},
+		trailer:        http.Header{"Sum": {"1"}}, body: []byte("\x00\xff"), personal: true,
 	},
 	"unshared": {key: "http://shop.example/me", unshared: true},
 }
@@ -48,7 +51,8 @@ func TestGoldenResponses(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if *update {
-			if err := os.WriteFile(file, []byte(hex.EncodeToString(encoded)+"\n"), 0o644); err != nil {
+			if err := os.WriteFile(file, []byte(hex.EncodeToString(encoded)+"\n"),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -102,8 +106,10 @@ func TestResponsesComeBack(t *testing.T) {
 	}
 	for range 2000 {
 		res := &response{
-			key: "http://h/" + text(300), selected: text(300), status: 200 + random.IntN(800), age: time.Duration(random.Int64N(math.MaxInt64)),
-			unshared: random.IntN(2) == 0, mustRevalidate: random.IntN(2) == 0, header: header(20), trailer: header(3),
+			key: "http://h/" + text(300), selected: text(300), status: 200 + random.IntN(800),
+			age:      time.Duration(random.Int64N(math.MaxInt64)),
+			unshared: random.IntN(2) == 0, mustRevalidate: random.IntN(2) == 0, header: header(20),
+			trailer: header(3),
 		}
 		for name := range header(5) {
 			res.vary = append(res.vary, name)
@@ -200,18 +206,30 @@ func TestWhatCantBeStored(t *testing.T) {
 		"a trailer announced":         {status: 200, header: h("Trailer", "A")},
 		"a wrong trailer":             {status: 200, trailer: h("Foo", "1\r\n")},
 		"a length in the trailer":     {status: 200, trailer: h("Content-Length", "0")},
-		"a wrong length":              {status: 200, header: h("Content-Length", "2"), body: []byte("x")},
-		"a length with a plus":        {status: 200, header: h("Content-Length", "+1"), body: []byte("x")},
-		"a length twice":              {status: 200, header: h("Content-Length", "1", "1"), body: []byte("x")},
-		"no length":                   {status: 200, header: h("Content-Length"), body: []byte("x")},
-		"too many fields":             {status: 200, header: many(mostFields + 1)},
-		"too many values":             {status: 200, header: h("Foo", make([]string, mostValues+1)...)},
-		"too much text":               {status: 200, header: h("Foo", strings.Repeat("x", mostText))},
-		"a key too long":              {status: 200, key: strings.Repeat("x", mostText+1)},
-		"it varies by too much":       {status: 200, vary: sortedNames(many(mostVary + 1))},
-		"it varies by no name":        {status: 200, vary: []string{"*"}},
-		"it varies in disorder":       {status: 200, vary: []string{"B", "A"}},
-		"it varies by one twice":      {status: 200, vary: []string{"A", "A"}},
+		"a wrong length": {
+			status: 200, header: h("Content-Length", "2"), body: []byte("x"),
+		},
+		"a length with a plus": {
+			status: 200, header: h("Content-Length", "+1"), body: []byte("x"),
+		},
+		"a length twice": {
+			status: 200, header: h("Content-Length", "1", "1"), body: []byte("x"),
+		},
+		"no length": {
+			status: 200, header: h("Content-Length"), body: []byte("x"),
+		},
+		"too many fields": {status: 200, header: many(mostFields + 1)},
+		"too many values": {
+			status: 200, header: h("Foo", make([]string, mostValues+1)...),
+		},
+		"too much text": {
+			status: 200, header: h("Foo", strings.Repeat("x", mostText)),
+		},
+		"a key too long":         {status: 200, key: strings.Repeat("x", mostText+1)},
+		"it varies by too much":  {status: 200, vary: sortedNames(many(mostVary + 1))},
+		"it varies by no name":   {status: 200, vary: []string{"*"}},
+		"it varies in disorder":  {status: 200, vary: []string{"B", "A"}},
+		"it varies by one twice": {status: 200, vary: []string{"A", "A"}},
 	} {
 		dst, err := (codec{maxBody: 100}).Append([]byte("before"), res)
 		if !errors.Is(err, errNoResponse) || string(dst) != "before" {
@@ -219,13 +237,19 @@ func TestWhatCantBeStored(t *testing.T) {
 		}
 	}
 	for name, res := range map[string]*response{
-		"most fields":                {status: 200, header: many(mostFields)},
-		"most values":                {status: 200, header: h("Foo", make([]string, mostValues)...)},
-		"most text":                  {status: 200, header: h("Foo", strings.Repeat("x", mostText-3))},
-		"most to vary by":            {status: 200, vary: sortedNames(many(mostVary))},
-		"most body":                  {status: 200, body: make([]byte, 100)},
-		"a length where no body is":  {status: 204, header: h("Content-Length", "5")},
-		"a length, and not the body": {status: 200, unshared: true, header: h("Content-Length", "5")},
+		"most fields": {status: 200, header: many(mostFields)},
+		"most values": {
+			status: 200, header: h("Foo", make([]string, mostValues)...),
+		},
+		"most text": {
+			status: 200, header: h("Foo", strings.Repeat("x", mostText-3)),
+		},
+		"most to vary by":           {status: 200, vary: sortedNames(many(mostVary))},
+		"most body":                 {status: 200, body: make([]byte, 100)},
+		"a length where no body is": {status: 204, header: h("Content-Length", "5")},
+		"a length, and not the body": {
+			status: 200, unshared: true, header: h("Content-Length", "5"),
+		},
 		"a status that nobody knows": {status: 999},
 	} {
 		small := codec{maxBody: 100}
@@ -274,24 +298,25 @@ func TestDamagedResponses(t *testing.T) {
 	}
 	huge := uint64(math.MaxUint64)
 	for name, damaged := range map[string][]byte{
-		"nothing":                  nil,
-		"another version":          append([]byte{codecVersion + 1}, good[1:]...),
-		"an unknown flag":          form(16, 200, "kx", 0, 1, 0, 0, 0, 0, 1),
-		"no status":                form(0, 0, "kx", 0, 1, 0, 0, 0, 0, 1),
-		"status 100":               form(0, 100, "kx", 0, 1, 0, 0, 0, 0, 1),
-		"status 1000":              form(0, 1000, "kx", 0, 1, 0, 0, 0, 0, 1),
-		"an age below zero":        form(0, 200, "kx", huge, 1, 0, 0, 0, 0, 1),
-		"a huge key":               form(0, 200, "kx", 0, huge, 0, 0, 0, 0, 1),
-		"lengths that wrap":        form(0, 200, "kx", 0, math.MaxInt64, math.MaxInt64, 0, 0, 0, 1),
-		"too many names":           form(0, 200, "kx", 0, 1, 0, huge, 0, 0, 1),
-		"too many fields":          form(0, 200, "kx", 0, 1, 0, 0, huge, 0, 1),
-		"too many values":          form(0, 200, "Fx", 0, 0, 0, 0, 1, 1, huge, 0, 1),
-		"too many trailers":        form(0, 200, "kx", 0, 1, 0, 0, 0, huge, 1),
-		"a huge body":              form(0, 200, "kx", 0, 1, 0, 0, 0, 0, huge),
-		"a longer body":            form(0, 200, "kx", 0, 1, 0, 0, 0, 0, 2),
-		"a shorter body":           form(0, 200, "kx", 0, 1, 0, 0, 0, 0, 0),
-		"a body of a 204":          form(0, 204, "kx", 0, 1, 0, 0, 0, 0, 1),
-		"a number in two ways":     append(form(0, 200, "", 0, 1, 0, 0, 0, 0), 0x81, 0x00, 'k', 'x'),
+		"nothing":           nil,
+		"another version":   append([]byte{codecVersion + 1}, good[1:]...),
+		"an unknown flag":   form(16, 200, "kx", 0, 1, 0, 0, 0, 0, 1),
+		"no status":         form(0, 0, "kx", 0, 1, 0, 0, 0, 0, 1),
+		"status 100":        form(0, 100, "kx", 0, 1, 0, 0, 0, 0, 1),
+		"status 1000":       form(0, 1000, "kx", 0, 1, 0, 0, 0, 0, 1),
+		"an age below zero": form(0, 200, "kx", huge, 1, 0, 0, 0, 0, 1),
+		"a huge key":        form(0, 200, "kx", 0, huge, 0, 0, 0, 0, 1),
+		"lengths that wrap": form(0, 200, "kx", 0, math.MaxInt64, math.MaxInt64, 0, 0, 0, 1),
+		"too many names":    form(0, 200, "kx", 0, 1, 0, huge, 0, 0, 1),
+		"too many fields":   form(0, 200, "kx", 0, 1, 0, 0, huge, 0, 1),
+		"too many values":   form(0, 200, "Fx", 0, 0, 0, 0, 1, 1, huge, 0, 1),
+		"too many trailers": form(0, 200, "kx", 0, 1, 0, 0, 0, huge, 1),
+		"a huge body":       form(0, 200, "kx", 0, 1, 0, 0, 0, 0, huge),
+		"a longer body":     form(0, 200, "kx", 0, 1, 0, 0, 0, 0, 2),
+		"a shorter body":    form(0, 200, "kx", 0, 1, 0, 0, 0, 0, 0),
+		"a body of a 204":   form(0, 204, "kx", 0, 1, 0, 0, 0, 0, 1),
+		"a number in two ways": append(form(0, 200, "", 0, 1, 0, 0, 0, 0), 0x81, 0x00, 'k',
+			'x'),
 		"a field twice":            form(0, 200, "F1F2x", 0, 0, 0, 0, 2, 1, 1, 1, 1, 1, 1, 0, 1),
 		"fields in disorder":       form(0, 200, "G1F2x", 0, 0, 0, 0, 2, 1, 1, 1, 1, 1, 1, 0, 1),
 		"a field in small letters": form(0, 200, "f1x", 0, 0, 0, 0, 1, 1, 1, 1, 0, 1),
@@ -367,10 +392,14 @@ func FuzzDecode(f *testing.F) {
 func typicalResponse(body int) *response {
 	return &response{
 		key: "https://shop.example/catalog?page=2", status: 200, age: time.Second,
-		header: http.Header{"Cache-Control": {"public, max-age=60"}, "Content-Type": {"application/json"}, "Etag": {`"5f3a-17c2"`},
-			"Date": {"Sat, 21 Nov 2026 20:00:00 GMT"}, "Content-Length": {strconv.Itoa(body)}, "Vary": {"Accept-Encoding"},
-			"X-Request-Id": {"0123456789abcdef"}, "Last-Modified": {"Sat, 21 Nov 2026 19:00:00 GMT"}},
-		vary: []string{"Accept-Encoding"}, selected: "~(7 br,gzip)", body: bytes.Repeat([]byte("x"), body),
+		header: http.Header{"Cache-Control": {"public, max-age=60"},
+			"Content-Type": {"application/json"}, "Etag": {`"5f3a-17c2"`},
+			"Date": {"Sat, 21 Nov 2026 20:00:00 GMT"}, "Content-Length": {strconv.Itoa(body)},
+			"Vary":          {"Accept-Encoding"},
+			"X-Request-Id":  {"0123456789abcdef"},
+			"Last-Modified": {"Sat, 21 Nov 2026 19:00:00 GMT"}},
+		vary: []string{"Accept-Encoding"}, selected: "~(7 br,gzip)",
+		body: bytes.Repeat([]byte("x"), body),
 	}
 }
 

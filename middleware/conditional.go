@@ -33,8 +33,10 @@ func (res *response) answer(r *http.Request) answer {
 			return answerNotModified
 		}
 	}
-	if lines := r.Header["Range"]; get && len(lines) == 1 && res.inRanges() && res.meetsIfRange(r.Header["If-Range"]) {
-		if spans, ok := parseRange(lines[0], len(res.body)); ok && worthwhile(spans, len(res.body)) {
+	if lines := r.Header["Range"]; get && len(lines) == 1 && res.inRanges() &&
+		res.meetsIfRange(r.Header["If-Range"]) {
+		if spans, ok := parseRange(lines[0], len(res.body)); ok &&
+			worthwhile(spans, len(res.body)) {
 			return answerRange
 		}
 	}
@@ -108,7 +110,8 @@ func (res *response) notModifiedSince(since time.Time) bool {
 // inRanges reports whether ranges of the response may be given. A response with trailers is only
 // given whole, because its trailers belong to the whole body.
 func (res *response) inRanges() bool {
-	return len(res.body) > 0 && len(res.trailer) == 0 && !strings.EqualFold(res.header.Get("Accept-Ranges"), "none")
+	return len(res.body) > 0 && len(res.trailer) == 0 &&
+		!strings.EqualFold(res.header.Get("Accept-Ranges"), "none")
 }
 
 // meetsIfRange reports whether a request's If-Range, if any, allows it to get a range (RFC 9110,

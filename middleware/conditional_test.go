@@ -34,8 +34,14 @@ func TestAnswer(t *testing.T) {
 		{"middle one", tagged, fields{"If-None-Match": `"2","1","3"`}, notModified},
 		{"last one", tagged, fields{"If-None-Match": `"2" ,, "3", W/"1"`}, notModified},
 		{"none of many", tagged, fields{"If-None-Match": `"2", "11", "1 "`}, whole},
-		{"tag with a comma", fields{"Etag": `"1,2"`}, fields{"If-None-Match": `"3", "1,2"`}, notModified},
-		{"half a tag with a comma", fields{"Etag": `"2"`}, fields{"If-None-Match": `"1,"2"`}, whole},
+		{
+			"tag with a comma", fields{"Etag": `"1,2"`}, fields{"If-None-Match": `"3", "1,2"`},
+			notModified,
+		},
+		{
+			"half a tag with a comma", fields{"Etag": `"2"`}, fields{"If-None-Match": `"1,"2"`},
+			whole,
+		},
 		{"weak request", tagged, fields{"If-None-Match": `W/"1"`}, notModified},
 		{"weak response", fields{"Etag": `W/"1"`}, fields{"If-None-Match": `"1"`}, notModified},
 		{"both weak", fields{"Etag": `W/"1"`}, fields{"If-None-Match": `W/"1"`}, notModified},
@@ -51,39 +57,78 @@ func TestAnswer(t *testing.T) {
 		{"empty, without a tag", nil, fields{"If-None-Match": ""}, whole},
 		{"no tag", dated, fields{"If-None-Match": `"1"`}, whole},
 
-		{"tag before date", both, fields{"If-None-Match": `"1"`, "If-Modified-Since": day1}, notModified},
-		{"another tag before date", both, fields{"If-None-Match": `"2"`, "If-Modified-Since": day3}, whole},
+		{
+			"tag before date", both, fields{"If-None-Match": `"1"`, "If-Modified-Since": day1},
+			notModified,
+		},
+		{
+			"another tag before date", both,
+			fields{"If-None-Match": `"2"`, "If-Modified-Since": day3}, whole,
+		},
 
 		{"same date", dated, fields{"If-Modified-Since": day2}, notModified},
 		{"later", dated, fields{"If-Modified-Since": day3}, notModified},
 		{"earlier", dated, fields{"If-Modified-Since": day1}, whole},
-		{"old form", dated, fields{"If-Modified-Since": "Thursday, 02-Jan-20 00:00:00 GMT"}, notModified},
-		{"oldest form", dated, fields{"If-Modified-Since": "Thu Jan  2 00:00:00 2020"}, notModified},
+		{
+			"old form", dated, fields{"If-Modified-Since": "Thursday, 02-Jan-20 00:00:00 GMT"},
+			notModified,
+		},
+		{
+			"oldest form", dated, fields{"If-Modified-Since": "Thu Jan  2 00:00:00 2020"},
+			notModified,
+		},
 		{"no date", dated, fields{"If-Modified-Since": "yesterday"}, whole},
 		{"by Date, later", fields{"Date": day2}, fields{"If-Modified-Since": day3}, notModified},
 		{"by Date, earlier", fields{"Date": day2}, fields{"If-Modified-Since": day1}, whole},
 		{"by nothing", nil, fields{"If-Modified-Since": day3}, whole},
-		{"broken Last-Modified", fields{"Last-Modified": "0", "Date": day2}, fields{"If-Modified-Since": day3}, whole},
+		{
+			"broken Last-Modified", fields{"Last-Modified": "0", "Date": day2},
+			fields{"If-Modified-Since": day3}, whole,
+		},
 
 		{"range", tagged, fields{"Range": "bytes=0-1"}, part},
 		{"range that isn't there", tagged, fields{"Range": "bytes=10-"}, part}, // 416
 		{"broken range", tagged, fields{"Range": "bytes=x"}, whole},
 		{"other units", tagged, fields{"Range": "lines=0-1"}, whole},
 		{"more than all", tagged, fields{"Range": "bytes=0-,0-"}, whole},
-		{"range, if matched", tagged, fields{"Range": "bytes=0-1", "If-None-Match": `"1"`}, notModified},
-		{"range, if not matched", tagged, fields{"Range": "bytes=0-1", "If-None-Match": `"2"`}, part},
+		{
+			"range, if matched", tagged, fields{"Range": "bytes=0-1", "If-None-Match": `"1"`},
+			notModified,
+		},
+		{
+			"range, if not matched", tagged, fields{"Range": "bytes=0-1", "If-None-Match": `"2"`},
+			part,
+		},
 		{"no ranges here", fields{"Accept-Ranges": "none"}, fields{"Range": "bytes=0-1"}, whole},
 
 		{"if-range", tagged, fields{"Range": "bytes=0-1", "If-Range": `"1"`}, part},
 		{"if-range of another", tagged, fields{"Range": "bytes=0-1", "If-Range": `"2"`}, whole},
-		{"if-range, weak request", tagged, fields{"Range": "bytes=0-1", "If-Range": `W/"1"`}, whole},
-		{"if-range, weak response", fields{"Etag": `W/"1"`}, fields{"Range": "bytes=0-1", "If-Range": `"1"`}, whole},
-		{"if-range, both weak", fields{"Etag": `W/"1"`}, fields{"Range": "bytes=0-1", "If-Range": `W/"1"`}, whole},
+		{
+			"if-range, weak request", tagged, fields{"Range": "bytes=0-1", "If-Range": `W/"1"`},
+			whole,
+		},
+		{
+			"if-range, weak response", fields{"Etag": `W/"1"`},
+			fields{"Range": "bytes=0-1", "If-Range": `"1"`}, whole,
+		},
+		{
+			"if-range, both weak", fields{"Etag": `W/"1"`},
+			fields{"Range": "bytes=0-1", "If-Range": `W/"1"`}, whole,
+		},
 		{"if-range by date", dated, fields{"Range": "bytes=0-1", "If-Range": day2}, part},
 		{"if-range by a later date", dated, fields{"Range": "bytes=0-1", "If-Range": day3}, whole},
-		{"if-range by a date that is weak", fields{"Last-Modified": day2, "Date": day2}, fields{"Range": "bytes=0-1", "If-Range": day2}, whole},
-		{"if-range by a date just strong", fields{"Last-Modified": day2, "Date": day2Later}, fields{"Range": "bytes=0-1", "If-Range": day2}, part},
-		{"if-range by a date without Date", fields{"Last-Modified": day2}, fields{"Range": "bytes=0-1", "If-Range": day2}, whole},
+		{
+			"if-range by a date that is weak", fields{"Last-Modified": day2, "Date": day2},
+			fields{"Range": "bytes=0-1", "If-Range": day2}, whole,
+		},
+		{
+			"if-range by a date just strong", fields{"Last-Modified": day2, "Date": day2Later},
+			fields{"Range": "bytes=0-1", "If-Range": day2}, part,
+		},
+		{
+			"if-range by a date without Date", fields{"Last-Modified": day2},
+			fields{"Range": "bytes=0-1", "If-Range": day2}, whole,
+		},
 		{"if-range by nothing", tagged, fields{"Range": "bytes=0-1", "If-Range": ""}, whole},
 		{"if-range without a range", tagged, fields{"If-Range": `"1"`}, whole},
 	} {
@@ -121,7 +166,10 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestAnswerToLines(t *testing.T) {
-	res := &response{status: 200, header: http.Header{"Etag": {`"1"`}, "Last-Modified": {day2}}, body: []byte("0123456789")}
+	res := &response{
+		status: 200, header: http.Header{"Etag": {`"1"`}, "Last-Modified": {day2}},
+		body: []byte("0123456789"),
+	}
 	for _, c := range []struct {
 		h    http.Header
 		want answer
@@ -142,7 +190,9 @@ func TestAnswerToLines(t *testing.T) {
 		{status: 200},
 		{status: 200, body: []byte("0123456789"), trailer: http.Header{"Sum": {"1"}}},
 	} {
-		if got := whole.answer(&http.Request{Method: "GET", Header: http.Header{"Range": {"bytes=0-1"}}}); got != answerWhole {
+		if got := whole.answer(&http.Request{
+			Method: "GET", Header: http.Header{"Range": {"bytes=0-1"}},
+		}); got != answerWhole {
 			t.Errorf("%+v: %d", whole, got)
 		}
 	}
@@ -207,9 +257,16 @@ func FuzzAnswer(f *testing.F) {
 	f.Add("HEAD", "", "", "", "*", "", "bytes=18446744073709551615-", "")
 	f.Add("GET", `W/`, "", day3, `W/`, "", `bytes=-0,9-`, "W/")
 	f.Fuzz(func(t *testing.T, method, tag, modified, date, match, since, ranges, ifRange string) {
-		res := &response{status: 200, header: http.Header{"Etag": {tag}, "Last-Modified": {modified}, "Date": {date}}, body: []byte("0123456789")}
+		res := &response{
+			status: 200,
+			header: http.Header{"Etag": {tag}, "Last-Modified": {modified}, "Date": {date}},
+			body:   []byte("0123456789"),
+		}
 		h := http.Header{}
-		for name, value := range map[string]string{"If-None-Match": match, "If-Modified-Since": since, "Range": ranges, "If-Range": ifRange} {
+		for name, value := range map[string]string{
+			"If-None-Match": match, "If-Modified-Since": since, "Range": ranges,
+			"If-Range": ifRange,
+		} {
 			if value != "" {
 				h[name] = []string{value}
 			}

@@ -12,46 +12,68 @@ import (
 // reuseShows test which requests may get a stored response: RFC 9111, sections 4, 4.2.4 and 5.2.2.
 func reuseShows() []show {
 	shows := []show{
-		script("4/path_is_in_the_key", fresh, "/a -> run", "/b -> run", "/a -> hit", "/b -> hit", "/A -> run"),
-		script("4/query_is_in_the_key", fresh, "/a?x=1 -> run", "/a?x=2 -> run", "/a -> run", "/a? -> run/hit"),
-		script("4/same_query_is_the_same", fresh, "/a?x=1&y=2 -> run", "/a?x=1&y=2 -> hit", "/a?y=2&x=1 -> run"),
-		script("4/host_is_in_the_key", fresh, "| Host: a.test -> run", "| Host: b.test -> run", "| Host: a.test -> hit"),
-		script("4/host_as_received", fresh, "| Host: a.test -> run", "| Host: A.TEST -> run", "| Host: a.test:80 -> run",
-			"| Host: a.test -> hit", "POST | Host: a.test -> run", "| Host: A.TEST -> run", "| Host: a.test:80 -> run"),
-		script("4/port_is_in_the_key", fresh, "| Host: a.test -> run", "| Host: a.test:8080 -> run"),
+		script("4/path_is_in_the_key", fresh, "/a -> run", "/b -> run", "/a -> hit", "/b -> hit",
+			"/A -> run"),
+		script("4/query_is_in_the_key", fresh, "/a?x=1 -> run", "/a?x=2 -> run", "/a -> run",
+			"/a? -> run/hit"),
+		script("4/same_query_is_the_same", fresh, "/a?x=1&y=2 -> run", "/a?x=1&y=2 -> hit",
+			"/a?y=2&x=1 -> run"),
+		script("4/host_is_in_the_key", fresh, "| Host: a.test -> run", "| Host: b.test -> run",
+			"| Host: a.test -> hit"),
+		script("4/host_as_received", fresh, "| Host: a.test -> run", "| Host: A.TEST -> run",
+			"| Host: a.test:80 -> run",
+			"| Host: a.test -> hit", "POST | Host: a.test -> run", "| Host: A.TEST -> run",
+			"| Host: a.test:80 -> run"),
+		script("4/port_is_in_the_key", fresh, "| Host: a.test -> run",
+			"| Host: a.test:8080 -> run"),
 		script("4/encoded_slash_is_no_slash", fresh, "/a%2Fb -> run any", "/a/b -> run any"),
-		script("4/head_is_answered_from_get", fresh+` | X: 1`, "GET -> run", "HEAD -> hit | X: 1 | Content-Length: 3"),
+		script("4/head_is_answered_from_get", fresh+` | X: 1`, "GET -> run",
+			"HEAD -> hit | X: 1 | Content-Length: 3"),
 		script("4/post_is_not_answered_from_get", fresh, "GET -> run", "POST -> run | saw POST"),
-		script("4/options_is_not_answered_from_get", fresh, "GET -> run", "OPTIONS -> run | saw OPTIONS", "GET -> hit"),
-		script("4/unsafe_methods_are_written_through", fresh, "POST -> run", "POST -> run", "PUT -> run", "PUT -> run",
+		script("4/options_is_not_answered_from_get", fresh, "GET -> run",
+			"OPTIONS -> run | saw OPTIONS", "GET -> hit"),
+		script("4/unsafe_methods_are_written_through", fresh, "POST -> run", "POST -> run",
+			"PUT -> run", "PUT -> run",
 			"DELETE -> run", "PATCH -> run", "BREW -> run", "BREW -> run"),
 		twice("4/age_is_told", fresh, "hit | Age>=0 | Age<=5"),
-		twice("4/age_takes_the_place_of_the_one_before", fresh+` | Age: 30`, "hit | Age>=30 | Age<=40"),
-		twice("4/age_is_told_when_expires_counts", `Expires: {+1h} | Date: {now} | Age: 30`, "hit | Age>=30 | Age<=40"),
-		twice("4/age_is_told_for_not_modified", fresh+` | Age: 30 | ETag: "a"`, "hit 304 | Age>=30", "", `If-None-Match: "a"`),
-		script("4/newest_response_is_used", fresh, "-> run | body / 1", "| Cache-Control: no-cache -> run | body / 2",
+		twice("4/age_takes_the_place_of_the_one_before", fresh+` | Age: 30`,
+			"hit | Age>=30 | Age<=40"),
+		twice("4/age_is_told_when_expires_counts", `Expires: {+1h} | Date: {now} | Age: 30`,
+			"hit | Age>=30 | Age<=40"),
+		twice("4/age_is_told_for_not_modified", fresh+` | Age: 30 | ETag: "a"`, "hit 304 | Age>=30",
+			"", `If-None-Match: "a"`),
+		script("4/newest_response_is_used", fresh, "-> run | body / 1",
+			"| Cache-Control: no-cache -> run | body / 2",
 			"-> hit | body / 2"),
 		script("4/cookies_are_not_in_the_key", fresh, "-> run", "| Cookie: a=b -> hit"),
 		inBubble(coded("4/requests_are_collapsed", fresh, collapse)),
-		inBubble(coded("4/collapsed_requests_that_may_not_share_are_forwarded", `Cache-Control: private`, collapseInVain)),
+		inBubble(coded("4/collapsed_requests_that_may_not_share_are_forwarded",
+			`Cache-Control: private`, collapseInVain)),
 
-		twice("4.2.4/stale_is_not_used", `Cache-Control: max-age=60 | Age: 100 | ETag: "a" || `+fresh, "run"),
+		twice("4.2.4/stale_is_not_used",
+			`Cache-Control: max-age=60 | Age: 100 | ETag: "a" || `+fresh, "run"),
 		script("4.2.4/stale_is_not_used_for_an_error", stale+` || 503`, "-> run", "-> run 503"),
 	}
 	for name, directives := range map[string]string{
-		"must_revalidate": "must-revalidate, max-age=60", "proxy_revalidate": "proxy-revalidate, max-age=60",
-		"no_cache": "no-cache, max-age=60", "s_maxage": "s-maxage=60",
+		"must_revalidate":  "must-revalidate, max-age=60",
+		"proxy_revalidate": "proxy-revalidate, max-age=60",
+		"no_cache":         "no-cache, max-age=60", "s_maxage": "s-maxage=60",
 	} {
 		said := `Cache-Control: ` + directives + ` | ETag: "a"`
-		sometimes := middleware.Options{StaleIfError: mustDuration("1h"), StaleWhileRevalidate: mustDuration("1h")}
+		sometimes := middleware.Options{
+			StaleIfError: mustDuration("1h"), StaleWhileRevalidate: mustDuration("1h"),
+		}
 		shows = append(shows, with(sometimes,
-			script("4.2.4/prohibited_for_errors/"+name, said+` || 503`, "-> run", "wait 90s", "-> run 503"),
-			script("4.2.4/prohibited_while_revalidating/"+name, said+` || `+fresh, "-> run", "wait 90s", "-> run | body / 2"),
+			script("4.2.4/prohibited_for_errors/"+name, said+` || 503`, "-> run", "wait 90s",
+				"-> run 503"),
+			script("4.2.4/prohibited_while_revalidating/"+name, said+` || `+fresh, "-> run",
+				"wait 90s", "-> run | body / 2"),
 			script("4.2.4/prohibited_for_max_stale/"+name, said+` || `+fresh, "-> run", "wait 90s",
 				"| Cache-Control: max-stale=1000 -> run | body / 2"),
 			script("4.2.4/prohibited_for_only_if_cached/"+name, said, "-> run", "wait 90s",
 				"| Cache-Control: only-if-cached, max-stale -> hit 504"),
-			inBubble(coded("4.2.4/prohibited_when_the_handler_breaks_off/"+name, said+` || `+fresh, breaksOff)),
+			inBubble(coded("4.2.4/prohibited_when_the_handler_breaks_off/"+name, said+` || `+fresh,
+				breaksOff)),
 		)...)
 	}
 	return shows
@@ -84,7 +106,9 @@ func (s *site) together(n int, then ...func(runs int)) []answer {
 	answers := make([]answer, n)
 	var wait sync.WaitGroup
 	for i := range answers {
-		wait.Go(func() { answers[i] = s.fetch(http.MethodGet, "/", http.Header{"From": {string(rune('a' + i))}}) })
+		wait.Go(func() {
+			answers[i] = s.fetch(http.MethodGet, "/", http.Header{"From": {string(rune('a' + i))}})
+		})
 	}
 	for _, look := range then {
 		synctest.Wait()

@@ -44,7 +44,9 @@ type show struct {
 // value", "saw !Field" and so on, and "saw METHOD". "wait 1m" moves the clock forward. In a value
 // {now}, {+1h}, {-1h:850} and {+1h:asctime} are dates.
 func script(name, replies string, ask ...string) show {
-	clock := slices.ContainsFunc(ask, func(line string) bool { return strings.HasPrefix(line, "wait ") })
+	clock := slices.ContainsFunc(ask, func(line string) bool {
+		return strings.HasPrefix(line, "wait ")
+	})
 	return show{name: name, replies: parseReplies(replies), ask: ask, clock: clock}
 }
 
@@ -52,7 +54,8 @@ func script(name, replies string, ask ...string) show {
 // the two requests can differ.
 func twice(name, replies, second string, fields ...string) show {
 	fields = append(fields, "", "")
-	return script(name, replies, asking(fields[0])+"-> run/check any", asking(fields[1])+"-> "+second)
+	return script(name, replies, asking(fields[0])+"-> run/check any",
+		asking(fields[1])+"-> "+second)
 }
 
 func asking(fields string) string {
@@ -148,7 +151,8 @@ func (s *site) step(line string) bool {
 func (a answer) isnt(outcomes, method, path string) string {
 	checked := a.last.status == http.StatusNotModified
 	old, made := true, true // old: the handler wrote this body before; made: in its last run
-	if path, _, _ = strings.Cut(path, "?"); method != http.MethodHead && strings.HasPrefix(a.body, path+" ") {
+	if path, _, _ = strings.Cut(path, "?"); method != http.MethodHead &&
+		strings.HasPrefix(a.body, path+" ") {
 		made = a.body == fmt.Sprint(path, " ", a.last.number)
 		old = !made
 	}
@@ -163,7 +167,8 @@ func (a answer) isnt(outcomes, method, path string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no %s: %d runs of the handler (the last one said %d), body %q", outcomes, a.runs, a.last.status,
+	return fmt.Sprintf("no %s: %d runs of the handler (the last one said %d), body %q", outcomes,
+		a.runs, a.last.status,
 		a.body)
 }
 

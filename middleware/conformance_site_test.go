@@ -59,7 +59,9 @@ func serve(t *testing.T, opts middleware.Options, replies []reply, inBubble bool
 		t.Fatal(err)
 	}
 	s.url = "http://" + listener.Addr().String()
-	s.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+	s.client = &http.Client{Transport: transport, CheckRedirect: func(
+		*http.Request, []*http.Request,
+	) error {
 		return http.ErrUseLastResponse
 	}}
 	server := &http.Server{Handler: cache.Handler(http.HandlerFunc(s.handle)), ErrorLog: quiet}
@@ -150,7 +152,8 @@ func (s *site) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	switch {
-	case r.Method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified:
+	case r.Method == http.MethodHead, status == http.StatusNoContent,
+		status == http.StatusNotModified:
 	case rep.body != "":
 		io.WriteString(w, rep.body)
 	default:
@@ -222,7 +225,10 @@ func (s *site) fetch(method, path string, fields http.Header) answer {
 	if a.err = err; err == nil {
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		a = answer{status: res.StatusCode, header: res.Header, trailer: res.Trailer, body: string(body), err: err}
+		a = answer{
+			status: res.StatusCode, header: res.Header, trailer: res.Trailer, body: string(body),
+			err: err,
+		}
 	}
 	return a
 }

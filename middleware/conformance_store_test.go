@@ -17,7 +17,8 @@ func storeShows() []show {
 	shows := []show{
 		script("3/get_is_stored", fresh, "-> run", "-> hit"),
 		script("3/head_is_not_stored_for_get", fresh, "HEAD -> run", "GET -> run"),
-		script("3/post_is_not_stored", fresh+` | Content-Location: /`, "POST -> run", "GET -> run", "POST -> run"),
+		script("3/post_is_not_stored", fresh+` | Content-Location: /`, "POST -> run", "GET -> run",
+			"POST -> run"),
 		script("3/put_is_not_stored", fresh, "PUT -> run", "GET -> run"),
 		script("3/options_is_not_stored", fresh, "OPTIONS -> run", "OPTIONS -> run", "GET -> run"),
 		script("3/unknown_method_is_not_stored", fresh, "BREW -> run", "BREW -> run", "GET -> run"),
@@ -30,14 +31,19 @@ func storeShows() []show {
 		twice("3/no_store_is_not_stored", `Cache-Control: no-store`, "run"),
 		twice("3/private_is_not_stored", `Cache-Control: private, max-age=600`, "run"),
 		twice("3/unasked_304_is_not_stored", `304 | `+fresh+` | ETag: "a" || `+fresh, "run"),
-		twice("3/must_understand_unknown_status", `599 | Cache-Control: max-age=600, must-understand`, "run any"),
-		twice("3/must_understand_known_status", `404 | Cache-Control: max-age=600, must-understand`, "hit 404"),
+		twice("3/must_understand_unknown_status",
+			`599 | Cache-Control: max-age=600, must-understand`, "run any"),
+		twice("3/must_understand_known_status", `404 | Cache-Control: max-age=600, must-understand`,
+			"hit 404"),
 		coded("3/interim_response_is_not_stored", fresh, interim),
-		coded("3/set_cookie_is_not_shared", fresh+` | Set-Cookie: user=1 || `+fresh+` | Set-Cookie: user=2`, setCookie),
+		coded("3/set_cookie_is_not_shared",
+			fresh+` | Set-Cookie: user=1 || `+fresh+` | Set-Cookie: user=2`, setCookie),
 
-		script("3.3/partial_content_is_not_stored", `206 | `+fresh+` | Content-Range: bytes 0-4/10 | body 01234 || `+fresh,
+		script("3.3/partial_content_is_not_stored",
+			`206 | `+fresh+` | Content-Range: bytes 0-4/10 | body 01234 || `+fresh,
 			"| Range: bytes=0-4 -> run 206 | body 01234", "-> run | body / 2"),
-		script("3.3/unasked_206_is_not_stored", `206 | `+fresh+` | Content-Range: bytes 0-4/10 | body 01234 || `+fresh,
+		script("3.3/unasked_206_is_not_stored",
+			`206 | `+fresh+` | Content-Range: bytes 0-4/10 | body 01234 || `+fresh,
 			"-> run 206", "-> run"),
 		coded("3.3/short_response_is_not_stored", fresh+` || `+fresh, func(s *site) {
 			s.replies[0].do = func(w http.ResponseWriter, _ *http.Request) {
@@ -54,41 +60,57 @@ func storeShows() []show {
 			brokenThenRun(s)
 		}),
 
-		twice("3.5/authorization", fresh, "run", "Authorization: Basic YTpi", "Authorization: Basic YTpi"),
+		twice("3.5/authorization", fresh, "run", "Authorization: Basic YTpi",
+			"Authorization: Basic YTpi"),
 		twice("3.5/authorization_then_none", fresh, "run", "Authorization: Basic YTpi"),
-		twice("3.5/authorization_and_expires", `Expires: {+1h}`, "run", "Authorization: Basic YTpi"),
+		twice("3.5/authorization_and_expires", `Expires: {+1h}`, "run",
+			"Authorization: Basic YTpi"),
 		twice("3.5/public_allows_it", fresh+`, public`, "hit", "Authorization: Basic YTpi"),
-		twice("3.5/must_revalidate_allows_it", fresh+`, must-revalidate`, "hit", "Authorization: Basic YTpi"),
-		twice("3.5/s_maxage_allows_it", `Cache-Control: s-maxage=600`, "hit", "Authorization: Basic YTpi"),
-		twice("3.5/proxy_revalidate_does_not", fresh+`, proxy-revalidate`, "run", "Authorization: Basic YTpi"),
+		twice("3.5/must_revalidate_allows_it", fresh+`, must-revalidate`, "hit",
+			"Authorization: Basic YTpi"),
+		twice("3.5/s_maxage_allows_it", `Cache-Control: s-maxage=600`, "hit",
+			"Authorization: Basic YTpi"),
+		twice("3.5/proxy_revalidate_does_not", fresh+`, proxy-revalidate`, "run",
+			"Authorization: Basic YTpi"),
 		twice("3.5/immutable_does_not", fresh+`, immutable`, "run", "Authorization: Basic YTpi"),
-		script("3.5/allowed_and_stale_is_checked", `Cache-Control: max-age=60, must-revalidate | Age: 100 | ETag: "a"`,
+		script("3.5/allowed_and_stale_is_checked",
+			`Cache-Control: max-age=60, must-revalidate | Age: 100 | ETag: "a"`,
 			"| Authorization: Basic YTpi -> run", "| Authorization: Basic YTpi -> check"),
 	}
 	for _, status := range []int{
-		200, 203, 204, 299, 300, 301, 302, 303, 307, 308, 400, 403, 404, 405, 410, 414, 451, 499, 500, 501, 502, 503, 504, 599,
+		200, 203, 204, 299, 300, 301, 302, 303, 307, 308, 400, 403, 404, 405, 410, 414, 451, 499,
+		500, 501, 502, 503, 504, 599,
 	} {
 		said := fmt.Sprint(status, " | ", fresh)
-		shows = append(shows, twice(fmt.Sprint("3/status_with_freshness/", status), said, fmt.Sprint("hit ", status)))
+		shows = append(shows,
+			twice(fmt.Sprint("3/status_with_freshness/", status), said, fmt.Sprint("hit ", status)))
 		said += ` | Age: 700`
-		shows = append(shows, twice(fmt.Sprint("3/status_no_longer_fresh/", status), said, fmt.Sprint("run ", status)))
+		shows = append(shows,
+			twice(fmt.Sprint("3/status_no_longer_fresh/", status), said,
+				fmt.Sprint("run ", status)))
 	}
 	for _, status := range []int{428, 429, 431, 511} {
-		shows = append(shows, twice(fmt.Sprint("3/status_of_one_client/", status), fmt.Sprint(status, " | ", fresh),
-			fmt.Sprint("run ", status)))
+		shows = append(shows,
+			twice(fmt.Sprint("3/status_of_one_client/", status), fmt.Sprint(status, " | ", fresh),
+				fmt.Sprint("run ", status)))
 	}
 	for _, status := range []int{200, 404, 500} {
 		said := fmt.Sprint(status, " | X: 1")
-		shows = append(shows, twice(fmt.Sprint("3/status_without_freshness/", status), said, fmt.Sprint("run ", status)))
+		shows = append(shows,
+			twice(fmt.Sprint("3/status_without_freshness/", status), said,
+				fmt.Sprint("run ", status)))
 	}
 	byDefault := middleware.Options{DefaultTTL: mustDuration("1m")}
 	for _, status := range []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501} {
-		shows = append(shows, with(byDefault, twice(fmt.Sprint("3/status_by_default/", status), fmt.Sprint(status),
-			fmt.Sprint("hit ", status)))...)
+		shows = append(shows,
+			with(byDefault, twice(fmt.Sprint("3/status_by_default/", status), fmt.Sprint(status),
+				fmt.Sprint("hit ", status)))...)
 	}
 	for _, status := range []int{201, 202, 302, 303, 307, 400, 403, 500, 502, 503, 504, 599} {
-		shows = append(shows, with(byDefault, twice(fmt.Sprint("3/status_not_by_default/", status), fmt.Sprint(status),
-			fmt.Sprint("run ", status)))...)
+		shows = append(shows,
+			with(byDefault,
+				twice(fmt.Sprint("3/status_not_by_default/", status), fmt.Sprint(status),
+					fmt.Sprint("run ", status)))...)
 	}
 	return shows
 }
@@ -121,26 +143,36 @@ func brokenThenRun(s *site) {
 func fieldShows() []show {
 	var shows []show
 	for i, field := range []string{
-		`Cache-Control: max-age=600, x="y z"`, `Clear-Site-Data: "cache"`, `Content-Encoding: x-none`, `Content-Foo: a`,
-		`Content-Language: de`, `Content-Location: /elsewhere`, `Content-MD5: N7UdGUp1E+RbVvZSTy1R8g==`,
-		`Content-Range: bytes 0-9/10`, `Content-Security-Policy: default-src 'self'`, `Content-Type: text/x-own`,
-		`ETag: "a"`, `ETag: W/"a"`, `Expires: Thu, 18 Aug 2050 02:01:18 GMT`, `Last-Modified: ` + longAgo,
+		`Cache-Control: max-age=600, x="y z"`, `Clear-Site-Data: "cache"`,
+		`Content-Encoding: x-none`, `Content-Foo: a`,
+		`Content-Language: de`, `Content-Location: /elsewhere`,
+		`Content-MD5: N7UdGUp1E+RbVvZSTy1R8g==`,
+		`Content-Range: bytes 0-9/10`, `Content-Security-Policy: default-src 'self'`,
+		`Content-Type: text/x-own`,
+		`ETag: "a"`, `ETag: W/"a"`, `Expires: Thu, 18 Aug 2050 02:01:18 GMT`,
+		`Last-Modified: ` + longAgo,
 		`Link: </a>; rel=next`,
-		`Public-Key-Pins: max-age=1`, `Set-Cookie2: a=b`, `Test-Field: a`, `Vary: X`, `WWW-Authenticate: Basic`,
+		`Public-Key-Pins: max-age=1`, `Set-Cookie2: a=b`, `Test-Field: a`, `Vary: X`,
+		`WWW-Authenticate: Basic`,
 		`X-Frame-Options: deny`, `X-XSS-Protection: 1`, `X-Own: a b c`,
 	} {
-		shows = append(shows, twice(fmt.Sprint("3.1/field_is_stored/", i), fresh+` | `+field, `hit | `+storedAs(field)))
+		shows = append(shows,
+			twice(fmt.Sprint("3.1/field_is_stored/", i), fresh+` | `+field,
+				`hit | `+storedAs(field)))
 	}
 	return append(shows,
 		twice("3.1/lines_are_stored", fresh+` | X: 1 | Y: 2 | X: 3`, `hit | X: 1, 3 | Y: 2`),
-		twice("3.1/content_length_is_stored", fresh+` | Content-Length: 5 | body 12345`, `hit | Content-Length: 5`),
-		twice("3.1/fields_of_a_connection_are_not_stored", fresh+` | Connection: a, B | A: 1 | B: 2 | C: 3`,
+		twice("3.1/content_length_is_stored", fresh+` | Content-Length: 5 | body 12345`,
+			`hit | Content-Length: 5`),
+		twice("3.1/fields_of_a_connection_are_not_stored",
+			fresh+` | Connection: a, B | A: 1 | B: 2 | C: 3`,
 			`hit | !A | !B | C: 3 | !Connection`),
 		coded("3.1/fields_of_a_proxy_are_not_stored", fresh, func(s *site) {
 			notStored(s, "Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization")
 		}),
 		coded("3.1/hop_by_hop_fields_are_not_stored", fresh, func(s *site) {
-			notStored(s, "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade")
+			notStored(s, "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding",
+				"Upgrade")
 		}),
 		coded("3.1/trailers_stay_trailers", fresh, trailers),
 	)
@@ -193,7 +225,8 @@ func trailers(s *site) {
 				s.Errorf("answer %d has %s among its header fields", i+1, name)
 			}
 		}
-		if !slices.Equal(a.trailer["Sum"], []string{"7"}) || !slices.Equal(a.trailer["Late"], []string{"8"}) {
+		if !slices.Equal(a.trailer["Sum"], []string{"7"}) ||
+			!slices.Equal(a.trailer["Late"], []string{"8"}) {
 			s.Errorf("answer %d has trailers %v", i+1, a.trailer)
 		}
 	}

@@ -16,11 +16,14 @@ func init() { time.Local = time.FixedZone("nowhere", 11*3600+30*60) }
 // conformance returns all shows, sorted by name.
 func conformance() []show {
 	shows := slices.Concat(
-		storeShows(), fieldShows(), freshnessShows(), dateShows(), ageShows(), heuristicShows(), reuseShows(), varyShows(),
-		validateShows(), updateShows(), headShows(), invalidateShows(), requestShows(), directiveShows(), staleShows(),
+		storeShows(), fieldShows(), freshnessShows(), dateShows(), ageShows(), heuristicShows(),
+		reuseShows(), varyShows(),
+		validateShows(), updateShows(), headShows(), invalidateShows(), requestShows(),
+		directiveShows(), staleShows(),
 		targetedShows(), statusShows(), conditionShows(), rangeShows(), partShows(), postShows(),
 	)
-	slices.SortStableFunc(shows, func(a, b show) int { return strings.Compare(a.name, b.name) }) // maps have no order
+	// Maps have no order.
+	slices.SortStableFunc(shows, func(a, b show) int { return strings.Compare(a.name, b.name) })
 	return shows
 }
 

@@ -37,8 +37,11 @@ func TestConnectionChoosesNothingForOthers(t *testing.T) {
 	})
 	inside := &url.URL{Scheme: "http", Host: "inside"}
 	newFront := func(t *testing.T) http.Handler {
-		cache := newCache(t, middleware.Options{TrustForwarded: []string{"X-Forwarded-Host"}, StorePosts: true})
-		return cache.Handler(&httputil.ReverseProxy{Transport: backend, Rewrite: func(r *httputil.ProxyRequest) {
+		cache := newCache(t,
+			middleware.Options{TrustForwarded: []string{"X-Forwarded-Host"}, StorePosts: true})
+		return cache.Handler(&httputil.ReverseProxy{Transport: backend, Rewrite: func(
+			r *httputil.ProxyRequest,
+		) {
 			r.SetURL(inside)
 			r.Out.Header["X-Forwarded-Host"] = r.In.Header["X-Forwarded-Host"]
 			if strings.Contains(strings.Join(r.In.Header["Connection"], ","), "orwarded") {
@@ -46,7 +49,10 @@ func TestConnectionChoosesNothingForOthers(t *testing.T) {
 			}
 		}})
 	}
-	plain := []string{"Host: shop", "Accept-Language: de", "Cookie: plan=pro", "X-Tenant: 7", "X-Forwarded-Host: www.shop"}
+	plain := []string{
+		"Host: shop", "Accept-Language: de", "Cookie: plan=pro", "X-Tenant: 7",
+		"X-Forwarded-Host: www.shop",
+	}
 	for name, connection := range map[string][]string{
 		"field":        {"Connection: Accept-Language"},
 		"after close":  {"Connection: close, Accept-Language"},
@@ -62,11 +68,15 @@ func TestConnectionChoosesNothingForOthers(t *testing.T) {
 			t.Run(name+"/"+method, func(t *testing.T) {
 				h, fields := newFront(t), plain
 				if method == "POST" {
-					fields = slices.DeleteFunc(slices.Clone(plain), func(line string) bool { return strings.HasPrefix(line, "Cookie") })
+					fields = slices.DeleteFunc(slices.Clone(plain), func(line string) bool {
+						return strings.HasPrefix(line, "Cookie")
+					})
 				}
-				want := sent(t, newFront(t), append([]string{"GET / HTTP/1.1"}, fields...)...).Body.String()
+				want := sent(t, newFront(t),
+					append([]string{"GET / HTTP/1.1"}, fields...)...).Body.String()
 				sent(t, h, slices.Concat([]string{method + " / HTTP/1.1"}, fields, connection)...)
-				if got := sent(t, h, append([]string{"GET / HTTP/1.1"}, fields...)...).Body.String(); got != want {
+				if got := sent(t, h,
+					append([]string{"GET / HTTP/1.1"}, fields...)...).Body.String(); got != want {
 					t.Errorf("%q had the next client get %s; want %s", connection, got, want)
 				}
 			})
@@ -84,9 +94,11 @@ func TestConnectionHidesNobody(t *testing.T) {
 			fmt.Fprintf(w, "the page of %v", r.Context().Value(user{}))
 		}))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // a session middleware
-			routes.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), user{}, r.Header.Get(field))))
+			routes.ServeHTTP(w,
+				r.WithContext(context.WithValue(r.Context(), user{}, r.Header.Get(field))))
 		})
-		if got := asks(h, "GET", "/", field, "alice", "Connection", field).Body.String(); got != "the page of alice" {
+		if got := asks(h, "GET", "/", field, "alice", "Connection",
+			field).Body.String(); got != "the page of alice" {
 			t.Errorf("%s: alice got %q", field, got)
 		}
 		if got := asks(h, "GET", "/").Body.String(); got != "the page of " {
@@ -104,14 +116,19 @@ func TestConnectionOfItself(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Join(r.Header["Connection"], "|"))
 	}))
 	asks(h, "GET", "/")
-	for _, line := range []string{"close", "Keep-Alive", "TE, close", "", "Upgrade", "Proxy-Connection", "trailer,transfer-encoding"} {
-		if got := asks(h, "GET", "/", "Connection", line).Header().Get("Cache-Status"); !strings.Contains(got, "hit") {
+	for _, line := range []string{
+		"close", "Keep-Alive", "TE, close", "", "Upgrade", "Proxy-Connection",
+		"trailer,transfer-encoding",
+	} {
+		if got := asks(h, "GET", "/", "Connection",
+			line).Header().Get("Cache-Status"); !strings.Contains(got, "hit") {
 			t.Errorf("Connection: %s: %s", line, got)
 		}
 	}
 	const named = "close, X-Plan"
 	got := asks(h, "GET", "/", "Connection", named, "X-Plan", "a")
-	if got.Body.String() != named || !strings.Contains(got.Header().Get("Cache-Status"), "fwd=bypass") {
+	if got.Body.String() != named ||
+		!strings.Contains(got.Header().Get("Cache-Status"), "fwd=bypass") {
 		t.Errorf("Connection: %s: %v %q", named, got.Header(), got.Body)
 	}
 }

@@ -17,10 +17,14 @@ import (
 
 // failures are ways in which a handler reports that it has failed when half of its page is written.
 var failures = map[string]func(w http.ResponseWriter, r *http.Request){
-	"http.Error":  func(w http.ResponseWriter, r *http.Request) { http.Error(w, "database is away", 500) },
+	"http.Error": func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "database is away", 500)
+	},
 	"a bare head": func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) },
 	"not found":   func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
-	"a panic that somebody behind the cache recovers": func(w http.ResponseWriter, r *http.Request) {
+	"a panic that somebody behind the cache recovers": func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		defer func() { // as chi's Recoverer does
 			_ = recover()
 			w.WriteHeader(http.StatusInternalServerError)
@@ -31,7 +35,10 @@ var failures = map[string]func(w http.ResponseWriter, r *http.Request){
 
 // failsInTheMiddle returns a handler that fails in the middle of the first page that it makes. It
 // counts its runs.
-func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w http.ResponseWriter), fail func(http.ResponseWriter, *http.Request)) http.Handler {
+func failsInTheMiddle(
+	runs *atomic.Int32, hold <-chan struct{}, begin func(w http.ResponseWriter),
+	fail func(http.ResponseWriter, *http.Request),
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := runs.Add(1) == 1
 		w.Header().Set("Cache-Control", "max-age=60")
@@ -51,7 +58,9 @@ func failsInTheMiddle(runs *atomic.Int32, hold <-chan struct{}, begin func(w htt
 func TestErrorAfterABodyHasBegun(t *testing.T) {
 	begins := map[string]func(w http.ResponseWriter){
 		"a little": func(w http.ResponseWriter) { _, _ = w.Write([]byte("half a page ")) },
-		"a lot":    func(w http.ResponseWriter) { _, _ = w.Write([]byte(strings.Repeat("half a page ", 10<<10))) },
+		"a lot": func(w http.ResponseWriter) {
+			_, _ = w.Write([]byte(strings.Repeat("half a page ", 10<<10)))
+		},
 		"flushed": func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte("half a page "))
 			_ = http.NewResponseController(w).Flush()
@@ -82,7 +91,8 @@ func TestErrorAfterABodyHasBegun(t *testing.T) {
 									t.Errorf("panic %v", v)
 								}
 							}()
-							if w := asks(h, "GET", "/"); w.Body.String() != "the whole page" && w.Code != http.StatusBadGateway {
+							if w := asks(h, "GET", "/"); w.Body.String() != "the whole page" &&
+								w.Code != http.StatusBadGateway {
 								t.Errorf("who waited has %d %.40q", w.Code, w.Body)
 							}
 						})
@@ -90,7 +100,9 @@ func TestErrorAfterABodyHasBegun(t *testing.T) {
 					synctest.Wait()
 					close(hold)
 					all.Wait()
-					if how == "a little" && first.Header().Get("Cache-Status") != "cacheguard; fwd=uri-miss; detail=incomplete" {
+					if how == "a little" &&
+						first.Header().
+							Get("Cache-Status") != "cacheguard; fwd=uri-miss; detail=incomplete" {
 						t.Errorf("Cache-Status: %s", first.Header().Get("Cache-Status"))
 					}
 					if got := asks(h, "GET", "/").Body.String(); got != "the whole page" {

@@ -45,7 +45,8 @@ func isIgnored(pair string, names []string) bool {
 	name, _, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
 	name = strings.Trim(name, " \t")
 	for _, ignored := range names {
-		if begin, many := strings.CutSuffix(ignored, "*"); name == ignored || many && strings.HasPrefix(name, begin) {
+		if begin, many := strings.CutSuffix(ignored, "*"); name == ignored ||
+			many && strings.HasPrefix(name, begin) {
 			return true
 		}
 	}

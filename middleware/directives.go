@@ -72,7 +72,8 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 	d.targeted = true
 	for _, name := range dict.Names() {
 		member, _ := dict.Get(name)
-		item, _ := member.(httpsfv.Item) // an inner list leaves item empty, so the default case below adds it as broken
+		// An inner list leaves item empty, so the default case below adds it as broken.
+		item, _ := member.(httpsfv.Item)
 		switch v := item.Value.(type) {
 		case bool:
 			if v { // ?0 says that the directive doesn't apply
@@ -85,7 +86,8 @@ func readTargeted(lines []string, h http.Header) (directives, bool) {
 				d.addSeconds(name, seconds(v), h)
 			}
 		case string:
-			if isDigits(v) { // a String in place of an Integer SHOULD NOT be consumed (RFC 9213, section 2.1)
+			// A String in place of an Integer SHOULD NOT be consumed (RFC 9213, section 2.1).
+			if isDigits(v) {
 				d.add(name, broken, "", h)
 			} else {
 				d.add(name, quoted, v, h)
@@ -200,7 +202,8 @@ const (
 type scanner struct {
 	lines []string // lines that are still to be read
 	rest  string   // the unread rest of the current line
-	bad   bool     // a quotation mark in the line isn't closed, so the text after it can't be trusted
+	// A quotation mark in the line isn't closed, so the text after it can't be trusted.
+	bad bool
 
 	name, arg string // arg is "" unless form is token or quoted
 	form      form

@@ -192,9 +192,11 @@ func ExampleOptions_site() {
 		r.Header.Set("X-Forwarded-Host", host)
 		r.Header.Set("X-Forwarded-Proto", "https")
 		page.ServeHTTP(w, r)
-		fmt.Println(w.Body, strings.Contains(w.Header().Get("Cache-Status"), `key="https://example.com/`))
+		fmt.Println(w.Body,
+			strings.Contains(w.Header().Get("Cache-Status"), `key="https://example.com/`))
 	}
-	fmt.Println(events.Count(cacheguard.EventLoad), "load,", events.Count(cacheguard.EventHit), "hit")
+	fmt.Println(events.Count(cacheguard.EventLoad), "load,", events.Count(cacheguard.EventHit),
+		"hit")
 	// Output:
 	// example.com true
 	// example.com true

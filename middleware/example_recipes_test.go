@@ -113,8 +113,8 @@ func Example_languages() {
 	}
 	pages, err := guard.New(store, guard.Options{
 		DefaultTTL: time.Minute,
-
-		Shape: func(r *http.Request) { r.Header.Set("Accept-Language", language(r)) }, // "de" or "en"
+		// "de" or "en"
+		Shape: func(r *http.Request) { r.Header.Set("Accept-Language", language(r)) },
 	})
 	if err != nil {
 		panic(err)
@@ -159,7 +159,9 @@ func Example_tenants() {
 	defer pages.Close()
 	r := chi.NewRouter()
 	r.Use(findTenant, pages.Handler)
-	r.Get("/plan", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "plan of ", tenantOf(r)) })
+	r.Get("/plan", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "plan of ", tenantOf(r))
+	})
 
 	for _, tenant := range []string{"red", "blue", "red"} {
 		see(r, "/plan", "X-Tenant", tenant)

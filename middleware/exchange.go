@@ -27,8 +27,11 @@ type exchange struct {
 	level string // the key of the response that is looked at
 	asked asked
 
-	forced    bool              // the response stored for it is fresh, but the request doesn't accept it
-	guest     bool              // the request identifies its user, and gets the stale response that is stored for all; see run.leaves
+	// The response stored for it is fresh, but the request doesn't accept it.
+	forced bool
+	// The request identifies its user, and gets the stale response that is stored for all; see
+	// run.leaves.
+	guest     bool
 	route     *chi.Context      // a copy of the route context, made when the request came, or nil
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
@@ -72,11 +75,15 @@ func (x *exchange) run() {
 			x.publish(res)
 			return
 		}
-		if x.others != nil { // the Vary of the response in others is known, so this request needn't wait until that response is made
+		// The Vary of the response in others is known, so this request needn't wait until that
+		// response is made.
+		if x.others != nil {
 			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}
 		if err != nil && x.confirmed != nil { // the confirmation came too late for others
-			res, err = cacheguard.Result[*response]{Value: x.confirmed, Status: cacheguard.StatusLoaded}, nil
+			res, err = cacheguard.Result[*response]{
+				Value: x.confirmed, Status: cacheguard.StatusLoaded,
+			}, nil
 		}
 		if err != nil {
 			x.failed(err)
@@ -106,13 +113,15 @@ func (x *exchange) run() {
 // ask asks the loader for a response that this request accepts.
 func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	res, err := x.get(x.cache.loads.GetEntry)
-	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) { // another load may have followed
+	// Another load may have followed.
+	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) {
 		res, err = x.get(x.cache.loads.GetEntry)
 	}
 	if err == nil && !x.answered && !x.newEnough(res) {
 		res, err = x.get(x.cache.loads.RefreshEntry)
 	}
-	for n := 0; n < moreAttempts && err == nil && !x.answered && x.asked.token != (cacheguard.Token{}) && !x.newEnough(res); n++ {
+	for n := 0; n < moreAttempts && err == nil && !x.answered &&
+		x.asked.token != (cacheguard.Token{}) && !x.newEnough(res); n++ {
 		res, err = x.get(x.cache.loads.RefreshEntry)
 	}
 	return res, err
@@ -140,7 +149,10 @@ func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 }
 
 // get calls the loader. The load may then run the handler on this goroutine.
-func (x *exchange) get(ask func(context.Context, string, cacheguard.EntryFunc[*response]) (cacheguard.Result[*response], error)) (res cacheguard.Result[*response], err error) {
+func (x *exchange) get(
+	ask func(context.Context, string,
+		cacheguard.EntryFunc[*response]) (cacheguard.Result[*response], error),
+) (res cacheguard.Result[*response], err error) {
 	d := desk.Open(x.r.Context())
 	d.Caller = x
 	ctx := desk.With(x.r.Context(), d)
@@ -176,7 +188,8 @@ func (x *exchange) Refreshes(stale any) bool {
 // another variant is stored in its place.
 func (x *exchange) Parts(stale any) bool {
 	res, ok := stale.(*response)
-	first := x.level == x.base || x.level == x.key // x.level == x.key is for a guest: all guests look there first
+	// x.level == x.key is for a guest: all guests look there first.
+	first := x.level == x.base || x.level == x.key
 	return ok && res != nil && first && res.key == x.key && len(res.vary) > 0
 }
 
@@ -210,7 +223,9 @@ func (x *exchange) Hears(word any) bool {
 
 // load runs the handler. If this is the second try of the waiting requests, there is no further
 // try.
-func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e cacheguard.Entry[*response], err error) {
+func (t *turn) load(
+	ctx context.Context, prev cacheguard.Result[*response],
+) (e cacheguard.Entry[*response], err error) {
 	if !t.again {
 		return t.handle(ctx, prev)
 	}
@@ -232,8 +247,13 @@ func (t *turn) load(ctx context.Context, prev cacheguard.Result[*response]) (e c
 
 // handle runs the handler: on the goroutine of this client if the client waits for it, or else in
 // the background.
-func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
-	u := &run{cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value, found: prev, ended: make(chan struct{})}
+func (t *turn) handle(
+	ctx context.Context, prev cacheguard.Result[*response],
+) (cacheguard.Entry[*response], error) {
+	u := &run{
+		cache: t.cache, key: t.key, guest: t.guest, load: desk.LoadOf(ctx), prev: prev.Value,
+		found: prev, ended: make(chan struct{}),
+	}
 	if t.ran.CompareAndSwap(false, true) {
 		if t.desk.Do(func() { u.here(ctx, t) }) {
 			select {
@@ -246,7 +266,9 @@ func (t *turn) handle(ctx context.Context, prev cacheguard.Result[*response]) (c
 				default:
 				}
 				u.split.Store(true)
-				<-u.ended // the run keeps its slot until the handler returns or writes to its own client only
+				// The run keeps its slot until the handler returns or writes to its own client
+				// only.
+				<-u.ended
 				return cacheguard.Entry[*response]{}, context.Cause(ctx)
 			}
 		}
@@ -277,7 +299,8 @@ func cloneRoute(from *chi.Context) *chi.Context {
 	to := chi.NewRouteContext()
 	to.Routes, to.RoutePath, to.RouteMethod = from.Routes, from.RoutePath, from.RouteMethod
 	to.RoutePatterns = slices.Clone(from.RoutePatterns)
-	to.URLParams.Keys, to.URLParams.Values = slices.Clone(from.URLParams.Keys), slices.Clone(from.URLParams.Values)
+	to.URLParams.Keys, to.URLParams.Values = slices.Clone(from.URLParams.Keys),
+		slices.Clone(from.URLParams.Values)
 	return to
 }
 
@@ -295,10 +318,14 @@ func (x *exchange) serve(res cacheguard.Result[*response]) {
 			}
 		}
 		if res.Status == cacheguard.StatusStale {
-			s.ttl = min(s.ttl, -1) // a stale response has a negative ttl, even at the moment when its freshness ends
+			// A stale response has a negative ttl, even at the moment when its freshness ends.
+			s.ttl = min(s.ttl, -1)
 		}
 	case cacheguard.StatusLoaded:
-		s = cacheStatus{fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0 && x.unstored == 0, reason: x.unstored, ttl: res.FreshFor, hasTTL: res.FreshFor > 0}
+		s = cacheStatus{
+			fwd: "stale", fwdStatus: http.StatusNotModified, stored: res.FreshFor > 0 &&
+				x.unstored == 0, reason: x.unstored, ttl: res.FreshFor, hasTTL: res.FreshFor > 0,
+		}
 	default:
 		s = cacheStatus{fwd: "uri-miss", collapsed: true, stored: res.FreshFor > 0}
 	}
@@ -310,7 +337,8 @@ func (x *exchange) look() {
 	switch {
 	case x.stored(), x.storedPart():
 	case x.asked.onlyIfCached:
-		http.Error(x.w, "not in the cache, and only-if-cached was asked for", http.StatusGatewayTimeout)
+		http.Error(x.w, "not in the cache, and only-if-cached was asked for",
+			http.StatusGatewayTimeout)
 	case x.asked.noStore:
 		x.alone("request")
 	case x.r.Method == http.MethodHead:
@@ -332,7 +360,8 @@ func (x *exchange) meanwhile(res cacheguard.Result[*response]) bool {
 		return false
 	}
 	h := maps.Clone(res.Value.header)
-	delete(h, "Date") // the stale windows count from the end of freshness, so the age must not count again
+	// The stale windows count from the end of freshness, so the age must not count again.
+	delete(h, "Date")
 	now := time.Now()
 	return x.cache.rules.judge(x.r, res.Value.status, h, now, now).revalidate > over
 }
@@ -389,7 +418,9 @@ func (x *exchange) failed(err error) {
 			return
 		}
 		if failed.isFor(x) {
-			x.cache.send(x.w, x.r, failed.res, failed.res.age, x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true}, x.key))
+			x.cache.send(x.w, x.r, failed.res, failed.res.age,
+				x.cache.status(cacheStatus{fwd: "stale", fwdStatus: failed.status, collapsed: true},
+					x.key))
 			return
 		}
 	}
@@ -399,7 +430,8 @@ func (x *exchange) failed(err error) {
 // contentWith reports whether the request prefers the stale response to an error.
 func (x *exchange) contentWith(failed *statusError) bool {
 	stale := failed.stale
-	return stale.Value != nil && stale.NotOlderThan(x.asked.token) && (failed.client == x || !x.cache.opts.StrongReads) &&
+	return stale.Value != nil && stale.NotOlderThan(x.asked.token) &&
+		(failed.client == x || !x.cache.opts.StrongReads) &&
 		x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header)
 }
 

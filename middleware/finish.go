@@ -51,7 +51,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 // a stream, stays doesn't keep the slot: a stream has a slot only until its first bytes are sent.
 func (rec *recorder) stays(why cacheguard.Reason) {
 	turns := rec.run.cache.turns
-	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed || why == cacheguard.ReasonTakenOver ||
+	stream := rec.flushes > 0 || why == cacheguard.ReasonFlushed ||
+		why == cacheguard.ReasonTakenOver ||
 		rec.status == http.StatusSwitchingProtocols || isStream(rec.header)
 	if turns == nil || rec.w == nil || rec.over || stream {
 		return
@@ -143,8 +144,10 @@ func (rec *recorder) finish() {
 		rec.res.trailer = storedTrailer(trailer, rec.before, rec.verdict.drop)
 		rec.tail = rec.res.trailer
 		rec.is(whole)
-		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil && len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
-			if _, silent := rec.header["Content-Type"]; !silent { // the type that the server guesses for this client
+		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil &&
+			len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
+			// The type that the server guesses for this client.
+			if _, silent := rec.header["Content-Type"]; !silent {
 				rec.res.header = maps.Clone(h) // other goroutines may be reading the header
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}
 			}

@@ -23,9 +23,13 @@ func brokenHandler(w http.ResponseWriter, written string) {
 // cache: chi's Recoverer recovers the handler's value on the handler's stack and answers 500. One
 // of the waiting requests runs the handler again, for all of them.
 func TestFleetPanic(t *testing.T) {
-	for name, written := range map[string]string{"before it writes": "", "in the middle of the body": "half of"} {
+	for name, written := range map[string]string{
+		"before it writes": "", "in the middle of the body": "half of",
+	} {
 		t.Run(name, func(t *testing.T) {
-			onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
+			onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(
+				t *testing.T, f *fleet,
+			) {
 				hold := f.gate()
 				f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
 					if run, _, _ := f.counts(); run == 1 {
@@ -56,7 +60,10 @@ func TestFleetPanic(t *testing.T) {
 						}
 						continue
 					}
-					if len(values) != 1 || fmt.Sprint(values[0]) != fmt.Sprintf("the handler has broken down after %d bytes", len(written)) {
+					if len(values) != 1 ||
+						fmt.Sprint(values[0]) !=
+							fmt.Sprintf("the handler has broken down after %d bytes",
+								len(written)) {
 						t.Fatalf("chi's Recoverer recovers %q", values)
 					}
 					if _, ok := values[0].(error); !ok {
@@ -171,7 +178,9 @@ func TestFleetLongerThanContentLength(t *testing.T) {
 
 // If the cache has no response, Options.Error can answer with an error of its own.
 func TestFleetErrorOption(t *testing.T) {
-	opts := middleware.Options{Error: func(w http.ResponseWriter, r *http.Request, status int, err error) {
+	opts := middleware.Options{Error: func(
+		w http.ResponseWriter, r *http.Request, status int, err error,
+	) {
 		if err == nil {
 			t.Error("no error")
 		}

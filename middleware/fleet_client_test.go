@@ -34,7 +34,8 @@ type received struct {
 }
 
 func (r received) String() string {
-	return fmt.Sprintf("%d, Cache-Status %q, %d bytes %.60q, error %v", r.status, r.header["Cache-Status"], len(r.body), r.body, r.err)
+	return fmt.Sprintf("%d, Cache-Status %q, %d bytes %.60q, error %v", r.status,
+		r.header["Cache-Status"], len(r.body), r.body, r.err)
 }
 
 // want fails the test unless the response is whole and this one.
@@ -142,7 +143,8 @@ func (rep *replica) do(r *http.Request) (got received) {
 	body, err := io.ReadAll(response.Body)
 	mu.Lock()
 	defer mu.Unlock()
-	got.status, got.header, got.trailer, got.body, got.err = response.StatusCode, response.Header, response.Trailer, string(body), err
+	got.status, got.header, got.trailer, got.body, got.err = response.StatusCode, response.Header,
+		response.Trailer, string(body), err
 	got.took = time.Since(began)
 	return got
 }
@@ -224,7 +226,8 @@ func (s *stream) want(text string) {
 	s.tb.Helper()
 	got := make([]byte, len(text))
 	if n, err := io.ReadFull(s.response.Body, got); err != nil || string(got) != text {
-		s.tb.Fatalf("the stream brings %d bytes %.60q, %v; want %d bytes %.60q", n, got[:n], err, len(text), text)
+		s.tb.Fatalf("the stream brings %d bytes %.60q, %v; want %d bytes %.60q", n, got[:n], err,
+			len(text), text)
 	}
 }
 

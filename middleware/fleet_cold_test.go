@@ -97,7 +97,9 @@ func TestFleet503WithWaiters(t *testing.T) {
 // A request that has waited for WaitTimeout runs the handler itself. The response is for its client
 // alone.
 func TestFleetWaitTimeout(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{WaitTimeout: 300 * time.Millisecond}, func(t *testing.T, f *fleet) {
+	onEachStore(t, 2, middleware.Options{WaitTimeout: 300 * time.Millisecond}, func(
+		t *testing.T, f *fleet,
+	) {
 		first := f.gate()
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-First") != "" {
@@ -125,7 +127,9 @@ func TestFleetWaitTimeout(t *testing.T) {
 // If the client of a handler is still connected, the handler continues after LoadTimeout, although
 // nobody else waits for it any more.
 func TestFleetLoadTimeout(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{LoadTimeout: 50 * time.Millisecond}, func(t *testing.T, f *fleet) {
+	onEachStore(t, 2, middleware.Options{LoadTimeout: 50 * time.Millisecond}, func(
+		t *testing.T, f *fleet,
+	) {
 		hold := f.gate()
 		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-First") != "" {
@@ -161,8 +165,9 @@ func TestFleetNotCoalesced(t *testing.T) {
 		"OPTIONS":                  {path: "/x", method: "OPTIONS"},
 		"PATCH":                    {path: "/x", method: "PATCH"},
 		"If-Match":                 get("/x", "If-Match", `"1"`),
-		"If-Unmodified-Since":      get("/x", "If-Unmodified-Since", "Sat, 21 Nov 2026 10:00:00 GMT"),
-		"no-store":                 get("/x", "Cache-Control", "no-store"),
+		"If-Unmodified-Since": get("/x", "If-Unmodified-Since",
+			"Sat, 21 Nov 2026 10:00:00 GMT"),
+		"no-store": get("/x", "Cache-Control", "no-store"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := memoryFleet(t, 2, middleware.Options{})

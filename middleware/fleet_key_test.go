@@ -25,15 +25,27 @@ func TestFleetResources(t *testing.T) {
 		"case of the path":  {get("/list/a"), get("/list/A")},
 		"escaped slash":     {get("/list/a%2Fb"), get("/list/a/b")},
 		"escaped question":  {get("/list%3Fpage=1"), get("/list?page=1")},
-		"host":              {call{path: "/list", host: "a.example"}, call{path: "/list", host: "b.example"}},
-		"case of the host":  {call{path: "/list", host: "a.example"}, call{path: "/list", host: "A.example"}},
-		"own port":          {call{path: "/list", host: "a.example"}, call{path: "/list", host: "a.example:80"}},
-		"port":              {call{path: "/list", host: "a.example:81"}, call{path: "/list", host: "a.example:82"}},
-		"host and path":     {call{path: "/b/list", host: "a.example"}, call{path: "/list", host: "a.example"}},
+		"host": {
+			call{path: "/list", host: "a.example"}, call{path: "/list", host: "b.example"},
+		},
+		"case of the host": {
+			call{path: "/list", host: "a.example"}, call{path: "/list", host: "A.example"},
+		},
+		"own port": {
+			call{path: "/list", host: "a.example"}, call{path: "/list", host: "a.example:80"},
+		},
+		"port": {
+			call{path: "/list", host: "a.example:81"}, call{path: "/list", host: "a.example:82"},
+		},
+		"host and path": {
+			call{path: "/b/list", host: "a.example"}, call{path: "/list", host: "a.example"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := memoryFleet(t, 2, middleware.Options{})
-			f.route("/*", func(w http.ResponseWriter, r *http.Request) { page(w, r.Host+" "+r.RequestURI) })
+			f.route("/*", func(w http.ResponseWriter, r *http.Request) {
+				page(w, r.Host+" "+r.RequestURI)
+			})
 			for round := range 2 {
 				for i, c := range pair {
 					host := c.host
@@ -72,13 +84,18 @@ func TestFleetOneResource(t *testing.T) {
 
 // A field that a proxy sets is part of the key only if it is named in TrustForwarded.
 func TestFleetTrustForwarded(t *testing.T) {
-	f := memoryFleet(t, 2, middleware.Options{TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"}})
+	f := memoryFleet(t, 2,
+		middleware.Options{TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"}})
 	f.route("/list", func(w http.ResponseWriter, r *http.Request) {
 		page(w, r.Header.Get("X-Forwarded-Proto")+" "+r.Header.Get("X-Forwarded-Host"))
 	})
 	for round := range 2 {
-		for i, sent := range [][2]string{{"http", "a.example"}, {"https", "a.example"}, {"https", "b.example"}} {
-			f.do((i+round)%2, get("/list", "X-Forwarded-Proto", sent[0], "X-Forwarded-Host", sent[1])).want(t, 200, sent[0]+" "+sent[1])
+		for i, sent := range [][2]string{
+			{"http", "a.example"}, {"https", "a.example"}, {"https", "b.example"},
+		} {
+			f.do((i+round)%2,
+				get("/list", "X-Forwarded-Proto", sent[0], "X-Forwarded-Host", sent[1])).want(t,
+				200, sent[0]+" "+sent[1])
 		}
 	}
 	f.wantRuns(3, "three origins, twice each")
@@ -87,7 +104,9 @@ func TestFleetTrustForwarded(t *testing.T) {
 // http and https are two resources.
 func TestFleetScheme(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{})
-	f.route("/list", func(w http.ResponseWriter, r *http.Request) { page(w, fmt.Sprintf("TLS: %v", r.TLS != nil)) })
+	f.route("/list", func(w http.ResponseWriter, r *http.Request) {
+		page(w, fmt.Sprintf("TLS: %v", r.TLS != nil))
+	})
 	secure := httptest.NewTLSServer(f.replicas[1].router)
 	defer secure.Close()
 	overTLS := func() (string, error) {
@@ -135,7 +154,8 @@ func TestFleetHead(t *testing.T) {
 		for i := range 2 {
 			got := f.do(i, head)
 			got.want(t, 200, "")
-			if got.header.Get("Content-Length") != fmt.Sprint(len(catalog)) || got.header.Get("X-Method") != "GET" {
+			if got.header.Get("Content-Length") != fmt.Sprint(len(catalog)) ||
+				got.header.Get("X-Method") != "GET" {
 				t.Errorf("a HEAD of a stored response says %v", got.header)
 			}
 			f.do(i, get("/first")).want(t, 200, catalog)
@@ -160,13 +180,15 @@ func TestFleetHeadAndGetTogether(t *testing.T) {
 		for _, first := range []call{head, get("/list")} {
 			hold = f.gate()
 			f.fresh()
-			if err := f.replicas[0].cache.Purge(t.Context(), "http://shop.example/list"); err != nil {
+			if err := f.replicas[0].cache.Purge(t.Context(),
+				"http://shop.example/list"); err != nil {
 				t.Fatal(err)
 			}
 			clients := []*client{f.start(0, first)}
 			f.awaitRunning(1)
 			for i := range 4 {
-				clients = append(clients, f.start(i%2, []call{get("/list"), head, head, get("/list")}[i]))
+				clients = append(clients,
+					f.start(i%2, []call{get("/list"), head, head, get("/list")}[i]))
 			}
 			f.await("all have arrived", func() bool {
 				for _, cl := range clients {

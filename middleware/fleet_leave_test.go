@@ -18,7 +18,9 @@ import (
 // and after.
 func TestFleetLeaderLeaves(t *testing.T) {
 	const half = 1 << 20 // more than connections buffer
-	for name, before := range map[string]int{"before it writes": 0, "in the middle of the body": half} {
+	for name, before := range map[string]int{
+		"before it writes": 0, "in the middle of the body": half,
+	} {
 		t.Run(name, func(t *testing.T) {
 			onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
 				body := strings.Repeat("x", before) + strings.Repeat("y", half)

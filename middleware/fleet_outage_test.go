@@ -162,7 +162,8 @@ func TestFleetClose(t *testing.T) {
 		}
 		hold.open()
 		leader.reply(t).want(t, 200, "all categories")
-		f.wantRuns(1+2+1+4, "the leader, two that waited with it, one for the other replica, four that came later")
+		f.wantRuns(1+2+1+4,
+			"the leader, two that waited with it, one for the other replica, four that came later")
 		if err := f.replicas[0].cache.Close(); err != nil {
 			t.Errorf("Close again: %v", err)
 		}

@@ -66,9 +66,18 @@ func TestFleetPurge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for tier, bytes := range map[string]int{"store": 0, "local tier": 1 << 20} {
 				t.Run(tier, func(t *testing.T) {
-					onEachStore(t, 2, middleware.Options{LocalBytes: bytes}, func(t *testing.T, f *fleet) {
-						versions := []*atomic.Int64{f.versioned("/products/*"), f.versioned("/products2"), f.versioned("/users/*", "Cache-Tag", "people, all", "Surrogate-Key", "u1 u2")}
-						paths := map[string]string{"/products/1": "/products/1", "/products/2?size=3": "/products/2", "/products2": "/products2", "/users/1": "/users/1"}
+					onEachStore(t, 2, middleware.Options{LocalBytes: bytes}, func(
+						t *testing.T, f *fleet,
+					) {
+						versions := []*atomic.Int64{
+							f.versioned("/products/*"), f.versioned("/products2"),
+							f.versioned("/users/*", "Cache-Tag", "people, all", "Surrogate-Key",
+								"u1 u2"),
+						}
+						paths := map[string]string{
+							"/products/1": "/products/1", "/products/2?size=3": "/products/2",
+							"/products2": "/products2", "/users/1": "/users/1",
+						}
 						for range 2 {
 							for i := range f.replicas {
 								for path, text := range paths {
@@ -112,13 +121,16 @@ func TestFleetPurge(t *testing.T) {
 
 // A purge removes all variants and groups of a resource.
 func TestFleetPurgeOfVariants(t *testing.T) {
-	opts := middleware.Options{VaryBy: func(r *http.Request) string { return r.Header.Get("X-Group") }}
+	opts := middleware.Options{VaryBy: func(r *http.Request) string {
+		return r.Header.Get("X-Group")
+	}}
 	onEachStore(t, 2, opts, func(t *testing.T, f *fleet) {
 		f.versioned("/list", "Vary", "Accept-Language")
 		ask := func() {
 			for i, group := range []string{"", "red"} {
 				for _, language := range []string{"de", "fr"} {
-					f.do(i, get("/list", "X-Group", group, "Accept-Language", language)).want(t, 200, "/list 0")
+					f.do(i, get("/list", "X-Group", group, "Accept-Language", language)).want(t,
+						200, "/list 0")
 				}
 			}
 		}
@@ -155,7 +167,9 @@ func TestFleetUnsafeMethods(t *testing.T) {
 		{"OPTIONS", "", "", 200, nil},
 	} {
 		t.Run(fmt.Sprintf("%s %d %s %s", c.method, c.status, c.field, c.value), func(t *testing.T) {
-			onEachStore(t, 2, middleware.Options{InvalidateLocations: true}, func(t *testing.T, f *fleet) {
+			onEachStore(t, 2, middleware.Options{InvalidateLocations: true}, func(
+				t *testing.T, f *fleet,
+			) {
 				var version atomic.Int64
 				f.route("/*", func(w http.ResponseWriter, r *http.Request) {
 					if r.Method != "GET" {
@@ -194,10 +208,18 @@ func TestFleetUnsafeMethods(t *testing.T) {
 
 // purges are the ways in which one replica can invalidate the list.
 var purges = map[string]func(t *testing.T, f *fleet) error{
-	"Purge":       func(t *testing.T, f *fleet) error { return f.replicas[1].cache.Purge(t.Context(), shop+"/list") },
-	"PurgePrefix": func(t *testing.T, f *fleet) error { return f.replicas[1].cache.PurgePrefix(t.Context(), "/list") },
-	"PurgeTags":   func(t *testing.T, f *fleet) error { return f.replicas[1].cache.PurgeTags(t.Context(), "lists") },
-	"MarkStale":   func(t *testing.T, f *fleet) error { return f.replicas[1].cache.MarkStale(t.Context(), shop+"/list") },
+	"Purge": func(t *testing.T, f *fleet) error {
+		return f.replicas[1].cache.Purge(t.Context(), shop+"/list")
+	},
+	"PurgePrefix": func(t *testing.T, f *fleet) error {
+		return f.replicas[1].cache.PurgePrefix(t.Context(), "/list")
+	},
+	"PurgeTags": func(t *testing.T, f *fleet) error {
+		return f.replicas[1].cache.PurgeTags(t.Context(), "lists")
+	},
+	"MarkStale": func(t *testing.T, f *fleet) error {
+		return f.replicas[1].cache.MarkStale(t.Context(), shop+"/list")
+	},
 	"POST": func(t *testing.T, f *fleet) error {
 		f.do(1, call{method: "POST", path: "/list"}).wantStatus(t, 201)
 		return nil
@@ -304,21 +326,32 @@ func TestFleetPurgeHandler(t *testing.T) {
 	f.versioned("/list")
 	f.replicas[1].router.Handle("/purge", f.replicas[1].cache.PurgeHandler("secret"))
 	f.do(0, get("/list")).want(t, 200, "/list 0")
-	for _, header := range [][]string{nil, {"Authorization", "Bearer wrong"}, {"Authorization", "Bearer "}, {"Authorization", "secret"}, {"Authorization", "Basic secret"}} {
-		if got := f.do(1, call{method: "POST", path: "/purge", header: header, body: "prefix=/"}); got.err != nil || got.status != 401 && got.status != 403 {
+	for _, header := range [][]string{
+		nil, {"Authorization", "Bearer wrong"}, {"Authorization", "Bearer "},
+		{"Authorization", "secret"}, {"Authorization", "Basic secret"},
+	} {
+		if got := f.do(1,
+			call{
+				method: "POST", path: "/purge", header: header, body: "prefix=/",
+			}); got.err != nil || got.status != 401 && got.status != 403 {
 			t.Errorf("a purge with %q gets %v", header, got)
 		}
 	}
 	f.do(1, get("/list")).want(t, 200, "/list 0")
 	f.wantRuns(1, "nobody could purge")
-	form := []string{"Authorization", "Bearer secret", "Content-Type", "application/x-www-form-urlencoded"}
-	f.do(1, call{method: "POST", path: "/purge", header: form, body: "url=/list"}).wantStatus(t, 204)
+	form := []string{
+		"Authorization", "Bearer secret", "Content-Type", "application/x-www-form-urlencoded",
+	}
+	f.do(1, call{method: "POST", path: "/purge", header: form, body: "url=/list"}).wantStatus(t,
+		204)
 	f.do(0, get("/list")).want(t, 200, "/list 0")
 	f.wantRuns(2, "with the token one can")
-	f.do(1, call{method: "POST", path: "/purge", header: form, body: "url=relative"}).wantStatus(t, 400)
+	f.do(1, call{method: "POST", path: "/purge", header: form, body: "url=relative"}).wantStatus(t,
+		400)
 
 	// If no token is set, no token is right, not even an empty one.
-	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/purge", strings.NewReader("prefix=/"))
+	w, r := httptest.NewRecorder(),
+		httptest.NewRequest("POST", "/purge", strings.NewReader("prefix=/"))
 	r.Header.Set("Authorization", "Bearer ")
 	f.replicas[1].cache.PurgeHandler("").ServeHTTP(w, r)
 	if w.Code != http.StatusUnauthorized {

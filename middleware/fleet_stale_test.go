@@ -19,7 +19,9 @@ const shop = "http://shop.example"
 // markStale makes the fleet's responses at a path stale.
 func (f *fleet) markStale(i int, path string) {
 	f.tb.Helper()
-	f.everywhere(func() error { return f.replicas[i].cache.MarkStale(context.Background(), shop+path) })
+	f.everywhere(func() error {
+		return f.replicas[i].cache.MarkStale(context.Background(), shop+path)
+	})
 }
 
 // A stale response is served at once, while the handler runs in the background on one replica. This
@@ -39,16 +41,20 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 			if made == "new" {
 				hold.pass()
 				behind <- seen{
-					chi.URLParam(r, "id"), chi.RouteContext(r.Context()).RoutePattern(), r.URL.Path, r.Header.Get("X-User"), r.Context().Err(),
+					chi.URLParam(r, "id"), chi.RouteContext(r.Context()).RoutePattern(), r.URL.Path,
+					r.Header.Get("X-User"), r.Context().Err(),
 				}
 				if body := readAll(t, r.Body); body != "" {
 					t.Errorf("the body of a request in the background is %q", body)
 				}
 			}
 			w.Header().Set("Cache-Control", "max-age=60, stale-while-revalidate=600")
-			fmt.Fprintf(w, "%s %s of product %s", made, chi.URLParam(r, "part"), chi.URLParam(r, "id"))
+			fmt.Fprintf(w, "%s %s of product %s", made, chi.URLParam(r, "part"),
+				chi.URLParam(r, "id"))
 		})
-		f.route("/other/{id}/{part}", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "no-store") })
+		f.route("/other/{id}/{part}", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-store")
+		})
 
 		f.do(0, get("/products/42/price")).want(t, 200, "old price of product 42")
 		version = "new"
@@ -57,7 +63,8 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 		for i := range 8 {
 			got := f.do(i%2, get("/products/42/price", "X-User", fmt.Sprint(i)))
 			got.want(t, 200, "old price of product 42")
-			if status := got.header.Get("Cache-Status"); !strings.Contains(status, "; hit") || !strings.Contains(status, "ttl=-") {
+			if status := got.header.Get("Cache-Status"); !strings.Contains(status, "; hit") ||
+				!strings.Contains(status, "ttl=-") {
 				t.Errorf("Cache-Status of a stale response is %q", status)
 			}
 		}
@@ -68,7 +75,9 @@ func TestFleetRevalidatesInTheBackground(t *testing.T) {
 			f.do(i%2, get(fmt.Sprintf("/other/%d/x", i)))
 		}
 		hold.open()
-		if got := waittest.Next(t, "the handler runs", behind); got.id != "42" || got.pattern != "/products/{id}/{part}" || got.path != "/products/42/price" || got.err != nil {
+		if got := waittest.Next(t, "the handler runs", behind); got.id != "42" ||
+			got.pattern != "/products/{id}/{part}" || got.path != "/products/42/price" ||
+			got.err != nil {
 			t.Errorf("the handler in the background sees %+v", got)
 		}
 		f.await("the new response is there", func() bool {
@@ -150,7 +159,8 @@ func TestFleetWriterInTheBackground(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Del("Link")
 		c := http.NewResponseController(w)
-		_ = c.SetWriteDeadline(time.Now().Add(-time.Second)) // there is no connection that it could be of
+		// There is no connection that it could be of.
+		_ = c.SetWriteDeadline(time.Now().Add(-time.Second))
 		conn, _, err := c.Hijack()
 		if err == nil {
 			_ = conn.Close()
@@ -167,7 +177,9 @@ func TestFleetWriterInTheBackground(t *testing.T) {
 	if err := waittest.Next(t, "the handler runs", ran); err == nil {
 		t.Error("a handler without a client takes its connection over")
 	}
-	f.await("the new list is there", func() bool { return f.do(0, get("/list")).body == "the new list" })
+	f.await("the new list is there", func() bool {
+		return f.do(0, get("/list")).body == "the new list"
+	})
 	f.wantRuns(2, "one in the background")
 }
 

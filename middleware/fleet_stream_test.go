@@ -34,7 +34,9 @@ func TestFleetEarlyHints(t *testing.T) {
 		f.awaitWaiting(5)
 		hold.open()
 		got := leader.reply(t)
-		if want := []string{"</style.css>; rel=preload", "</script.js>; rel=preload"}; !slices.Equal(got.hints, want) {
+		if want := []string{
+			"</style.css>; rel=preload", "</script.js>; rel=preload",
+		}; !slices.Equal(got.hints, want) {
 			t.Errorf("the leader's client is told early of %q; want %q", got.hints, want)
 		}
 		all := []received{got}
@@ -58,7 +60,9 @@ func TestFleetEarlyHints(t *testing.T) {
 // says that the stream can't be shared.
 func TestFleetServerSentEvents(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
-		sent := map[string]chan string{"a": make(chan string), "b": make(chan string), "c": make(chan string)}
+		sent := map[string]chan string{
+			"a": make(chan string), "b": make(chan string), "c": make(chan string),
+		}
 		f.route("/events", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.WriteHeader(200)
@@ -94,10 +98,13 @@ func TestFleetServerSentEvents(t *testing.T) {
 // once.
 func TestFleetStreamWithWaiters(t *testing.T) {
 	for name, kind := range map[string]string{
-		"events": "text/event-stream", "events not flushed yet": "text/event-stream; charset=utf-8", "lines": "application/x-ndjson",
+		"events": "text/event-stream", "events not flushed yet": "text/event-stream; charset=utf-8",
+		"lines": "application/x-ndjson",
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
+			onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(
+				t *testing.T, f *fleet,
+			) {
 				begin, end := f.gate(), f.gate()
 				f.route("/events", func(w http.ResponseWriter, r *http.Request) {
 					begin.pass()
@@ -174,7 +181,8 @@ func hijack(t *testing.T, w http.ResponseWriter, controller bool) {
 		return
 	}
 	defer conn.Close()
-	fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	fmt.Fprint(rw,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	_ = rw.Flush()
 	for {
 		line, err := rw.ReadString('\n')
@@ -199,7 +207,8 @@ func (f *fleet) echo(i int, request string) (conn net.Conn, in *bufio.Reader) {
 	fmt.Fprint(conn, request)
 	in = bufio.NewReader(conn)
 	response, err := http.ReadResponse(in, nil)
-	if err != nil || response.StatusCode != http.StatusSwitchingProtocols || response.Header.Get("Upgrade") != "echo" {
+	if err != nil || response.StatusCode != http.StatusSwitchingProtocols ||
+		response.Header.Get("Upgrade") != "echo" {
 		f.tb.Fatalf("a hijacked connection answers %v, %v", response, err)
 	}
 	return conn, in
@@ -207,14 +216,23 @@ func (f *fleet) echo(i int, request string) (conn net.Conn, in *bufio.Reader) {
 
 // A handler that takes over its connection gets it, with and without HTTP's upgrade.
 func TestFleetHijack(t *testing.T) {
-	for name, fields := range map[string]string{"upgrade": "Connection: Upgrade\r\nUpgrade: echo\r\n", "plain GET": ""} {
-		for way, controller := range map[string]bool{"ResponseController": true, "Hijacker": false} {
+	for name, fields := range map[string]string{
+		"upgrade": "Connection: Upgrade\r\nUpgrade: echo\r\n", "plain GET": "",
+	} {
+		for way, controller := range map[string]bool{
+			"ResponseController": true, "Hijacker": false,
+		} {
 			t.Run(name+" by "+way, func(t *testing.T) {
-				onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
-					f.route("/chat", func(w http.ResponseWriter, r *http.Request) { hijack(t, w, controller) })
+				onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(
+					t *testing.T, f *fleet,
+				) {
+					f.route("/chat", func(w http.ResponseWriter, r *http.Request) {
+						hijack(t, w, controller)
+					})
 					var open []net.Conn
 					for n := range 4 { // all of them open at the same time
-						conn, in := f.echo(n%2, "GET /chat HTTP/1.1\r\nHost: shop.example\r\n"+fields+"\r\n")
+						conn, in := f.echo(n%2,
+							"GET /chat HTTP/1.1\r\nHost: shop.example\r\n"+fields+"\r\n")
 						for line := range 2 {
 							sent := fmt.Sprintf("line %d of %d\n", line, n)
 							fmt.Fprint(conn, sent)
@@ -273,7 +291,9 @@ func TestFleetHijackThroughAWrapper(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{DefaultTTL: time.Minute})
 	rep := f.replicas[0]
 	behind := rep.router.With(func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(outerWriter{w}, r) })
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(outerWriter{w}, r)
+		})
 	}, rep.cache.Handler)
 	behind.Handle("/chat", f.handler(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-User") != "" {
@@ -346,7 +366,9 @@ func TestFleetBodyOverTheCap(t *testing.T) {
 				})
 				opened := f.opening(0, get("/export", "X-User", "leader"))
 				f.awaitRunning(1)
-				clients := f.startAll(4, func(i int) call { return get("/export", "X-User", fmt.Sprint(i)) })
+				clients := f.startAll(4, func(i int) call {
+					return get("/export", "X-User", fmt.Sprint(i))
+				})
 				f.awaitWaiting(5)
 				begin.open()
 				leader := opened()
@@ -356,11 +378,13 @@ func TestFleetBodyOverTheCap(t *testing.T) {
 				}
 				f.awaitRunning(1)
 				end.open()
-				if rest, err := leader.rest(); err != nil || !strings.HasSuffix(rest, "end") || len(rest) != size-size/2+len("end") {
+				if rest, err := leader.rest(); err != nil || !strings.HasSuffix(rest, "end") ||
+					len(rest) != size-size/2+len("end") {
 					t.Errorf("the leader gets a rest of %d bytes, %v", len(rest), err)
 				}
 				f.wantRuns(5, "five clients")
-				f.do(1, get("/export", "X-User", "later")).want(t, 200, bigBody(size, "later")+"end")
+				f.do(1, get("/export", "X-User", "later")).want(t, 200,
+					bigBody(size, "later")+"end")
 				f.wantRuns(6, "and one later")
 			})
 		})

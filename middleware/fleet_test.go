@@ -82,7 +82,10 @@ func memoryFleet(tb testing.TB, n int, opts middleware.Options) *fleet {
 
 // redisFleet makes n replicas, each with a client and a store of its own. The stores wait for Redis
 // for opTimeout.
-func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration, n int, opts middleware.Options) *fleet {
+func redisFleet(
+	tb testing.TB, server *redistest.Server, opTimeout time.Duration, n int,
+	opts middleware.Options,
+) *fleet {
 	tb.Helper()
 	f := &fleet{tb: tb, stage: newStage(tb), redis: server}
 	prefix := "test-" + rand.Text()
@@ -90,7 +93,8 @@ func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 		tb.Cleanup(func() { _ = rdb.Close() })
 		store, err := redisstore.New(rdb, redisstore.Options{
-			Prefix: prefix, OpTimeout: cmp.Or(opTimeout, longWait), Logger: slog.New(slog.DiscardHandler),
+			Prefix: prefix, OpTimeout: cmp.Or(opTimeout, longWait),
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			tb.Fatal(err)
@@ -109,7 +113,9 @@ func redisFleet(tb testing.TB, server *redistest.Server, opTimeout time.Duration
 // add makes a replica on a store.
 func (f *fleet) add(s *spy, opts middleware.Options) {
 	f.tb.Helper()
-	rep := &replica{spy: s, events: &watcher{}, panics: &panicLog{}, arrivals: make(map[string]context.Context)}
+	rep := &replica{
+		spy: s, events: &watcher{}, panics: &panicLog{}, arrivals: make(map[string]context.Context),
+	}
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, longWait)
 	opts.LoadTimeout = cmp.Or(opts.LoadTimeout, 2*longWait)
 	opts.WaitTimeout = cmp.Or(opts.WaitTimeout, 2*longWait)
@@ -128,7 +134,9 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	server := &http.Server{Handler: rep.router, ErrorLog: log.New(&rep.said, "", 0), ReadHeaderTimeout: longWait}
+	server := &http.Server{
+		Handler: rep.router, ErrorLog: log.New(&rep.said, "", 0), ReadHeaderTimeout: longWait,
+	}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -136,7 +144,9 @@ func (f *fleet) add(s *spy, opts middleware.Options) {
 	}()
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	rep.url = "http://" + listener.Addr().String()
-	rep.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+	rep.client = &http.Client{Transport: transport, CheckRedirect: func(
+		*http.Request, []*http.Request,
+	) error {
 		return http.ErrUseLastResponse
 	}}
 	f.replicas = append(f.replicas, rep)
@@ -231,7 +241,8 @@ func (f *fleet) await(what string, ok func() bool) {
 func (f *fleet) String() string {
 	text := f.stage.String()
 	for i, rep := range f.replicas {
-		text += fmt.Sprintf("; replica %d: %d wait, %d answers to requests for leases", i, rep.events.callers(), rep.spy.leases())
+		text += fmt.Sprintf("; replica %d: %d wait, %d answers to requests for leases", i,
+			rep.events.callers(), rep.spy.leases())
 	}
 	return text
 }
@@ -248,7 +259,8 @@ type spy struct {
 
 func (s *spy) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
 	return s.Store.Listen(cache, func(m cacheguard.Message) {
-		if s.deaf.Load() && (m.Kind == cacheguard.MessageTags || m.Kind == cacheguard.MessageChanged) {
+		if s.deaf.Load() &&
+			(m.Kind == cacheguard.MessageTags || m.Kind == cacheguard.MessageChanged) {
 			return
 		}
 		tell(m)
@@ -275,7 +287,9 @@ func (s *spy) toldOfTags() int {
 	return s.told
 }
 
-func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *spy) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.Store.Lease(ctx, k, ask)
 	s.mu.Lock()
 	defer s.mu.Unlock()

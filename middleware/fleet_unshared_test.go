@@ -18,15 +18,20 @@ var personal = map[string]struct {
 	answer func(h http.Header, user string)
 	asks   []string // fields of each request
 }{
-	"private":                    {answer: cacheControl("private, max-age=60")},
-	"private without freshness":  {answer: cacheControl("private")},
-	"no-store":                   {answer: cacheControl("no-store")},
-	"no-store among others":      {answer: cacheControl("public, max-age=60, no-store")},
-	"nothing said":               {answer: func(http.Header, string) {}},
-	"Vary star":                  {answer: func(h http.Header, _ string) { h.Set("Cache-Control", "max-age=60"); h.Set("Vary", "*") }},
+	"private":                   {answer: cacheControl("private, max-age=60")},
+	"private without freshness": {answer: cacheControl("private")},
+	"no-store":                  {answer: cacheControl("no-store")},
+	"no-store among others":     {answer: cacheControl("public, max-age=60, no-store")},
+	"nothing said":              {answer: func(http.Header, string) {}},
+	"Vary star": {answer: func(h http.Header, _ string) {
+		h.Set("Cache-Control", "max-age=60")
+		h.Set("Vary", "*")
+	}},
 	"Set-Cookie, public as well": {answer: withCookie("public, s-maxage=60")},
 	"Set-Cookie":                 {answer: withCookie("max-age=60")},
-	"Authorization":              {answer: cacheControl("max-age=60"), asks: []string{"Authorization", "Bearer of "}},
+	"Authorization": {
+		answer: cacheControl("max-age=60"), asks: []string{"Authorization", "Bearer of "},
+	},
 }
 
 func cacheControl(value string) func(http.Header, string) {
@@ -53,7 +58,8 @@ func account(user string, asks []string) call {
 func (r received) wantOwn(tb testing.TB, user string) {
 	tb.Helper()
 	r.want(tb, 200, "account of "+user)
-	if cookies := r.header["Set-Cookie"]; len(cookies) > 0 && !slices.Equal(cookies, []string{"session=" + user}) {
+	if cookies := r.header["Set-Cookie"]; len(cookies) > 0 &&
+		!slices.Equal(cookies, []string{"session=" + user}) {
 		tb.Errorf("user %s gets the cookies %q", user, cookies)
 	}
 }
@@ -84,7 +90,9 @@ func TestFleetUnshared(t *testing.T) {
 					fmt.Fprint(w, "account of "+user)
 				})
 				ask := func(round string) []*client {
-					return f.startAll(users, func(i int) call { return account(round+strconv.Itoa(i), kind.asks) })
+					return f.startAll(users, func(i int) call {
+						return account(round+strconv.Itoa(i), kind.asks)
+					})
 				}
 				check := func(round string, clients []*client) {
 					for i, cl := range clients {
@@ -160,7 +168,9 @@ func TestFleetHitForMissEnds(t *testing.T) {
 		all.open()
 		f.do(0, get("/page", "X-User", "0")).want(t, 200, "for 0")
 		all = f.gate()
-		clients := f.startAll(4, func(i int) call { return get("/page", "X-User", strconv.Itoa(i)) })
+		clients := f.startAll(4, func(i int) call {
+			return get("/page", "X-User", strconv.Itoa(i))
+		})
 		f.awaitRunning(4)
 		all.open()
 		for i, cl := range clients {
@@ -181,7 +191,9 @@ func TestFleetHitForMissEnds(t *testing.T) {
 // response that says private.
 func TestFleetDefaultTTL(t *testing.T) {
 	onEachStore(t, 2, middleware.Options{DefaultTTL: time.Minute}, func(t *testing.T, f *fleet) {
-		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "all categories") })
+		f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "all categories")
+		})
 		f.route("/account", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "private")
 			fmt.Fprint(w, "account of "+r.Header.Get("X-User"))
@@ -199,7 +211,9 @@ func TestFleetDefaultTTL(t *testing.T) {
 
 // Groups of users never see each other's responses, also if they send requests at the same moment.
 func TestFleetVaryBy(t *testing.T) {
-	opts := middleware.Options{VaryBy: func(r *http.Request) string { return r.Header.Get("X-Group") }}
+	opts := middleware.Options{VaryBy: func(r *http.Request) string {
+		return r.Header.Get("X-Group")
+	}}
 	onEachStore(t, 2, opts, func(t *testing.T, f *fleet) {
 		groups := []string{"", "red", "blue", "a&b=c#d"}
 		all := f.gate()
@@ -217,7 +231,8 @@ func TestFleetVaryBy(t *testing.T) {
 		}
 		f.wantRuns(len(groups), "16 users of four groups")
 		for i := range 16 {
-			f.do(i%2, get("/prices", "X-Group", of(i))).want(t, 200, fmt.Sprintf("prices for %q", of(i)))
+			f.do(i%2, get("/prices", "X-Group", of(i))).want(t, 200,
+				fmt.Sprintf("prices for %q", of(i)))
 		}
 		f.wantRuns(len(groups), "and again")
 	})

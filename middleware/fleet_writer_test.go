@@ -27,7 +27,9 @@ func TestFleetUnwrap(t *testing.T) {
 		f := memoryFleet(t, 1, middleware.Options{})
 		rep := f.replicas[0]
 		behind := rep.router.With(func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(outerWriter{w}, r) })
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(outerWriter{w}, r)
+			})
 		}, rep.cache.Handler)
 		method := map[string]string{"/recorded": "GET", "/untouched": "POST"}[path]
 		found := make(chan bool, 1)
@@ -88,7 +90,8 @@ func TestFleetReadFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
-		for path, copies := range map[string]func(w http.ResponseWriter, r io.Reader) (int64, error){
+		for path, copies := range map[string]func(w http.ResponseWriter,
+			r io.Reader) (int64, error){
 			"/readerfrom": func(w http.ResponseWriter, r io.Reader) (int64, error) {
 				rf, ok := w.(io.ReaderFrom)
 				if !ok {
@@ -96,8 +99,13 @@ func TestFleetReadFrom(t *testing.T) {
 				}
 				return rf.ReadFrom(r)
 			},
-			"/copy":   func(w http.ResponseWriter, r io.Reader) (int64, error) { return io.Copy(w, r) },
-			"/behind": func(w http.ResponseWriter, r io.Reader) (int64, error) { fmt.Fprint(w, "head "); return io.Copy(w, r) },
+			"/copy": func(w http.ResponseWriter, r io.Reader) (int64, error) {
+				return io.Copy(w, r)
+			},
+			"/behind": func(w http.ResponseWriter, r io.Reader) (int64, error) {
+				fmt.Fprint(w, "head ")
+				return io.Copy(w, r)
+			},
 		} {
 			f.route(path, func(w http.ResponseWriter, r *http.Request) {
 				file, err := os.Open(name)
@@ -163,7 +171,8 @@ func TestFleetTrailers(t *testing.T) {
 		for i, cl := range clients {
 			got := cl.reply(t)
 			got.want(t, 200, "the export")
-			if got.trailer.Get("X-Sum") != "42" || got.trailer.Get("X-Late") != "yes" || got.header.Get("X-Sum") != "" {
+			if got.trailer.Get("X-Sum") != "42" || got.trailer.Get("X-Late") != "yes" ||
+				got.header.Get("X-Sum") != "" {
 				t.Errorf("request %d: header %v, trailer %v", i, got.header, got.trailer)
 			}
 		}
@@ -175,19 +184,25 @@ func TestFleetTrailers(t *testing.T) {
 // cache.
 func TestFleetSniffing(t *testing.T) {
 	f := memoryFleet(t, 2, middleware.Options{})
-	f.route("/page", func(w http.ResponseWriter, r *http.Request) { page(w, "<html><body>the page</body></html>") })
-	f.route("/empty", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "max-age=60") })
+	f.route("/page", func(w http.ResponseWriter, r *http.Request) {
+		page(w, "<html><body>the page</body></html>")
+	})
+	f.route("/empty", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+	})
 	f.route("/nothing", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.WriteHeader(http.StatusNoContent)
 	})
 	for i := range 4 {
 		got := f.do(i%2, get("/page"))
-		if got.header.Get("Content-Type") != "text/html; charset=utf-8" || got.header.Get("Content-Length") != "34" || got.header.Get("Date") == "" {
+		if got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			got.header.Get("Content-Length") != "34" || got.header.Get("Date") == "" {
 			t.Errorf("request %d: %v", i, got.header)
 		}
 		got = f.do(i%2, call{method: "HEAD", path: "/page"})
-		if got.header.Get("Content-Type") != "text/html; charset=utf-8" || got.header.Get("Content-Length") != "34" {
+		if got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			got.header.Get("Content-Length") != "34" {
 			t.Errorf("HEAD %d: %v", i, got.header)
 		}
 		f.do(i%2, get("/empty")).want(t, 200, "")

@@ -18,7 +18,9 @@ const (
 
 // lifetime returns how long a response is fresh, counted from the time at which it was made (RFC
 // 9111, section 4.2.1). The result is never negative and never more than mostTTL.
-func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time) (time.Duration, basis) {
+func (u *rules) lifetime(
+	d directives, status int, h http.Header, now time.Time,
+) (time.Duration, basis) {
 	switch {
 	case d.sMaxAge != notSaid:
 		return d.sMaxAge, explicit
@@ -42,7 +44,8 @@ func (u *rules) lifetime(d directives, status int, h http.Header, now time.Time)
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
-			if status >= 400 { // a client can provoke these, for example by a field that overrides the method
+			// A client can provoke these, for example by a field that overrides the method.
+			if status >= 400 {
 				share = min(share, mostNegativeTTL)
 			}
 			return min(share, mostHeuristic), guessed
@@ -120,7 +123,8 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 	var day, month, year, clock, zone string
 	switch name, rest, comma := strings.Cut(s, ","); {
 	case !comma: // Sun Nov  6 08:49:37 1994
-		if len(s) != 24 || !isName(s[:3], shortDays) || s[3] != ' ' || s[7] != ' ' || s[10] != ' ' || s[19] != ' ' {
+		if len(s) != 24 || !isName(s[:3], shortDays) || s[3] != ' ' || s[7] != ' ' ||
+			s[10] != ' ' || s[19] != ' ' {
 			return time.Time{}, false
 		}
 		day, month, year, clock, zone = s[8:10], s[4:7], s[20:], s[11:19], "GMT"
@@ -128,19 +132,23 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 			day = "0" + day[1:]
 		}
 	case len(rest) == 25 && isName(name, shortDays): // Sun, 06 Nov 1994 08:49:37 GMT
-		if rest[0] != ' ' || rest[3] != ' ' || rest[7] != ' ' || rest[12] != ' ' || rest[21] != ' ' {
+		if rest[0] != ' ' || rest[3] != ' ' || rest[7] != ' ' || rest[12] != ' ' ||
+			rest[21] != ' ' {
 			return time.Time{}, false
 		}
 		day, month, year, clock, zone = rest[1:3], rest[4:7], rest[8:12], rest[13:21], rest[22:]
 	case len(rest) == 23 && isName(name, longDays): // Sunday, 06-Nov-94 08:49:37 GMT
-		if rest[0] != ' ' || rest[3] != '-' || rest[7] != '-' || rest[10] != ' ' || rest[19] != ' ' {
+		if rest[0] != ' ' || rest[3] != '-' || rest[7] != '-' || rest[10] != ' ' ||
+			rest[19] != ' ' {
 			return time.Time{}, false
 		}
 		day, month, year, clock, zone = rest[1:3], rest[4:7], rest[8:10], rest[11:19], rest[20:]
 	default:
 		return time.Time{}, false
 	}
-	m := 1 + slices.IndexFunc(months, func(name string) bool { return strings.EqualFold(name, month) })
+	m := 1 + slices.IndexFunc(months, func(name string) bool {
+		return strings.EqualFold(name, month)
+	})
 	if m == 0 || !strings.EqualFold(zone, "GMT") || clock[2] != ':' || clock[5] != ':' {
 		return time.Time{}, false
 	}
@@ -156,7 +164,8 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 	if len(year) == 2 {
 		y += now.UTC().Year() / 100 * 100
 		// A date that seems to be more than 50 years in the future is in the past.
-		if time.Date(y, time.Month(m), d, hour, minute, second, 0, time.UTC).After(now.AddDate(50, 0, 0)) {
+		if time.Date(y, time.Month(m), d, hour, minute, second, 0,
+			time.UTC).After(now.AddDate(50, 0, 0)) {
 			y -= 100
 		}
 	}
@@ -168,9 +177,13 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 }
 
 var (
-	months    = []string{"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}
+	months = []string{
+		"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+	}
 	shortDays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
-	longDays  = []string{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
+	longDays  = []string{
+		"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+	}
 )
 
 func isName(s string, names []string) bool {

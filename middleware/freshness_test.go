@@ -28,8 +28,14 @@ func TestParseDate(t *testing.T) {
 		{"RFC 9110 5.6.7/asctime", "Sun Nov  6 08:49:37 1994", old},
 		{"RFC 9110 5.6.7/asctime, two digits", "Wed Nov 16 08:49:37 1994", old.AddDate(0, 0, 10)},
 		{"RFC 9110 5.6.7/asctime, leading zero", "Sun Nov 06 08:49:37 1994", old},
-		{"RFC 9110 5.6.7/50 years ahead", "Thursday, 18-Aug-50 02:01:18 GMT", date(2050, time.August, 18, 2, 1, 18)},
-		{"RFC 9110 5.6.7/almost 50 years ahead", "Friday, 20-Nov-76 12:00:00 GMT", date(2076, time.November, 20, 12, 0, 0)},
+		{
+			"RFC 9110 5.6.7/50 years ahead", "Thursday, 18-Aug-50 02:01:18 GMT",
+			date(2050, time.August, 18, 2, 1, 18),
+		},
+		{
+			"RFC 9110 5.6.7/almost 50 years ahead", "Friday, 20-Nov-76 12:00:00 GMT",
+			date(2076, time.November, 20, 12, 0, 0),
+		},
 		{"RFC 9110 5.6.7/more than 50 years ahead is past", "Monday, 22-Nov-76 12:00:00 GMT",
 			date(1976, time.November, 22, 12, 0, 0)},
 		{"RFC 9110 5.6.7/leap second", "Sun, 06 Nov 1994 08:49:60 GMT", old.Add(22 * time.Second)},
@@ -91,53 +97,148 @@ func TestLifetime(t *testing.T) {
 		want   time.Duration
 		basis  basis
 	}{
-		{"4.2.1/s-maxage", ttl, 200, http.Header{"Cache-Control": {"max-age=1, s-maxage=3600"}, "Expires": at(-s)}, time.Hour, explicit},
-		{"4.2.1/s-maxage=0", ttl, 200, http.Header{"Cache-Control": {"s-maxage=0, max-age=60"}}, 0, explicit},
-		{"4.2.1/max-age", ttl, 200, http.Header{"Cache-Control": {"max-age=60"}}, time.Minute, explicit},
-		{"5.3/max-age beside Expires", ttl, 200, http.Header{"Cache-Control": {"max-age=60"}, "Expires": at(-s)}, time.Minute, explicit},
-		{"5.3/max-age=0 beside Expires", ttl, 200, http.Header{"Cache-Control": {"max-age=0"}, "Expires": at(time.Hour)}, 0, explicit},
-		{"5.3/max-age beside Expires: 0", ttl, 200, http.Header{"Cache-Control": {"max-age=60"}, "Expires": {"0"}}, time.Minute, explicit},
-		{"4.2.1/Expires minus Date", ttl, 200, http.Header{"Expires": at(20 * s), "Date": at(15 * s)}, 5 * s, explicit},
-		{"4.2.1/Expires before Date", ttl, 200, http.Header{"Expires": at(20 * s), "Date": at(25 * s)}, 0, explicit},
-		{"4.2.1/Expires is Date", ttl, 200, http.Header{"Expires": at(s), "Date": at(s)}, 0, explicit},
-		{"4.2.1/Expires without Date", ttl, 200, http.Header{"Expires": at(20 * s)}, 20 * s, explicit},
-		{"4.2.1/Expires with a broken Date", ttl, 200, http.Header{"Expires": at(20 * s), "Date": {"foo"}}, 20 * s, explicit},
-		{"4.2.1/Expires with two Dates", ttl, 200, http.Header{"Expires": at(20 * s), "Date": append(at(5*s), at(-s)...)}, 20 * s, explicit},
-		{"4.2.1/Expires far ahead", ttl, 200, http.Header{"Expires": {"Fri, 31 Dec 9999 23:59:59 GMT"}}, mostTTL, explicit},
-		{"4.2.1/the first Expires", ttl, 200, http.Header{"Expires": append(at(20*s), at(30*s)...)}, 20 * s, explicit},
+		{
+			"4.2.1/s-maxage", ttl, 200,
+			http.Header{"Cache-Control": {"max-age=1, s-maxage=3600"}, "Expires": at(-s)},
+			time.Hour, explicit,
+		},
+		{
+			"4.2.1/s-maxage=0", ttl, 200, http.Header{"Cache-Control": {"s-maxage=0, max-age=60"}},
+			0, explicit,
+		},
+		{
+			"4.2.1/max-age", ttl, 200, http.Header{"Cache-Control": {"max-age=60"}}, time.Minute,
+			explicit,
+		},
+		{
+			"5.3/max-age beside Expires", ttl, 200,
+			http.Header{"Cache-Control": {"max-age=60"}, "Expires": at(-s)}, time.Minute, explicit,
+		},
+		{
+			"5.3/max-age=0 beside Expires", ttl, 200,
+			http.Header{"Cache-Control": {"max-age=0"}, "Expires": at(time.Hour)}, 0, explicit,
+		},
+		{
+			"5.3/max-age beside Expires: 0", ttl, 200,
+			http.Header{"Cache-Control": {"max-age=60"}, "Expires": {"0"}}, time.Minute, explicit,
+		},
+		{
+			"4.2.1/Expires minus Date", ttl, 200,
+			http.Header{"Expires": at(20 * s), "Date": at(15 * s)}, 5 * s, explicit,
+		},
+		{
+			"4.2.1/Expires before Date", ttl, 200,
+			http.Header{"Expires": at(20 * s), "Date": at(25 * s)}, 0, explicit,
+		},
+		{
+			"4.2.1/Expires is Date", ttl, 200, http.Header{"Expires": at(s), "Date": at(s)}, 0,
+			explicit,
+		},
+		{
+			"4.2.1/Expires without Date", ttl, 200, http.Header{"Expires": at(20 * s)}, 20 * s,
+			explicit,
+		},
+		{
+			"4.2.1/Expires with a broken Date", ttl, 200,
+			http.Header{"Expires": at(20 * s), "Date": {"foo"}}, 20 * s, explicit,
+		},
+		{
+			"4.2.1/Expires with two Dates", ttl, 200,
+			http.Header{"Expires": at(20 * s), "Date": append(at(5*s), at(-s)...)}, 20 * s,
+			explicit,
+		},
+		{
+			"4.2.1/Expires far ahead", ttl, 200,
+			http.Header{"Expires": {"Fri, 31 Dec 9999 23:59:59 GMT"}}, mostTTL, explicit,
+		},
+		{
+			"4.2.1/the first Expires", ttl, 200,
+			http.Header{"Expires": append(at(20*s), at(30*s)...)}, 20 * s, explicit,
+		},
 		{"5.3/Expires: 0", ttl, 200, http.Header{"Expires": {"0"}}, 0, explicit},
 		{"5.3/Expires: ", ttl, 200, http.Header{"Expires": {""}}, 0, explicit},
 		{"RFC 9213 2.2/Expires beside a targeted field", plain, 200,
 			http.Header{"Cdn-Cache-Control": {"none"}, "Expires": at(time.Hour)}, 0, noFreshness},
 		{"RFC 9213 2.2/a targeted field", plain, 200,
-			http.Header{"Cdn-Cache-Control": {"max-age=5"}, "Cache-Control": {"s-maxage=60"}}, 5 * s, explicit},
+			http.Header{"Cdn-Cache-Control": {"max-age=5"}, "Cache-Control": {"s-maxage=60"}},
+			5 * s, explicit},
 
 		{"4.2.2/nothing", plain, 200, http.Header{"Last-Modified": at(-time.Hour)}, 0, noFreshness},
 		{"options/DefaultTTL", ttl, 200, http.Header{}, time.Minute, guessed},
 		{"options/DefaultTTL of a redirect", ttl, 301, http.Header{}, time.Minute, guessed},
-		{"options/DefaultTTL of a status that isn't heuristically cacheable", ttl, 302, http.Header{}, 0, noFreshness},
-		{"options/nor with public", ttl, 302, http.Header{"Cache-Control": {"public"}}, 0, noFreshness},
+		{
+			"options/DefaultTTL of a status that isn't heuristically cacheable", ttl, 302,
+			http.Header{}, 0, noFreshness,
+		},
+		{
+			"options/nor with public", ttl, 302, http.Header{"Cache-Control": {"public"}}, 0,
+			noFreshness,
+		},
 		{"options/NegativeTTL of 404", ttl, 404, http.Header{}, 30 * s, guessed},
 		{"options/NegativeTTL of 410", ttl, 410, http.Header{}, 30 * s, guessed},
 		{"options/no NegativeTTL", share, 404, http.Header{}, 0, noFreshness},
 		{"options/NegativeTTL of 405", ttl, 405, http.Header{}, 30 * s, guessed},
 		{"options/NegativeTTL of 501", ttl, 501, http.Header{}, 30 * s, guessed},
-		{"4.2.2/Last-Modified", share, 200, http.Header{"Last-Modified": at(-1000 * s), "Date": at(0)}, 100 * s, guessed},
-		{"4.2.2/Last-Modified without Date", share, 200, http.Header{"Last-Modified": at(-1000 * s)}, 100 * s, guessed},
-		{"4.2.2/a day at most", share, 200, http.Header{"Last-Modified": at(-1000 * 24 * time.Hour)}, 24 * time.Hour, guessed},
-		{"4.2.2/long ago", share, 200, http.Header{"Last-Modified": {"Thu, 01 Jan 0001 00:00:00 GMT"}}, 24 * time.Hour, guessed},
-		{"4.2.2/Last-Modified ahead", share, 200, http.Header{"Last-Modified": at(s)}, time.Minute, guessed},
-		{"4.2.2/Last-Modified broken", share, 200, http.Header{"Last-Modified": {"0"}}, time.Minute, guessed},
-		{"4.2.2/not with an explicit one", share, 200, http.Header{"Last-Modified": at(-time.Hour), "Expires": {"0"}}, 0, explicit},
+		{
+			"4.2.2/Last-Modified", share, 200,
+			http.Header{"Last-Modified": at(-1000 * s), "Date": at(0)}, 100 * s, guessed,
+		},
+		{
+			"4.2.2/Last-Modified without Date", share, 200,
+			http.Header{"Last-Modified": at(-1000 * s)}, 100 * s, guessed,
+		},
+		{
+			"4.2.2/a day at most", share, 200,
+			http.Header{"Last-Modified": at(-1000 * 24 * time.Hour)}, 24 * time.Hour, guessed,
+		},
+		{
+			"4.2.2/long ago", share, 200,
+			http.Header{"Last-Modified": {"Thu, 01 Jan 0001 00:00:00 GMT"}}, 24 * time.Hour,
+			guessed,
+		},
+		{
+			"4.2.2/Last-Modified ahead", share, 200, http.Header{"Last-Modified": at(s)},
+			time.Minute, guessed,
+		},
+		{
+			"4.2.2/Last-Modified broken", share, 200, http.Header{"Last-Modified": {"0"}},
+			time.Minute, guessed,
+		},
+		{
+			"4.2.2/not with an explicit one", share, 200,
+			http.Header{"Last-Modified": at(-time.Hour), "Expires": {"0"}}, 0, explicit,
+		},
 		{"4.2.2/404", share, 404, http.Header{"Last-Modified": at(-100 * s)}, 10 * s, guessed},
-		{"our own/404, half a minute at most", share, 404, http.Header{"Last-Modified": at(-1000 * s)}, 30 * s, guessed},
+		{
+			"our own/404, half a minute at most", share, 404,
+			http.Header{"Last-Modified": at(-1000 * s)}, 30 * s, guessed,
+		},
 		{"4.2.2/599", share, 599, http.Header{"Last-Modified": at(-1000 * s)}, 0, noFreshness},
 		{"4.2.2/501", share, 501, http.Header{"Last-Modified": at(-100 * s)}, 10 * s, guessed},
-		{"our own/501, half a minute at most", share, 501, http.Header{"Last-Modified": at(-1000 * s)}, 30 * s, guessed},
-		{"our own/302 with public", share, 302, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
-		{"our own/403 with public", share, 403, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
-		{"our own/500 with public", share, 500, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
-		{"our own/599 with public", share, 599, http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0, noFreshness},
+		{
+			"our own/501, half a minute at most", share, 501,
+			http.Header{"Last-Modified": at(-1000 * s)}, 30 * s, guessed,
+		},
+		{
+			"our own/302 with public", share, 302,
+			http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0,
+			noFreshness,
+		},
+		{
+			"our own/403 with public", share, 403,
+			http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0,
+			noFreshness,
+		},
+		{
+			"our own/500 with public", share, 500,
+			http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0,
+			noFreshness,
+		},
+		{
+			"our own/599 with public", share, 599,
+			http.Header{"Last-Modified": at(-1000 * s), "Cache-Control": {"public"}}, 0,
+			noFreshness,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.TargetedFields = []string{"CDN-Cache-Control"}
@@ -153,7 +254,8 @@ func TestLifetime(t *testing.T) {
 		known := map[int]bool{200: true, 203: true, 204: true, 300: true, 301: true, 308: true,
 			404: true, 405: true, 410: true, 414: true, 501: true} // and 206, which is never stored
 		for status := 200; status < 600; status++ {
-			if d, _ := u.lifetime(noDirectives(), status, http.Header{}, noon); d > 0 != known[status] {
+			if d, _ := u.lifetime(noDirectives(), status, http.Header{},
+				noon); d > 0 != known[status] {
 				t.Errorf("%d: %v", status, d)
 			}
 		}
@@ -174,8 +276,14 @@ func TestInitialAge(t *testing.T) {
 		{"4.2.3/Age: 0 too", http.Header{"Age": {"0"}}, 3 * s, 3 * s},
 		{"4.2.3/response delay", http.Header{"Date": at(0)}, 3 * s, 3 * s},
 		{"4.2.3/apparent age", http.Header{"Date": at(-7200 * s)}, 3 * s, 7200 * s},
-		{"4.2.3/Age above the apparent age", http.Header{"Date": at(-10 * s), "Age": {"25"}}, 0, 25 * s},
-		{"4.2.3/Age below the apparent age", http.Header{"Date": at(-30 * s), "Age": {"25"}}, 0, 30 * s},
+		{
+			"4.2.3/Age above the apparent age", http.Header{"Date": at(-10 * s), "Age": {"25"}}, 0,
+			25 * s,
+		},
+		{
+			"4.2.3/Age below the apparent age", http.Header{"Date": at(-30 * s), "Age": {"25"}}, 0,
+			30 * s,
+		},
 		{"4.2.3/Date ahead", http.Header{"Date": at(10 * s)}, 0, 0},
 		{"4.2.3/Date ahead, Age", http.Header{"Date": at(10 * s), "Age": {"15"}}, 0, 15 * s},
 		{"4.2.3/Date broken", http.Header{"Date": {"foo"}}, 3 * s, 0},
@@ -184,7 +292,10 @@ func TestInitialAge(t *testing.T) {
 		{"1.2.2/overflow", http.Header{"Age": {"99999999999999999999"}}, 3 * s, mostTTL},
 		{"5.1/no number", http.Header{"Age": {"abc"}}, 0, 0},
 		{"5.1/no number is no Age", http.Header{"Age": {"abc"}}, 3 * s, 0},
-		{"5.1/no number beside a Date", http.Header{"Age": {"abc"}, "Date": at(-30 * s)}, 0, 30 * s},
+		{
+			"5.1/no number beside a Date", http.Header{"Age": {"abc"}, "Date": at(-30 * s)}, 0,
+			30 * s,
+		},
 		{"5.1/empty", http.Header{"Age": {""}}, 0, 0},
 		{"5.1/negative", http.Header{"Age": {"-7200"}}, 0, 0},
 		{"5.1/decimal", http.Header{"Age": {"7200.0"}}, 0, 0},
@@ -207,7 +318,8 @@ func TestInitialAge(t *testing.T) {
 }
 
 func FuzzExpires(f *testing.F) {
-	for _, s := range []string{"0", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+	for _, s := range []string{"0", "Sun, 06 Nov 1994 08:49:37 GMT",
+		"Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
 		"Thu, 18 Aug 2050 02:01:18 GMT"} {
 		f.Add(s, "Sun, 06 Nov 1994 08:49:37 GMT", s, int64(0))
 	}
@@ -221,7 +333,8 @@ func FuzzExpires(f *testing.F) {
 			t.Errorf("%q at %v: %v (%v)", h, when, got, basis)
 		}
 		if ok { // a date that can be read is read as the same date after it is written again
-			if again, ok := parseDate(end.Format(http.TimeFormat), when); end.Year() >= 1000 && (!ok || !again.Equal(end)) {
+			if again, ok := parseDate(end.Format(http.TimeFormat), when); end.Year() >= 1000 &&
+				(!ok || !again.Equal(end)) {
 				t.Errorf("%q is %v, and that is %v, %v", expires, end, again, ok)
 			}
 			if _, ok := parseDate(expires+"0", when); ok {
@@ -229,7 +342,8 @@ func FuzzExpires(f *testing.F) {
 			}
 		}
 		delete(h, "Expires")
-		if got, basis = u.lifetime(noDirectives(), 200, h, when); got < 0 || got > mostHeuristic || basis != guessed {
+		if got, basis = u.lifetime(noDirectives(), 200, h, when); got < 0 || got > mostHeuristic ||
+			basis != guessed {
 			t.Errorf("%q at %v: %v (%v)", h, when, got, basis)
 		}
 	})

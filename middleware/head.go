@@ -21,7 +21,8 @@ func (x *exchange) head() {
 	asked.Header = x.r.Header.Clone()
 	x.alone("method")
 	x.r = &asked
-	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal || identified(x.r, x.stale.vary) {
+	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal ||
+		identified(x.r, x.stale.vary) {
 		return // otherwise the header may be the one that another user would get
 	}
 	said := canonical(x.w.Header().Clone())
@@ -30,20 +31,25 @@ func (x *exchange) head() {
 	news := ownFields(said, before)
 	ctx, cancel := context.WithTimeout(x.r.Context(), updateTime)
 	defer cancel()
-	if now, err := x.cache.loads.Peek(ctx, x.level); err != nil || now.Value == nil || madeAfter(now, sent) {
+	if now, err := x.cache.loads.Peek(ctx, x.level); err != nil || now.Value == nil ||
+		madeAfter(now, sent) {
 		return
 	}
-	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	_, _ = x.cache.loads.RefreshEntry(ctx, x.level, func(
+		ctx context.Context, _ cacheguard.Result[*response],
+	) (cacheguard.Entry[*response], error) {
 		// The stored response is read again under the lease, because the response that was read
 		// before may have been purged since.
 		now, err := x.cache.loads.Peek(ctx, x.level)
-		if err != nil || madeAfter(now, sent) { // if it was stored meanwhile, nobody can say which of the two is newer
+		// If it was stored meanwhile, nobody can say which of the two is newer.
+		if err != nil || madeAfter(now, sent) {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		e := x.headed(now.Value, news, said, sent)
 		asGet := asked
 		asGet.Method = http.MethodGet
-		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share { // the response is for this client only
+		// The response is for this client only.
+		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share {
 			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 		}
 		return e, nil
@@ -64,7 +70,9 @@ func madeAfter(found cacheguard.Result[*response], then time.Time) bool {
 // headed returns the entry that replaces the stored response res after a HEAD was answered with
 // these fields. res is the response that is stored now. It may differ from the one that the request
 // looked at before.
-func (x *exchange) headed(res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
+func (x *exchange) headed(
+	res *response, news, said http.Header, sent time.Time,
+) cacheguard.Entry[*response] {
 	gone := cacheguard.Entry[*response]{NoShare: true}
 	if res == nil || !res.answers(x.key, x.r.Header) || !res.sameByHead(news) {
 		return gone
@@ -93,7 +101,9 @@ func (res *response) sameByHead(news http.Header) bool {
 // that the handler has sent in response to a request sent at sent, or is nil if there are none.
 // said is the whole header, including the fields of layers in front, which also decide about
 // storing.
-func (c *Cache) reentry(r *http.Request, res *response, news, said http.Header, sent time.Time) cacheguard.Entry[*response] {
+func (c *Cache) reentry(
+	r *http.Request, res *response, news, said http.Header, sent time.Time,
+) cacheguard.Entry[*response] {
 	h := maps.Clone(res.header)
 	for name, values := range said {
 		if h[name] == nil || news[name] != nil && !ofContent(name) {

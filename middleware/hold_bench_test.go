@@ -32,8 +32,12 @@ func BenchmarkHeldForClients(b *testing.B) {
 		return int64(m.HeapInuse)
 	}
 	asks := map[string]func(b *testing.B, address, path string) net.Conn{
-		"HTTP1": func(b *testing.B, address, path string) net.Conn { return stuck(b, address, path) },
-		"h2c":   func(b *testing.B, address, path string) net.Conn { return window(b, address, path, 0) },
+		"HTTP1": func(b *testing.B, address, path string) net.Conn {
+			return stuck(b, address, path)
+		},
+		"h2c": func(b *testing.B, address, path string) net.Conn {
+			return window(b, address, path, 0)
+		},
 	}
 	for _, protocol := range []string{"HTTP1", "h2c"} {
 		for _, page := range []string{"cold", "stored", "private"} {
@@ -41,7 +45,9 @@ func BenchmarkHeldForClients(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/bytes=%d", protocol, page, size), func(b *testing.B) {
 					body := strings.Repeat("x", size)
 					var left atomic.Int64
-					address := benchServer(b, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
+					address := benchServer(b, middleware.Options{}, func(
+						w http.ResponseWriter, r *http.Request,
+					) {
 						if w.Header().Set("Cache-Control", "max-age=60"); page == "private" {
 							w.Header().Set("Cache-Control", "private")
 						}

@@ -49,13 +49,16 @@ func TestOptionsShareNoUsersPage(t *testing.T) {
 		"NegativeTTL": {DefaultTTL: -1, NegativeTTL: time.Hour},
 		"Heuristic":   {Heuristic: 1},
 		"local tier":  {DefaultTTL: time.Hour, LocalBytes: 1 << 20},
-		"windows":     {DefaultTTL: time.Millisecond, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour},
+		"windows": {
+			DefaultTTL: time.Millisecond, StaleWhileRevalidate: time.Hour, StaleIfError: time.Hour,
+		},
 	} {
 		for _, by := range identities {
 			t.Run(name+"/"+by, func(t *testing.T) {
 				cache := newCache(t, opts)
 				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Last-Modified", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+					w.Header().Set("Last-Modified",
+						time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
 					if name == "NegativeTTL" {
 						w.WriteHeader(http.StatusNotFound)
 					}
@@ -67,7 +70,8 @@ func TestOptionsShareNoUsersPage(t *testing.T) {
 						if user != "nobody" {
 							header = as(user, by)
 						}
-						if got := asks(h, "GET", "/account", header...).Body.String(); got != "secret page of "+user {
+						if got := asks(h, "GET", "/account",
+							header...).Body.String(); got != "secret page of "+user {
 							t.Errorf("%s got %q", user, got)
 						}
 					}
@@ -84,13 +88,23 @@ func TestSaidToBeForAll(t *testing.T) {
 		h    []string
 		runs int32 // of six requests by two users and by a client without a name
 	}{
-		"max-age":              {middleware.Options{}, []string{"Cache-Control", "max-age=60"}, 1},
-		"s-maxage":             {middleware.Options{}, []string{"Cache-Control", "s-maxage=60"}, 1},
-		"Expires":              {middleware.Options{}, []string{"Expires", "Fri, 01 Jan 2100 00:00:00 GMT"}, 1},
-		"CDN-Cache-Control":    {middleware.Options{}, []string{"CDN-Cache-Control", "max-age=60", "Cache-Control", "private"}, 1},
-		"public by the option": {middleware.Options{DefaultTTL: time.Hour}, []string{"Cache-Control", "public"}, 1},
-		"Vary by the option":   {middleware.Options{DefaultTTL: time.Hour}, []string{"Vary", "Cookie"}, 3},
-		"nothing said":         {middleware.Options{DefaultTTL: time.Hour}, nil, 5}, // the anonymous response is stored
+		"max-age":  {middleware.Options{}, []string{"Cache-Control", "max-age=60"}, 1},
+		"s-maxage": {middleware.Options{}, []string{"Cache-Control", "s-maxage=60"}, 1},
+		"Expires": {
+			middleware.Options{}, []string{"Expires", "Fri, 01 Jan 2100 00:00:00 GMT"}, 1,
+		},
+		"CDN-Cache-Control": {
+			middleware.Options{},
+			[]string{"CDN-Cache-Control", "max-age=60", "Cache-Control", "private"}, 1,
+		},
+		"public by the option": {
+			middleware.Options{DefaultTTL: time.Hour}, []string{"Cache-Control", "public"}, 1,
+		},
+		"Vary by the option": {
+			middleware.Options{DefaultTTL: time.Hour}, []string{"Vary", "Cookie"}, 3,
+		},
+		// The anonymous response is stored.
+		"nothing said": {middleware.Options{DefaultTTL: time.Hour}, nil, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// In a bubble time doesn't pass while requests wait.
@@ -118,7 +132,8 @@ func TestSaidToBeForAll(t *testing.T) {
 
 // The handler doesn't see cookies without meaning, and the cache ignores them.
 func TestIgnoredCookies(t *testing.T) {
-	cache := newCache(t, middleware.Options{DefaultTTL: time.Hour, IgnoreCookies: []string{"consent", "_ga*"}})
+	cache := newCache(t,
+		middleware.Options{DefaultTTL: time.Hour, IgnoreCookies: []string{"consent", "_ga*"}})
 	var seen []string
 	mux := http.NewServeMux()
 	mux.Handle("/", cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -140,7 +155,8 @@ func TestIgnoredCookies(t *testing.T) {
 		if got.Body.String() != "page of "+c.page {
 			t.Errorf("%q got %q", c.cookie, got.Body.String())
 		}
-		if want := []string{c.want}; c.want == "hit" && seen != nil || c.want != "hit" && !slices.Equal(seen, want) {
+		if want := []string{c.want}; c.want == "hit" && seen != nil ||
+			c.want != "hit" && !slices.Equal(seen, want) {
 			t.Errorf("%q: the handler saw %q, want %q", c.cookie, seen, c.want)
 		}
 	}
@@ -172,11 +188,16 @@ func TestNobodysPageByDate(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						cache := newCache(t, middleware.Options{})
 						dates := map[string]time.Time{
-							"alice": time.Now().Add(-time.Hour), "bob": time.Now().Add(-2 * time.Hour), "nobody": time.Now().Add(-3 * time.Hour),
+							"alice":  time.Now().Add(-time.Hour),
+							"bob":    time.Now().Add(-2 * time.Hour),
+							"nobody": time.Now().Add(-3 * time.Hour),
 						}
-						h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						h := cache.Handler(http.HandlerFunc(func(
+							w http.ResponseWriter, r *http.Request,
+						) {
 							w.Header().Set("Cache-Control", cc)
-							http.ServeContent(w, r, "", dates[who(r)], strings.NewReader("page of "+who(r)))
+							http.ServeContent(w, r, "", dates[who(r)],
+								strings.NewReader("page of "+who(r)))
 						}))
 						shared := strings.HasSuffix(cc, "=1")
 						for range 2 {
@@ -185,7 +206,8 @@ func TestNobodysPageByDate(t *testing.T) {
 								if user != "nobody" {
 									header = as(user, by)
 								}
-								if got := asks(h, "GET", "/", header...).Body.String(); got != "page of "+user {
+								if got := asks(h, "GET", "/",
+									header...).Body.String(); got != "page of "+user {
 									t.Errorf("%s got %q", user, got)
 								}
 								asks(h, "HEAD", "/", header...)
@@ -213,7 +235,8 @@ func TestNobodysPageByHead(t *testing.T) {
 		asks(h, "GET", "/", as("alice", "Cookie")...)
 		<-time.After(11 * time.Second)
 		asks(h, "HEAD", "/", as("bobby", "Cookie")...)
-		if got := asks(h, "GET", "/", as("bobby", "Cookie")...).Body.String(); got != "page of bobby" {
+		if got := asks(h, "GET", "/",
+			as("bobby", "Cookie")...).Body.String(); got != "page of bobby" {
 			t.Errorf("bobby got %q", got)
 		}
 	})
@@ -243,7 +266,8 @@ func TestUsersPageByTag(t *testing.T) {
 				fmt.Fprint(w, "page of the "+groups[who(r)])
 			}))
 			for _, user := range []string{"alice", "bob", "carol", "alice", "bob"} {
-				if got := asks(h, "GET", "/", as(user, "Cookie")...).Body.String(); got != "page of the "+groups[user] {
+				if got := asks(h, "GET", "/",
+					as(user, "Cookie")...).Body.String(); got != "page of the "+groups[user] {
 					t.Errorf("%s got %q", user, got)
 				}
 			}
@@ -289,7 +313,9 @@ func TestErrorsOfOthers(t *testing.T) {
 					fmt.Fprint(w, "trouble with the account of "+r.Header.Get("X-User"))
 				})
 				users := []string{"alice", "bob", "carol", "dave", "eve", "frank"}
-				clients := f.startAll(len(users), func(i int) call { return get("/", append([]string{"X-User", users[i]}, c.asks...)...) })
+				clients := f.startAll(len(users), func(i int) call {
+					return get("/", append([]string{"X-User", users[i]}, c.asks...)...)
+				})
 				f.awaitWaiting(len(users))
 				hold.open()
 				for i, cl := range clients {
@@ -298,12 +324,15 @@ func TestErrorsOfOthers(t *testing.T) {
 						t.Errorf("%s got %d", users[i], got.status)
 					}
 					name := got.header.Get("X-Name")
-					if name != "" && (name != users[i] || got.body != "trouble with the account of "+users[i]) || name == "" && strings.Contains(got.body, "account") {
+					if name != "" &&
+						(name != users[i] || got.body != "trouble with the account of "+users[i]) ||
+						name == "" && strings.Contains(got.body, "account") {
 						t.Errorf("%s got %q, named %q", users[i], got.body, name)
 					}
 				}
 				f.wantFailures(2, "six users")
-				f.do(0, get("/", "X-User", "grace")).want(t, c.status, "trouble with the account of grace")
+				f.do(0, get("/", "X-User", "grace")).want(t, c.status,
+					"trouble with the account of grace")
 			})
 		})
 	}
@@ -321,7 +350,9 @@ func TestNoFreshnessIsNobodyElses(t *testing.T) {
 				fmt.Fprint(w, "for "+r.Header.Get("X-User"))
 			})
 			users := []string{"alice", "bob", "carol"}
-			clients := f.startAll(len(users), func(i int) call { return get("/", "X-User", users[i]) })
+			clients := f.startAll(len(users), func(i int) call {
+				return get("/", "X-User", users[i])
+			})
 			f.awaitWaiting(len(users))
 			hold.open()
 			for i, cl := range clients {
@@ -364,13 +395,16 @@ func TestUsersGetWhatIsForAll(t *testing.T) {
 // the field doesn't make a page one that only a single user gets, either.
 func TestIgnoredVarySharesNoUsersPage(t *testing.T) {
 	for _, by := range identities {
-		cache := newCache(t, middleware.Options{DefaultTTL: time.Hour, IgnoreVary: []string{"Cookie", "Authorization"}})
+		cache := newCache(t, middleware.Options{
+			DefaultTTL: time.Hour, IgnoreVary: []string{"Cookie", "Authorization"},
+		})
 		h := inFront(cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "the page of ", who(r))
 		})), func(r *http.Request, h http.Header) { h.Add("Vary", "Cookie, Authorization") })
 		for _, user := range []string{"ann", "bob"} {
 			w := asks(h, "GET", "/", as(user, by)...)
-			if status := w.Header().Get("Cache-Status"); w.Body.String() != "the page of "+user || strings.Contains(status, "; stored") {
+			if status := w.Header().Get("Cache-Status"); w.Body.String() != "the page of "+user ||
+				strings.Contains(status, "; stored") {
 				t.Errorf("%s: %s got %q, %q", by, user, w.Body, status)
 			}
 		}
@@ -392,7 +426,8 @@ func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 	const user, tracked = "session=ann", "session=ann; _ga=1"
 	asks(h, "GET", "/", "Cookie", "session=first")
 	asks(h, "GET", "/", "Cookie", user)
-	if status := asks(h, "GET", "/", "Cookie", tracked).Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
+	if status := asks(h, "GET", "/", "Cookie",
+		tracked).Header().Get("Cache-Status"); !strings.Contains(status, "; hit") {
 		t.Fatalf("not stored: %q", status)
 	}
 	for i := range 2000 {
@@ -400,7 +435,8 @@ func TestChangeBeyondTheBudgetIgnoresCookies(t *testing.T) {
 	}
 	asks(h, "POST", "/", "Cookie", tracked)
 	asks(h, "GET", "/", "Cookie", "session=first") // by its Vary the others are found again
-	if status := asks(h, "GET", "/", "Cookie", user).Header().Get("Cache-Status"); strings.Contains(status, "; hit") {
+	if status := asks(h, "GET", "/", "Cookie",
+		user).Header().Get("Cache-Status"); strings.Contains(status, "; hit") {
 		t.Errorf("what was changed is still served: %q", status)
 	}
 }
@@ -411,7 +447,9 @@ type marking struct {
 	stored func()
 }
 
-func (s *marking) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *marking) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	ans, err := s.Store.Fill(ctx, k, g, f, ttl)
 	if stored := s.stored; stored != nil {
 		s.stored = nil
@@ -442,7 +480,8 @@ func TestMarkedIsNotForAll(t *testing.T) {
 			}
 		}
 		for page, header := range [][]string{as("alice", "both"), nil} {
-			if got, want := asks(h, "GET", "/", header...).Body.String(), fmt.Sprint(page+1); got != want {
+			if got, want := asks(h, "GET", "/", header...).Body.String(),
+				fmt.Sprint(page+1); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			synctest.Wait()

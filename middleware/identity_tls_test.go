@@ -37,7 +37,9 @@ func asUser(h http.Handler, user, by string) *httptest.ResponseRecorder {
 }
 
 // asUserWith is asUser with a method and fields.
-func asUserWith(h http.Handler, user, by, method string, header ...string) *httptest.ResponseRecorder {
+func asUserWith(
+	h http.Handler, user, by, method string, header ...string,
+) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "https://example.com/account", nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -63,7 +65,10 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 			t.Run(method+"/"+by, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					runs, lifetime := 0, "public, max-age=60"
-					h := newCache(t, middleware.Options{StorePosts: true, DefaultTTL: time.Hour}).Handler(http.HandlerFunc(
+					h := newCache(t,
+						middleware.Options{
+							StorePosts: true, DefaultTTL: time.Hour,
+						}).Handler(http.HandlerFunc(
 						func(w http.ResponseWriter, r *http.Request) {
 							runs++
 							w.Header().Set("Content-Location", "/account")
@@ -82,7 +87,8 @@ func TestNothingOfUsersIsRecorded(t *testing.T) {
 						if method == "GET" {
 							header = []string{"Range", "bytes=0-4"}
 						}
-						if got := asUserWith(h, user, by, method, header...).Body.String(); got != fmt.Sprint("run ", run) {
+						if got := asUserWith(h, user, by, method,
+							header...).Body.String(); got != fmt.Sprint("run ", run) {
 							t.Errorf("%s of %s: %q, want run %d", method, user, got, run)
 						}
 					}
@@ -127,7 +133,8 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 	} {
 		for _, by := range []string{"certificate", "Proxy-Authorization"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
-				h := newCache(t, c.opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := newCache(t,
+					c.opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					for i := 0; i < len(c.header); i += 2 {
 						w.Header().Set(c.header[i], c.header[i+1])
 					}
@@ -141,7 +148,8 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 					want := "the page of " + user
 					if c.shared {
 						want = "the page of alice"
-					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" && name != "Heuristic" {
+					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" &&
+						name != "Heuristic" {
 						continue // a response for all is stored
 					}
 					if got := asUser(h, user, by).Body.String(); got != want {
@@ -160,7 +168,10 @@ func certificate(t *testing.T, user string) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: user},
+		NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +186,8 @@ func TestConnectionsSayWhoAsks(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		t.Run(fmt.Sprintf("HTTP/2 %v", two), func(t *testing.T) {
 			runs := 0
-			server := httptest.NewUnstartedServer(newCache(t, middleware.Options{DefaultTTL: time.Hour}).Handler(http.HandlerFunc(
+			server := httptest.NewUnstartedServer(newCache(t,
+				middleware.Options{DefaultTTL: time.Hour}).Handler(http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					runs++
 					fmt.Fprint(w, shown(r), r.TLS.ServerName, r.ProtoMajor)
@@ -192,8 +204,10 @@ func TestConnectionsSayWhoAsks(t *testing.T) {
 				user, server string
 				runs         int // after it
 			}{
-				{"alice", "example.com", 1}, {"bob", "example.com", 2}, {"", "example.com", 3}, {"", "example.com", 3},
-				{"alice", "example.com", 4}, {"", "other.example.com", 5}, {"", "example.com", 5}, {"", "other.example.com", 5},
+				{"alice", "example.com", 1}, {"bob", "example.com", 2}, {"", "example.com", 3},
+				{"", "example.com", 3},
+				{"alice", "example.com", 4}, {"", "other.example.com", 5}, {"", "example.com", 5},
+				{"", "other.example.com", 5},
 			} {
 				transport := server.Client().Transport.(*http.Transport).Clone()
 				transport.TLSClientConfig.ServerName = c.server
@@ -201,7 +215,9 @@ func TestConnectionsSayWhoAsks(t *testing.T) {
 				transport.TLSClientConfig.InsecureSkipVerify = true
 				want := fmt.Sprint("nobody", c.server, proto)
 				if c.user != "" {
-					transport.TLSClientConfig.Certificates = []tls.Certificate{certificate(t, c.user)}
+					transport.TLSClientConfig.Certificates = []tls.Certificate{
+						certificate(t, c.user),
+					}
 					want = fmt.Sprint(c.user, c.server, proto)
 				}
 				req, _ := http.NewRequest("GET", server.URL+"/", nil)

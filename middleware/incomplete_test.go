@@ -23,7 +23,10 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	const pages = 20
 	const wholePage = "half whole"
 	const stale = "max-age=10, stale-while-revalidate=60"
-	synctested := func(name, control string, opts middleware.Options, test func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool)) {
+	synctested := func(
+		name, control string, opts middleware.Options,
+		test func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool),
+	) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Options{})
@@ -51,7 +54,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 				slow.Store(false)
 				others := all[1].Handler(handler)
 				for i := range pages {
-					if got := asks(others, "GET", fmt.Sprint("/", i)).Body.String(); got != wholePage {
+					if got := asks(others, "GET",
+						fmt.Sprint("/", i)).Body.String(); got != wholePage {
 						t.Errorf("/%d: another process got %q", i, got)
 					}
 				}
@@ -59,7 +63,9 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 		})
 	}
 	short := middleware.Options{LoadTimeout: time.Second}
-	refreshing := func(end func(cache *middleware.Cache)) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
+	refreshing := func(
+		end func(cache *middleware.Cache),
+	) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			for i := range pages {
 				asks(h, "GET", fmt.Sprint("/", i))
@@ -75,12 +81,16 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 			end(cache)
 		}
 	}
-	synctested("refresh that takes too long", stale, short, refreshing(func(*middleware.Cache) { <-time.After(2 * time.Second) }))
-	synctested("refresh when the cache is closed", stale, middleware.Options{}, refreshing(func(cache *middleware.Cache) { _ = cache.Close() }))
+	synctested("refresh that takes too long", stale, short,
+		refreshing(func(*middleware.Cache) { <-time.After(2 * time.Second) }))
+	synctested("refresh when the cache is closed", stale, middleware.Options{},
+		refreshing(func(cache *middleware.Cache) { _ = cache.Close() }))
 
 	// leaving begins runs for clients that leave after this time. The layer "front", which is in
 	// front of the cache, may end the runs, too.
-	leaving := func(after time.Duration, front func(http.Handler) http.Handler) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
+	leaving := func(
+		after time.Duration, front func(http.Handler) http.Handler,
+	) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			h = front(h)
 			slow.Store(true)
@@ -95,17 +105,20 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 	}
 	as := func(h http.Handler) http.Handler { return h }
 	synctested("client that leaves", "max-age=60", middleware.Options{}, leaving(5*time.Second, as))
-	synctested("client that leaves after LoadTimeout", "max-age=60", short, leaving(5*time.Second, as))
+	synctested("client that leaves after LoadTimeout", "max-age=60", short,
+		leaving(5*time.Second, as))
 	synctested("client that leaves at LoadTimeout", "max-age=60", short, leaving(time.Second, as))
-	synctested("time-out in front", "max-age=60", middleware.Options{}, leaving(time.Hour, func(h http.Handler) http.Handler {
-		r := chi.NewRouter()
-		r.Use(chimiddleware.Timeout(time.Second))
-		r.Handle("/*", h)
-		return r
-	}))
-	synctested("TimeoutHandler in front", "max-age=60", middleware.Options{}, leaving(time.Hour, func(h http.Handler) http.Handler {
-		return http.TimeoutHandler(h, time.Second, "too slow")
-	}))
+	synctested("time-out in front", "max-age=60", middleware.Options{},
+		leaving(time.Hour, func(h http.Handler) http.Handler {
+			r := chi.NewRouter()
+			r.Use(chimiddleware.Timeout(time.Second))
+			r.Handle("/*", h)
+			return r
+		}))
+	synctested("TimeoutHandler in front", "max-age=60", middleware.Options{},
+		leaving(time.Hour, func(h http.Handler) http.Handler {
+			return http.TimeoutHandler(h, time.Second, "too slow")
+		}))
 }
 
 // A time-out in front of the cache may end a request that reads a response while it is made,
@@ -133,7 +146,8 @@ func TestTimeOutOfAReaderIsNoEnd(t *testing.T) {
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+			h.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequestWithContext(ctx, "GET", "/", nil))
 		}()
 		close(hold)
 		if got := <-leader; got != "half whole" {

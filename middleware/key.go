@@ -19,8 +19,9 @@ import (
 // key for two requests that a handler can tell apart would cause a wrong response.
 type keyer struct {
 	forwardedHost, forwardedProto bool
-	shaped                        bool // Options.Shape is set: a router in front may have read another path
-	varyBy                        func(*http.Request) string
+	// Options.Shape is set: a router in front may have read another path.
+	shaped bool
+	varyBy func(*http.Request) string
 }
 
 // keySeparator separates the parts of a key. It can't occur in a URL, because URLs with control
@@ -29,7 +30,9 @@ const keySeparator = "\x1f"
 
 func newKeyer(o Options) keyer {
 	trusted := func(field string) bool {
-		return slices.ContainsFunc(o.TrustForwarded, func(name string) bool { return strings.EqualFold(name, field) })
+		return slices.ContainsFunc(o.TrustForwarded, func(name string) bool {
+			return strings.EqualFold(name, field)
+		})
 	}
 	return keyer{forwardedHost: trusted(forwardedHost), forwardedProto: trusted(forwardedProto),
 		shaped: o.Shape != nil, varyBy: o.VaryBy}
@@ -53,7 +56,8 @@ func (k keyer) key(r *http.Request) string {
 		group = k.varyBy(r)
 	}
 	var b strings.Builder
-	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) + len(t.beside) + len(t.server) + len(t.routed) + len(group) + 4)
+	b.Grow(len(t.scheme) + len("://") + len(t.host) + len(t.uri) + len(t.line) + len(t.inside) +
+		len(t.beside) + len(t.server) + len(t.routed) + len(group) + 4)
 	b.WriteString(t.scheme)
 	b.WriteString("://")
 	b.WriteString(t.host)
@@ -96,12 +100,14 @@ type target struct {
 	inside    string // the URL that the handler sees, if it is another one
 	beside    string // with trusted fields: see keyer.beside
 	server    string // the TLS server name of the connection, if Host has another name
-	routed    string // with Options.Shape: the values that a router in front has taken from the path
+	// With Options.Shape: the values that a router in front has taken from the path.
+	routed string
 }
 
 func (k keyer) target(r *http.Request) (t target, ok bool) {
 	u := r.URL
-	if r.Method == http.MethodConnect || u == nil || u.Opaque != "" || u.User != nil || u.Fragment != "" {
+	if r.Method == http.MethodConnect || u == nil || u.Opaque != "" || u.User != nil ||
+		u.Fragment != "" {
 		return t, false
 	}
 	if t.scheme, ok = k.scheme(r); !ok {
@@ -153,7 +159,8 @@ func (k keyer) target(r *http.Request) (t target, ok bool) {
 	if t.uri != "" && t.uri[0] != '/' && t.uri[0] != '?' {
 		return t, false
 	}
-	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) && !hasControl(t.server)
+	return t, !hasControl(t.uri) && !hasControl(t.inside) && !hasControl(t.beside) &&
+		!hasControl(t.server)
 }
 
 // If a proxy's fields are trusted, a handler can read more than the URL in the key, which has only
@@ -188,7 +195,8 @@ func server(r *http.Request) string {
 		return ""
 	}
 	name := r.TLS.ServerName
-	if rest, ok := strings.CutPrefix(r.Host, name); ok && name != "" && (rest == "" || rest[0] == ':') {
+	if rest, ok := strings.CutPrefix(r.Host, name); ok && name != "" &&
+		(rest == "" || rest[0] == ':') {
 		return ""
 	}
 	return string(appendSized(nil, name))
@@ -212,7 +220,8 @@ func routed(r *http.Request) string {
 			b = appendSized(b, value)
 		}
 	}
-	if route := chi.RouteContext(r.Context()); route != nil && (route.RoutePath != "" || len(route.URLParams.Values) > 0) {
+	if route := chi.RouteContext(r.Context()); route != nil &&
+		(route.RoutePath != "" || len(route.URLParams.Values) > 0) {
 		b = appendLines(appendSized(b, route.RoutePath), route.URLParams.Values)
 	}
 	return string(b)

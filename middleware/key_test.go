@@ -28,35 +28,98 @@ func TestKey(t *testing.T) {
 		trust     []string
 		want      string // "": no key
 	}{
-		{"plain", "GET /a?x=1 HTTP/1.1\r\nHost: shop.example", false, nil, "http://shop.example/a?x=1"},
+		{
+			"plain", "GET /a?x=1 HTTP/1.1\r\nHost: shop.example", false, nil,
+			"http://shop.example/a?x=1",
+		},
 		{"tls", "GET /a HTTP/1.1\r\nHost: shop.example", true, nil, "https://shop.example/a"},
 		{"method", "HEAD /a HTTP/1.1\r\nHost: shop.example", false, nil, "http://shop.example/a"},
-		{"host in capitals", "GET /A HTTP/1.1\r\nHost: SHOP.Example", false, nil, "http://SHOP.Example/A"},
-		{"own port", "GET / HTTP/1.1\r\nHost: shop.example:80", false, nil, "http://shop.example:80/"},
-		{"own port of tls", "GET / HTTP/1.1\r\nHost: shop.example:443", true, nil, "https://shop.example:443/"},
-		{"other scheme's port", "GET / HTTP/1.1\r\nHost: shop.example:80", true, nil, "https://shop.example:80/"},
-		{"no port after all", "GET / HTTP/1.1\r\nHost: shop.example:", false, nil, "http://shop.example:/"},
-		{"other port", "GET / HTTP/1.1\r\nHost: shop.example:8080", false, nil, "http://shop.example:8080/"},
-		{"address", "GET / HTTP/1.1\r\nHost: [2001:DB8::1]:80", false, nil, "http://[2001:DB8::1]:80/"},
-		{"address and port", "GET / HTTP/1.1\r\nHost: [::1]:8080", false, nil, "http://[::1]:8080/"},
-		{"spelling is kept", "GET /%7Ea/%7ea/~a%2Fb HTTP/1.1\r\nHost: h", false, nil, "http://h/%7Ea/%7ea/~a%2Fb"},
-		{"order of the query", "GET /?b=1&a=2&b HTTP/1.1\r\nHost: h", false, nil, "http://h/?b=1&a=2&b"},
+		{
+			"host in capitals", "GET /A HTTP/1.1\r\nHost: SHOP.Example", false, nil,
+			"http://SHOP.Example/A",
+		},
+		{
+			"own port", "GET / HTTP/1.1\r\nHost: shop.example:80", false, nil,
+			"http://shop.example:80/",
+		},
+		{
+			"own port of tls", "GET / HTTP/1.1\r\nHost: shop.example:443", true, nil,
+			"https://shop.example:443/",
+		},
+		{
+			"other scheme's port", "GET / HTTP/1.1\r\nHost: shop.example:80", true, nil,
+			"https://shop.example:80/",
+		},
+		{
+			"no port after all", "GET / HTTP/1.1\r\nHost: shop.example:", false, nil,
+			"http://shop.example:/",
+		},
+		{
+			"other port", "GET / HTTP/1.1\r\nHost: shop.example:8080", false, nil,
+			"http://shop.example:8080/",
+		},
+		{
+			"address", "GET / HTTP/1.1\r\nHost: [2001:DB8::1]:80", false, nil,
+			"http://[2001:DB8::1]:80/",
+		},
+		{
+			"address and port", "GET / HTTP/1.1\r\nHost: [::1]:8080", false, nil,
+			"http://[::1]:8080/",
+		},
+		{
+			"spelling is kept", "GET /%7Ea/%7ea/~a%2Fb HTTP/1.1\r\nHost: h", false, nil,
+			"http://h/%7Ea/%7ea/~a%2Fb",
+		},
+		{
+			"order of the query", "GET /?b=1&a=2&b HTTP/1.1\r\nHost: h", false, nil,
+			"http://h/?b=1&a=2&b",
+		},
 		{"empty query", "GET /a? HTTP/1.1\r\nHost: h", false, nil, "http://h/a?"},
 		{"second question mark", "GET /a?b?c HTTP/1.1\r\nHost: h", false, nil, "http://h/a?b?c"},
 		{"escaped question mark", "GET /a%3Fb HTTP/1.1\r\nHost: h", false, nil, "http://h/a%3Fb"},
 		{"two slashes", "GET //other/a HTTP/1.1\r\nHost: h", false, nil, "http://h//other/a"},
-		{"not UTF-8", "GET /\xff?\xfe HTTP/1.1\r\nHost: h", false, nil, "http://h/\xff?\xfe\x1fi/%FF?\xfe"},
-		{"a number sign as it is", "GET /a#b HTTP/1.1\r\nHost: h", false, nil, "http://h/a#b\x1fi/a%23b"},
+		{
+			"not UTF-8", "GET /\xff?\xfe HTTP/1.1\r\nHost: h", false, nil,
+			"http://h/\xff?\xfe\x1fi/%FF?\xfe",
+		},
+		{
+			"a number sign as it is", "GET /a#b HTTP/1.1\r\nHost: h", false, nil,
+			"http://h/a#b\x1fi/a%23b",
+		},
 		{"a number sign escaped", "GET /a%23b HTTP/1.1\r\nHost: h", false, nil, "http://h/a%23b"},
 
-		{"whole URL", "GET http://shop.example:80/a?b HTTP/1.1\r\nHost: other", false, nil, "http://shop.example:80/a?b\x1flhttp://shop.example:80/a?b"},
-		{"whole URL without a path", "GET http://shop.example?b HTTP/1.1\r\nHost: x", false, nil, "http://shop.example?b\x1flhttp://shop.example?b"},
-		{"whole URL, host alone", "GET http://shop.example HTTP/1.1\r\nHost: x", false, nil, "http://shop.example\x1flhttp://shop.example"},
-		{"whole URL, capitals", "GET HTTP://Shop.example/A HTTP/1.1\r\nHost: x", false, nil, "http://Shop.example/A\x1flHTTP://Shop.example/A"},
-		{"whole URL of tls without tls", "GET https://shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, ""},
-		{"whole URL without tls by tls", "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example", true, nil, ""},
-		{"whole URL with a user", "GET http://me@shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, ""},
-		{"whole URL of something else", "GET ftp://shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, ""},
+		{
+			"whole URL", "GET http://shop.example:80/a?b HTTP/1.1\r\nHost: other", false, nil,
+			"http://shop.example:80/a?b\x1flhttp://shop.example:80/a?b",
+		},
+		{
+			"whole URL without a path", "GET http://shop.example?b HTTP/1.1\r\nHost: x", false, nil,
+			"http://shop.example?b\x1flhttp://shop.example?b",
+		},
+		{
+			"whole URL, host alone", "GET http://shop.example HTTP/1.1\r\nHost: x", false, nil,
+			"http://shop.example\x1flhttp://shop.example",
+		},
+		{
+			"whole URL, capitals", "GET HTTP://Shop.example/A HTTP/1.1\r\nHost: x", false, nil,
+			"http://Shop.example/A\x1flHTTP://Shop.example/A",
+		},
+		{
+			"whole URL of tls without tls",
+			"GET https://shop.example/ HTTP/1.1\r\nHost: shop.example", false, nil, "",
+		},
+		{
+			"whole URL without tls by tls",
+			"GET http://shop.example/ HTTP/1.1\r\nHost: shop.example", true, nil, "",
+		},
+		{
+			"whole URL with a user", "GET http://me@shop.example/ HTTP/1.1\r\nHost: shop.example",
+			false, nil, "",
+		},
+		{
+			"whole URL of something else", "GET ftp://shop.example/ HTTP/1.1\r\nHost: shop.example",
+			false, nil, "",
+		},
 		{"opaque", "GET http:shop.example/a HTTP/1.1\r\nHost: shop.example", false, nil, ""},
 
 		{"no host", "GET /a HTTP/1.0", false, nil, ""},
@@ -75,17 +138,56 @@ func TestKey(t *testing.T) {
 		{"connect to a path", "CONNECT /rpc HTTP/1.1\r\nHost: h", false, nil, ""},
 		{"connect", "CONNECT h:80 HTTP/1.1\r\nHost: h:80", false, nil, ""},
 
-		{"forwarded, not trusted", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Proto: https", false, nil, "http://h/"},
-		{"forwarded host", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: Shop.example:80", false, []string{"x-forwarded-host"}, "http://Shop.example:80/\x1ffhttp(1 h)=1(15 Shop.example:80)-"},
-		{"forwarded host alone", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false, []string{forwardedHost}, "http://h/"},
-		{"forwarded scheme", "GET / HTTP/1.1\r\nHost: h:443\r\nX-Forwarded-Proto: HTTPS", false, []string{forwardedProto}, "https://h:443/\x1ffhttp(5 h:443)-=1(5 HTTPS)"},
-		{"forwarded by two", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil, shop.example", false, []string{forwardedHost}, "http://shop.example/\x1ffhttp(1 h)=1(18 evil, shop.example)-"},
-		{"forwarded in two lines", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Host: shop.example", false, []string{forwardedHost}, "http://shop.example/\x1ffhttp(1 h)=2(4 evil)(12 shop.example)-"},
-		{"forwarded is not there", "GET / HTTP/1.1\r\nHost: h", true, []string{forwardedHost, forwardedProto}, "https://h/"},
-		{"forwarded is empty", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: ", false, []string{forwardedHost}, ""},
-		{"forwarded host is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: a/b", false, []string{forwardedHost}, ""},
-		{"forwarded scheme is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: ws", false, []string{forwardedProto}, ""},
-		{"whole URL as the proxy has it", "GET https://h/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false, []string{forwardedProto}, "https://h/\x1flhttps://h/\x1ffhttp(1 h)-=1(5 https)"},
+		{
+			"forwarded, not trusted",
+			"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Proto: https",
+			false, nil, "http://h/",
+		},
+		{
+			"forwarded host", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: Shop.example:80",
+			false, []string{"x-forwarded-host"},
+			"http://Shop.example:80/\x1ffhttp(1 h)=1(15 Shop.example:80)-",
+		},
+		{
+			"forwarded host alone", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false,
+			[]string{forwardedHost}, "http://h/",
+		},
+		{
+			"forwarded scheme", "GET / HTTP/1.1\r\nHost: h:443\r\nX-Forwarded-Proto: HTTPS", false,
+			[]string{forwardedProto}, "https://h:443/\x1ffhttp(5 h:443)-=1(5 HTTPS)",
+		},
+		{
+			"forwarded by two", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil, shop.example",
+			false, []string{forwardedHost},
+			"http://shop.example/\x1ffhttp(1 h)=1(18 evil, shop.example)-",
+		},
+		{
+			"forwarded in two lines",
+			"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Host: shop.example",
+			false, []string{forwardedHost},
+			"http://shop.example/\x1ffhttp(1 h)=2(4 evil)(12 shop.example)-",
+		},
+		{
+			"forwarded is not there", "GET / HTTP/1.1\r\nHost: h", true,
+			[]string{forwardedHost, forwardedProto}, "https://h/",
+		},
+		{
+			"forwarded is empty", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: ", false,
+			[]string{forwardedHost}, "",
+		},
+		{
+			"forwarded host is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Host: a/b", false,
+			[]string{forwardedHost}, "",
+		},
+		{
+			"forwarded scheme is none", "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: ws", false,
+			[]string{forwardedProto}, "",
+		},
+		{
+			"whole URL as the proxy has it",
+			"GET https://h/ HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https", false,
+			[]string{forwardedProto}, "https://h/\x1flhttps://h/\x1ffhttp(1 h)-=1(5 https)",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := readRequest(c.raw)
@@ -110,7 +212,9 @@ func TestKey(t *testing.T) {
 func TestKeyIsOfTheRequestAsReceived(t *testing.T) {
 	k := newKeyer(Options{})
 	var keys []string
-	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, k.key(r)) })
+	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		keys = append(keys, k.key(r))
+	})
 	mux := http.NewServeMux()
 	mux.Handle("/a/", http.StripPrefix("/a", inner))
 	mux.Handle("/b/", http.StripPrefix("/b", inner))
@@ -190,7 +294,8 @@ func TestKeyOfARequestMadeHere(t *testing.T) {
 func TestSpellingsAreOneForPurges(t *testing.T) {
 	k := newKeyer(Options{})
 	for _, group := range [][]string{
-		{"shop.example/a%7E", "SHOP.example/a~", "shop.example:80/a~", "shop.example:/a~", "shop.example:0080/a~", "shop.example./a~",
+		{"shop.example/a%7E", "SHOP.example/a~", "shop.example:80/a~", "shop.example:/a~",
+			"shop.example:0080/a~", "shop.example./a~",
 			"Shop.Example.:443/a~"},
 		{"[2001:db8::1]/", "[2001:DB8::1]/", "[2001:db8:0:0::1]:80/", "[2001:0db8::0001]:443/"},
 		{"shop.example:8080/", "Shop.example:08080/", "shop.example.:8080/"},
@@ -223,10 +328,13 @@ func TestKeyHasWhatForwardedFieldsStandBeside(t *testing.T) {
 	k := newKeyer(Options{TrustForwarded: []string{forwardedHost, forwardedProto}})
 	seen := map[string]string{}
 	for _, raw := range []string{
-		"Host: a\r\nX-Forwarded-Host: shop", "Host: b\r\nX-Forwarded-Host: shop", "Host: A\r\nX-Forwarded-Host: shop",
-		"Host: a\r\nX-Forwarded-Host: Shop", "Host: a\r\nX-Forwarded-Host: x, shop", "Host: a\r\nX-Forwarded-Host: x,shop",
+		"Host: a\r\nX-Forwarded-Host: shop", "Host: b\r\nX-Forwarded-Host: shop",
+		"Host: A\r\nX-Forwarded-Host: shop",
+		"Host: a\r\nX-Forwarded-Host: Shop", "Host: a\r\nX-Forwarded-Host: x, shop",
+		"Host: a\r\nX-Forwarded-Host: x,shop",
 		"Host: a\r\nX-Forwarded-Host: x\r\nX-Forwarded-Host: shop", "Host: shop",
-		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: http", "Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: HTTP",
+		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: http",
+		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: HTTP",
 		"Host: a\r\nX-Forwarded-Host: shop\r\nX-Forwarded-Proto: https, http",
 	} {
 		for _, secure := range []bool{false, true} {
@@ -273,7 +381,9 @@ func FuzzKey(f *testing.F) {
 	f.Add(false, "h", "/a#b%2F", "", "", false, "")
 	f.Add(false, "h", "/", "", "", true, "")
 	f.Add(false, "h", "/a?x", "/a", "y", true, "")
-	f.Fuzz(func(t *testing.T, secure bool, host, uri, path, query string, rewrite bool, group string) {
+	f.Fuzz(func(
+		t *testing.T, secure bool, host, uri, path, query string, rewrite bool, group string,
+	) {
 		r := readRequest("GET " + uri + " HTTP/1.1\r\nHost: " + host)
 		if r == nil {
 			return
@@ -312,7 +422,8 @@ func FuzzKey(f *testing.F) {
 		if gotHost != r.Host {
 			t.Fatalf("%q: host %q of %q", key, gotHost, r.Host)
 		}
-		if strings.HasPrefix(r.RequestURI, "/") && gotURI != r.RequestURI || !strings.HasSuffix(r.RequestURI, gotURI) {
+		if strings.HasPrefix(r.RequestURI, "/") && gotURI != r.RequestURI ||
+			!strings.HasSuffix(r.RequestURI, gotURI) {
 			t.Fatalf("%q: path and query %q of %q", key, gotURI, r.RequestURI)
 		}
 		if !rewritten {

@@ -32,12 +32,15 @@ func window(t testing.TB, address, path string, size uint32) net.Conn {
 	t.Cleanup(func() { _ = conn.Close() })
 	var b bytes.Buffer
 	frame := func(kind, flags byte, stream uint32, payload []byte) {
-		b.Write([]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags})
+		b.Write([]byte{
+			byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags,
+		})
 		_ = binary.Write(&b, binary.BigEndian, stream)
 		b.Write(payload)
 	}
 	b.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	frame(4, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, size)) // SETTINGS_INITIAL_WINDOW_SIZE
+	// SETTINGS_INITIAL_WINDOW_SIZE
+	frame(4, 0, 0, binary.BigEndian.AppendUint32([]byte{0, 4}, size))
 	head := append([]byte{0x82, 0x86, 0x41, byte(len(address))}, address...)
 	head = append(append(head, 0x44, byte(len(path))), path...)
 	frame(1, 0x5, 1, head) // HEADERS, END_STREAM and END_HEADERS
@@ -70,11 +73,15 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 			for _, most := range []int{1, 8} {
 				for _, cc := range []string{"max-age=60", "private", ""} {
 					t.Run(fmt.Sprintf("%d/%v/%d/%s", size, flush, most, cc), func(t *testing.T) {
-						cache := newCache(t, middleware.Options{MaxLoads: most, DefaultTTL: time.Hour,
-							WaitTimeout: 2 * longWait, LoadTimeout: 2 * longWait, LeaseTTL: 2 * longWait})
+						cache := newCache(t,
+							middleware.Options{MaxLoads: most, DefaultTTL: time.Hour,
+								WaitTimeout: 2 * longWait, LoadTimeout: 2 * longWait,
+								LeaseTTL: 2 * longWait})
 						body := strings.Repeat("x", size)
 						begun := make(chan string, 100)
-						handler := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						handler := cache.Handler(http.HandlerFunc(func(
+							w http.ResponseWriter, r *http.Request,
+						) {
 							begun <- r.URL.Path
 							if cc != "" {
 								w.Header().Set("Cache-Control", cc)
@@ -98,7 +105,9 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 						go func() { _ = server.Serve(listener) }()
 						t.Cleanup(func() { _ = server.Close() })
 						address := listener.Addr().String()
-						client := &http.Client{Timeout: longWait, Transport: &http.Transport{DisableCompression: true}}
+						client := &http.Client{
+							Timeout: longWait, Transport: &http.Transport{DisableCompression: true},
+						}
 						t.Cleanup(client.CloseIdleConnections)
 						for i := range most {
 							path := "/" + strconv.Itoa(i)
@@ -119,7 +128,8 @@ func TestSlowReadersHoldUpNobody(t *testing.T) {
 							got, err := io.ReadAll(res.Body)
 							_ = res.Body.Close()
 							if err != nil || string(got) != body {
-								t.Errorf("page %d has %d bytes, %v; want %d", i, len(got), err, size)
+								t.Errorf("page %d has %d bytes, %v; want %d", i, len(got), err,
+									size)
 							}
 						}
 					})
@@ -180,7 +190,8 @@ func TestPiecesAsTheyAreMade(t *testing.T) {
 					}
 				}
 				for i, s := range streams {
-					if rest, err := s.rest(); err != nil || length && rest != piece(pieces - 1)[size/2:] || !length && rest != "" {
+					if rest, err := s.rest(); err != nil ||
+						length && rest != piece(pieces - 1)[size/2:] || !length && rest != "" {
 						t.Errorf("client %d: a rest of %d bytes, %v", i, len(rest), err)
 					}
 				}
@@ -199,8 +210,10 @@ func TestPiecesAsTheyAreMade(t *testing.T) {
 // If a response breaks off, it breaks off for all clients that read it, and is not stored.
 func TestPiecesThatBreakOff(t *testing.T) {
 	for name, end := range map[string]func(w http.ResponseWriter){
-		"abort":             func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		"above MaxBody":     func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 2000)) },
+		"abort": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"above MaxBody": func(w http.ResponseWriter) {
+			fmt.Fprint(w, strings.Repeat("x", 2000))
+		},
 		"less than it said": func(http.ResponseWriter) {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,10 +392,12 @@ func TestReadersGetTheirOwn(t *testing.T) {
 		<-follower.done
 		<-other.done
 		<-later.done
-		if got := follower.w.got(); got != "1 for , end" || !slices.Equal(follower.w.header[http.TrailerPrefix+"Sum"], []string{"7"}) {
+		if got := follower.w.got(); got != "1 for , end" ||
+			!slices.Equal(follower.w.header[http.TrailerPrefix+"Sum"], []string{"7"}) {
 			t.Errorf("the follower got %q, %v", got, follower.w.header)
 		}
-		if got := later.w.got(); strings.HasPrefix(got, "1") || !strings.HasSuffix(got, " for , end") {
+		if got := later.w.got(); strings.HasPrefix(got, "1") ||
+			!strings.HasSuffix(got, " for , end") {
 			t.Errorf("who came after a purge has %q", got)
 		}
 		if got := other.w.got(); !strings.HasSuffix(got, "for red, end") {

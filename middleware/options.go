@@ -389,7 +389,8 @@ func (o Options) withDefaults() (Options, error) {
 		switch http.CanonicalHeaderKey(name) {
 		case forwardedHost, forwardedProto:
 		default:
-			wrong("TrustForwarded has %q, it can have %s and %s", name, forwardedHost, forwardedProto)
+			wrong("TrustForwarded has %q, it can have %s and %s", name, forwardedHost,
+				forwardedProto)
 		}
 	}
 	if o.TargetedFields == nil {
@@ -434,7 +435,8 @@ const (
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' &&
+			c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 		default:
 			return false
 		}

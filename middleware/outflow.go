@@ -127,7 +127,8 @@ func (rec *recorder) catchUp() {
 // drain waits until everything written before has been sent to the client, or can't be sent.
 func (rec *recorder) drain() {
 	at := rec.place
-	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) { // the server doesn't send the header alone
+	// The server doesn't send the header alone.
+	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) {
 		at = nil
 	}
 	at.awaits()
@@ -159,7 +160,8 @@ func (rec *recorder) announce() {
 func (rec *recorder) follow(x *exchange) {
 	answer := rec.shown.answer(x.r)
 	h := x.w.Header()
-	rec.shown.copyHeader(h, answer, rec.shown.age, x.cache.status(cacheStatus{fwd: "uri-miss", collapsed: true}, x.key))
+	rec.shown.copyHeader(h, answer, rec.shown.age,
+		x.cache.status(cacheStatus{fwd: "uri-miss", collapsed: true}, x.key))
 	if answer == answerNotModified {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
@@ -178,7 +180,8 @@ func (rec *recorder) follow(x *exchange) {
 	defer reader.close()
 	for sent, flushed := 0, 0; ; {
 		rec.mu.Lock()
-		for rec.made == unfinished && sent == len(rec.out) && flushed == rec.flushes && x.r.Context().Err() == nil {
+		for rec.made == unfinished && sent == len(rec.out) && flushed == rec.flushes &&
+			x.r.Context().Err() == nil {
 			rec.readers.Wait()
 		}
 		var p []byte
@@ -188,7 +191,8 @@ func (rec *recorder) follow(x *exchange) {
 		}
 		rec.mu.Unlock()
 		switch {
-		case made == cutOff, made == unfinished && x.r.Context().Err() != nil: // a time-out in front may end the context while the client is still there
+		case made == cutOff, made == unfinished && x.r.Context().Err() != nil:
+			// A time-out in front may end the context while the client is still there.
 			panic(http.ErrAbortHandler)
 		}
 		for len(p) > 0 {

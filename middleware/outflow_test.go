@@ -38,8 +38,12 @@ func (s *stalled) Write(p []byte) (int, error) {
 }
 
 // exports returns a handler behind a cache that writes a body of this size in pieces.
-func exports(t *testing.T, size int, end func(w http.ResponseWriter)) (h http.Handler, body string, runs *int) {
-	cache, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{MaxBody: 1 << 20, DefaultTTL: time.Hour, WaitTimeout: -1, LoadTimeout: time.Hour})
+func exports(
+	t *testing.T, size int, end func(w http.ResponseWriter),
+) (h http.Handler, body string, runs *int) {
+	cache, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{
+		MaxBody: 1 << 20, DefaultTTL: time.Hour, WaitTimeout: -1, LoadTimeout: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +102,8 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, body, runs := exports(t, 500<<10, func(http.ResponseWriter) {})
-				s.ResponseRecorder, s.takes, s.goOn = httptest.NewRecorder(), 200<<10, make(chan struct{})
+				s.ResponseRecorder, s.takes, s.goOn = httptest.NewRecorder(), 200<<10,
+					make(chan struct{})
 				leader := begins(h, s)
 				other := httptest.NewRecorder()
 				waiter := begins(h, other)
@@ -130,8 +135,12 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 // When a body is no longer recorded, only the handler writes it, in order and whole.
 func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, body, runs := exports(t, 3<<20, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() })
-		s := &stalled{ResponseRecorder: httptest.NewRecorder(), takes: 500 << 10, goOn: make(chan struct{})}
+		h, body, runs := exports(t, 3<<20, func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).Flush()
+		})
+		s := &stalled{
+			ResponseRecorder: httptest.NewRecorder(), takes: 500 << 10, goOn: make(chan struct{}),
+		}
 		leader := begins(h, s)
 		other := httptest.NewRecorder()
 		waiter := begins(h, other)
@@ -140,7 +149,8 @@ func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 		hasAll(t, waiter, other, body)
 		close(s.goOn)
 		if v := <-leader; v != nil || s.Body.String() != body || *runs != 2 {
-			t.Errorf("the leader got %d bytes of %d, panic %v; %d runs", s.Body.Len(), len(body), v, *runs)
+			t.Errorf("the leader got %d bytes of %d, panic %v; %d runs", s.Body.Len(), len(body), v,
+				*runs)
 		}
 	})
 }

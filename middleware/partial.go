@@ -90,7 +90,8 @@ func (res *response) cut(want span) ([]byte, bool) {
 // bytes of the same representation.
 func (res *response) sameVersion(other *response) bool {
 	tag := other.header["Etag"]
-	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) && slices.Equal(tag, res.header["Etag"]) &&
+	return len(tag) == 1 && strings.HasPrefix(tag[0], `"`) &&
+		slices.Equal(tag, res.header["Etag"]) &&
 		res.key == other.key && slices.Equal(res.vary, other.vary) && res.selected == other.selected
 }
 
@@ -136,7 +137,8 @@ func (res *response) with(more *response, maxBody int) (*response, bool) {
 	both.header["Content-Range"] = nil
 	both.body = make([]byte, 0, total)
 	for _, s := range joined {
-		both.header["Content-Range"] = append(both.header["Content-Range"], s.contentRange(have.size))
+		both.header["Content-Range"] = append(both.header["Content-Range"],
+			s.contentRange(have.size))
 		room := both.body[len(both.body) : len(both.body)+s.length()]
 		for _, from := range []*response{res, more} { // if both have a byte, it is the same byte
 			from.copyInto(room, s)
@@ -173,7 +175,8 @@ func (res *response) whole() (*response, bool) {
 // oneRange reports whether a request is for one range and has no condition except If-Range.
 func (x *exchange) oneRange() bool {
 	h := x.r.Header
-	return x.r.Method == http.MethodGet && len(h["Range"]) == 1 && !strings.Contains(h["Range"][0], ",") &&
+	return x.r.Method == http.MethodGet && len(h["Range"]) == 1 &&
+		!strings.Contains(h["Range"][0], ",") &&
 		h["If-None-Match"] == nil && h["If-Modified-Since"] == nil
 }
 
@@ -186,12 +189,14 @@ func (x *exchange) storedPart() bool {
 	}
 	found, err := x.cache.loads.Peek(x.r.Context(), partKey(x.key))
 	res := found.Value
-	if err != nil || found.Status != cacheguard.StatusHit || res == nil || !res.answers(x.key, h) || !res.suits(x.r) {
+	if err != nil || found.Status != cacheguard.StatusHit || res == nil || !res.answers(x.key, h) ||
+		!res.suits(x.r) {
 		return false
 	}
 	age := res.age + found.Age
 	p, ok := res.parts()
-	if !ok || !x.asked.takes(age, found.FreshFor, res.mustRevalidate) || !res.meetsIfRange(h["If-Range"]) || res.outdated(x.stale) {
+	if !ok || !x.asked.takes(age, found.FreshFor, res.mustRevalidate) ||
+		!res.meetsIfRange(h["If-Range"]) || res.outdated(x.stale) {
 		return false
 	}
 	wanted, _ := parseRange(h["Range"][0], p.size)
@@ -217,14 +222,17 @@ func (x *exchange) storedPart() bool {
 // that the body must have. It returns nil if the response can't be stored. If a response gives two
 // different lengths, it isn't stored, because neither its position in the whole body nor its end is
 // certain.
-func (c *Cache) partOf(r *http.Request, key string, status int, all, before http.Header, sent time.Time) (*response, verdict, int) {
+func (c *Cache) partOf(
+	r *http.Request, key string, status int, all, before http.Header, sent time.Time,
+) (*response, verdict, int) {
 	all = canonical(all)
 	lines := all["Content-Range"]
 	if status != http.StatusPartialContent || len(lines) != 1 || all["Trailer"] != nil {
 		return nil, verdict{}, 0
 	}
 	s, _, ok := parseContentRange(lines[0])
-	if length := all["Content-Length"]; !ok || length != nil && !slices.Equal(length, []string{strconv.Itoa(s.length())}) ||
+	if length := all["Content-Length"]; !ok ||
+		length != nil && !slices.Equal(length, []string{strconv.Itoa(s.length())}) ||
 		s.length() > c.opts.MaxBody {
 		return nil, verdict{}, 0
 	}
@@ -237,7 +245,8 @@ func (c *Cache) partOf(r *http.Request, key string, status int, all, before http
 	v.revalidate, v.ifError, v.keep = 0, 0, 0
 	res := c.kept(r, key, status, all, before, v)
 	delete(res.header, "Content-Length") // other requests get ranges of other lengths
-	if len(res.header["Content-Range"]) != 1 || slices.ContainsFunc(ofOneBody, func(name string) bool { return res.header[name] != nil }) {
+	if len(res.header["Content-Range"]) != 1 ||
+		slices.ContainsFunc(ofOneBody, func(name string) bool { return res.header[name] != nil }) {
 		return nil, v, 0
 	}
 	return res, v, s.length()
@@ -252,7 +261,9 @@ var ofOneBody = []string{"Content-Md5", "Content-Digest", "Content-Encoding"}
 
 // kept returns the response to r, without its body, in the form in which others may get it. Both
 // headers are canonical.
-func (c *Cache) kept(r *http.Request, key string, status int, all, before http.Header, v verdict) *response {
+func (c *Cache) kept(
+	r *http.Request, key string, status int, all, before http.Header, v verdict,
+) *response {
 	own := maps.Clone(ownFields(all, before))
 	if vary := c.selecting(all, before); len(vary) > 0 {
 		own["Vary"] = vary
@@ -277,9 +288,12 @@ func (x *exchange) completed() {
 	defer cancel()
 	c := x.cache
 	nothing := cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
-	_, _ = c.loads.GetEntry(ctx, x.key, func(ctx context.Context, _ cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+	_, _ = c.loads.GetEntry(ctx, x.key, func(
+		ctx context.Context, _ cacheguard.Result[*response],
+	) (cacheguard.Entry[*response], error) {
 		found, err := c.loads.Peek(ctx, partKey(x.key))
-		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil || len(found.Value.vary) > 0 {
+		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil ||
+			len(found.Value.vary) > 0 {
 			return nothing, nil // variants are counted only by the code that makes them
 		}
 		all, ok := found.Value.whole()

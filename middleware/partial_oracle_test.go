@@ -66,7 +66,9 @@ func (o *editions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	time.Sleep(time.Duration(o.chance(3)) * time.Second)
 	h := w.Header()
 	h["Cache-Control"] = []string{fmt.Sprintf("max-age=%d", 5+o.chance(30))}
-	h["X-Version"], h["Content-Type"], h["Cache-Tag"] = []string{strconv.Itoa(n)}, []string{"text/plain"}, []string{"page"}
+	h["X-Version"], h["Content-Type"], h["Cache-Tag"] = []string{strconv.Itoa(n)}, []string{
+		"text/plain",
+	}, []string{"page"}
 	switch o.chance(8) {
 	case 0: // no tag
 	case 1, 2, 3:
@@ -121,14 +123,20 @@ func (o *editions) ask() *http.Request {
 	r := httptest.NewRequest(method, "/", nil)
 	first := o.chance(40)
 	last := first + o.chance(40-first)
-	if spec := []string{"", "", "a-b", "a-b", "a-b", "a-", "-c", "a-b,0-0", "x"}[o.chance(9)]; spec != "" {
-		numbers := strings.NewReplacer("a", strconv.Itoa(first), "b", strconv.Itoa(last), "c", strconv.Itoa(1+first))
+	if spec := []string{
+		"", "", "a-b", "a-b", "a-b", "a-", "-c", "a-b,0-0", "x",
+	}[o.chance(9)]; spec != "" {
+		numbers := strings.NewReplacer("a", strconv.Itoa(first), "b", strconv.Itoa(last), "c",
+			strconv.Itoa(1+first))
 		r.Header.Set("Range", "bytes="+numbers.Replace(spec))
 	}
 	n, _ := o.newest()
 	tag := fmt.Sprintf(`"%d"`, max(0, n-o.chance(3)))
-	for field, value := range map[string]string{"If-Range": tag, "If-None-Match": tag, "Cookie": "user=1",
-		"Cache-Control": []string{"no-cache", "max-age=3", "no-store", "only-if-cached"}[o.chance(4)]} {
+	for field, value := range map[string]string{"If-Range": tag, "If-None-Match": tag,
+		"Cookie": "user=1",
+		"Cache-Control": []string{
+			"no-cache", "max-age=3", "no-store", "only-if-cached",
+		}[o.chance(4)]} {
 		if o.chance(10) == 0 {
 			r.Header.Set(field, value)
 		}
@@ -144,7 +152,8 @@ func (o *editions) ask() *http.Request {
 func (o *editions) check(r *http.Request, w *http.Response, body []byte, oldest int) (err error) {
 	hit := strings.Contains(w.Header.Get("Cache-Status"), "; hit")
 	switch {
-	case w.StatusCode == http.StatusGatewayTimeout && strings.Contains(r.Header.Get("Cache-Control"), "only-if-cached"):
+	case w.StatusCode == http.StatusGatewayTimeout &&
+		strings.Contains(r.Header.Get("Cache-Control"), "only-if-cached"):
 		return nil
 	case w.Header.Get("X-Odd") != "" && !hit:
 		return nil
@@ -181,7 +190,8 @@ func (o *editions) isOf(n int, r *http.Request, w *http.Response, body []byte) e
 	case http.StatusPartialContent:
 		return o.checkParts(r, w, body, n)
 	case http.StatusRequestedRangeNotSatisfiable:
-		if got := w.Header.Get("Content-Range"); got != fmt.Sprintf("bytes */%d", len(text)) && r.Header.Get("Range") != "bytes=x" {
+		if got := w.Header.Get("Content-Range"); got != fmt.Sprintf("bytes */%d", len(text)) &&
+			r.Header.Get("Range") != "bytes=x" {
 			return fmt.Errorf("Content-Range %q of %d bytes", got, len(text))
 		}
 	default:
@@ -252,7 +262,8 @@ func rangesOf(text []byte, field string) (all [][2]int) {
 
 // checkPart compares a part with the text and with the range that was asked for.
 func checkPart(text []byte, h textproto.MIMEHeader, body []byte, want [2]int) error {
-	if place := fmt.Sprintf("bytes %d-%d/%d", want[0], want[1]-1, len(text)); h.Get("Content-Range") != place {
+	if place := fmt.Sprintf("bytes %d-%d/%d", want[0], want[1]-1,
+		len(text)); h.Get("Content-Range") != place {
 		return fmt.Errorf("Content-Range %q, want %q", h.Get("Content-Range"), place)
 	}
 	if bytes := text[want[0]:want[1]]; string(body) != string(bytes) {
@@ -286,7 +297,9 @@ func TestRangesAgainstAnOracle(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			o := &editions{rnd: rnd}
 			o.next()
-			cache := newCache(t, middleware.Options{MaxBody: 30, StaleIfError: 5 * time.Second, StrongReads: seed%4 == 1})
+			cache := newCache(t, middleware.Options{
+				MaxBody: 30, StaleIfError: 5 * time.Second, StrongReads: seed%4 == 1,
+			})
 			h := cache.Handler(o)
 			var all sync.WaitGroup
 			oldest := 0
@@ -305,7 +318,8 @@ func TestRangesAgainstAnOracle(t *testing.T) {
 					h.ServeHTTP(w, r)
 					got := w.Result()
 					if err := o.check(r, got, w.Body.Bytes(), from); err != nil {
-						t.Errorf("seed %d: %s %v: %d %v %q: %v", seed, r.Method, r.Header, w.Code, got.Header, w.Body, err)
+						t.Errorf("seed %d: %s %v: %d %v %q: %v", seed, r.Method, r.Header, w.Code,
+							got.Header, w.Body, err)
 					}
 					o.mu.Lock()
 					defer o.mu.Unlock()

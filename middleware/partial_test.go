@@ -12,7 +12,9 @@ import (
 
 // partsOf returns a stored response that has these parts of a text.
 func partsOf(text string, spans ...span) *response {
-	res := &response{key: "k", status: http.StatusPartialContent, header: http.Header{"Etag": {`"1"`}}}
+	res := &response{
+		key: "k", status: http.StatusPartialContent, header: http.Header{"Etag": {`"1"`}},
+	}
 	for _, s := range spans {
 		res.header["Content-Range"] = append(res.header["Content-Range"], s.contentRange(len(text)))
 		res.body = append(res.body, text[s.start:s.end]...)
@@ -56,8 +58,10 @@ func TestPartsTogether(t *testing.T) {
 			for range 5 {
 				s := some()
 				got, ok := have.cut(s)
-				if want := !slices.Contains(known[s.start:s.end], false); ok != want || ok && string(got) != string(text[s.start:s.end]) {
-					t.Fatalf("seed %d: %v of %v is %q, %v; want %q, %v", seed, s, have.header, got, ok, text[s.start:s.end], want)
+				if want := !slices.Contains(known[s.start:s.end], false); ok != want ||
+					ok && string(got) != string(text[s.start:s.end]) {
+					t.Fatalf("seed %d: %v of %v is %q, %v; want %q, %v", seed, s, have.header, got,
+						ok, text[s.start:s.end], want)
 				}
 			}
 		}
@@ -84,7 +88,8 @@ func TestPartsHaveABound(t *testing.T) {
 			have = before
 		}
 	}
-	if both, ok := have.with(partsOf(text, span{0, 151}), 1000); !ok || len(both.header["Content-Range"]) != 1 {
+	if both, ok := have.with(partsOf(text, span{0, 151}), 1000); !ok ||
+		len(both.header["Content-Range"]) != 1 {
 		t.Errorf("what joins them is refused: %v", ok)
 	}
 	if _, ok := partsOf(text, span{0, 50}).with(partsOf(text, span{50, 101}), 100); ok {
@@ -96,17 +101,23 @@ func TestPartsHaveABound(t *testing.T) {
 func TestDamagedParts(t *testing.T) {
 	const text = "0123456789"
 	for name, damage := range map[string]func(res *response){
-		"whole":          func(res *response) { res.status = 200 },
-		"no range":       func(res *response) { delete(res.header, "Content-Range") },
-		"too short":      func(res *response) { res.body = res.body[1:] },
-		"too long":       func(res *response) { res.body = append(res.body, 'x') },
-		"out of order":   func(res *response) { slices.Reverse(res.header["Content-Range"]) },
-		"overlapping":    func(res *response) { res.header["Content-Range"] = []string{"bytes 0-1/10", "bytes 1-2/10"} },
-		"touching":       func(res *response) { res.header["Content-Range"] = []string{"bytes 0-1/10", "bytes 2-3/10"} },
+		"whole":        func(res *response) { res.status = 200 },
+		"no range":     func(res *response) { delete(res.header, "Content-Range") },
+		"too short":    func(res *response) { res.body = res.body[1:] },
+		"too long":     func(res *response) { res.body = append(res.body, 'x') },
+		"out of order": func(res *response) { slices.Reverse(res.header["Content-Range"]) },
+		"overlapping": func(res *response) {
+			res.header["Content-Range"] = []string{"bytes 0-1/10", "bytes 1-2/10"}
+		},
+		"touching": func(res *response) {
+			res.header["Content-Range"] = []string{"bytes 0-1/10", "bytes 2-3/10"}
+		},
 		"another length": func(res *response) { res.header["Content-Range"][1] = "bytes 4-5/11" },
-		"huge":           func(res *response) { res.header["Content-Range"][1] = "bytes 4-999999999999998/999999999999999" },
-		"negative":       func(res *response) { res.header["Content-Range"][0] = "bytes -1-0/10" },
-		"garbage":        func(res *response) { res.header["Content-Range"][0] = "x" },
+		"huge": func(res *response) {
+			res.header["Content-Range"][1] = "bytes 4-999999999999998/999999999999999"
+		},
+		"negative": func(res *response) { res.header["Content-Range"][0] = "bytes -1-0/10" },
+		"garbage":  func(res *response) { res.header["Content-Range"][0] = "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := partsOf(text, span{0, 2}, span{4, 6})
@@ -139,7 +150,8 @@ func FuzzContentRange(f *testing.F) {
 		if s.start < 0 || s.end <= s.start || s.end > size {
 			t.Fatalf("%q: %v of %d", line, s, size)
 		}
-		if again, sameSize, ok := parseContentRange(s.contentRange(size)); !ok || again != s || sameSize != size {
+		if again, sameSize, ok := parseContentRange(s.contentRange(size)); !ok || again != s ||
+			sameSize != size {
 			t.Fatalf("%q, then %q", line, s.contentRange(size))
 		}
 	})

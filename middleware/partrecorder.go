@@ -16,10 +16,13 @@ import (
 // ranged lets the handler answer a request for a range. If no whole response is fresh, ranged also
 // stores the part in the handler's response.
 func (x *exchange) ranged() {
-	if x.oneRange() && !x.forced && !identified(x.r, nil) && x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
+	if x.oneRange() && !x.forced && !identified(x.r, nil) &&
+		x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
 		defer x.cache.parts.ends(x.key)
 		next := x.next
-		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { x.record(w, r, next) })
+		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x.record(w, r, next)
+		})
 	}
 	x.alone("uri-miss")
 }
@@ -34,7 +37,10 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 	asked := *r // a copy, because the handler may change the request
 	asked.Header = r.Header.Clone()
-	p := &partRecorder{x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h, sent: x.cache.sends()}
+	p := &partRecorder{
+		x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h,
+		sent: x.cache.sends(),
+	}
 	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
 	defer p.release() // also when the handler panics
 	bare := *r
@@ -98,7 +104,8 @@ func (p *partRecorder) writeHeader(status int) {
 		return
 	case status >= 200 || status == http.StatusSwitchingProtocols:
 		p.decided = true
-		if p.res, p.verdict, p.length = c.partOf(p.asked, p.x.key, status, p.header, p.before, p.sent.at); p.res != nil && p.describes() {
+		if p.res, p.verdict, p.length = c.partOf(p.asked, p.x.key, status, p.header, p.before,
+			p.sent.at); p.res != nil && p.describes() {
 			p.on, p.head = true, p.header.Clone()
 			p.res.body = make([]byte, 0, p.length)
 			p.says(0)
@@ -117,7 +124,8 @@ func (p *partRecorder) writeHeader(status int) {
 // If-Range a handler may leave out most fields, because the client has them already (RFC 9110,
 // section 15.3.7). Then the part needs the fields of a stored part.
 func (p *partRecorder) describes() bool {
-	return p.asked.Header["If-Range"] == nil || p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
+	return p.asked.Header["If-Range"] == nil ||
+		p.lease.prev != nil && p.lease.prev.sameVersion(p.res)
 }
 
 // sync makes the client's header equal to the handler's header.
@@ -262,9 +270,10 @@ func (p *partRecorder) says(why cacheguard.Reason) {
 // finish stores the part, if it is whole.
 func (p *partRecorder) finish() {
 	p.mu.Lock()
-	complete := p.on && len(p.res.body) == p.length && !slices.ContainsFunc(sortedNames(p.header), func(name string) bool {
-		return strings.HasPrefix(name, http.TrailerPrefix)
-	})
+	complete := p.on && len(p.res.body) == p.length &&
+		!slices.ContainsFunc(sortedNames(p.header), func(name string) bool {
+			return strings.HasPrefix(name, http.TrailerPrefix)
+		})
 	p.mu.Unlock()
 	if !complete {
 		return
@@ -275,8 +284,11 @@ func (p *partRecorder) finish() {
 		switch {
 		case ok:
 			res = both
-		case prev.sameVersion(res) && (len(prev.body) > len(res.body) || p.asked.Header["If-Range"] != nil):
-			return // a small part must not replace larger ones, and a part that may lack fields has no stored part to take them from
+		case prev.sameVersion(res) &&
+			(len(prev.body) > len(res.body) || p.asked.Header["If-Range"] != nil):
+			// A small part must not replace larger ones, and a part that may lack fields has no
+			// stored part to take them from.
+			return
 		}
 	}
 	e := c.entry(p.verdict, res)
@@ -329,7 +341,9 @@ func (c *Cache) hold(ctx context.Context, key string) *holding {
 	go func() {
 		defer close(h.over)
 		defer cancel()
-		res, err := c.loads.RefreshEntry(ctx, key, func(ctx context.Context, prev cacheguard.Result[*response]) (cacheguard.Entry[*response], error) {
+		res, err := c.loads.RefreshEntry(ctx, key, func(
+			ctx context.Context, prev cacheguard.Result[*response],
+		) (cacheguard.Entry[*response], error) {
 			select {
 			case granted <- prev.Value:
 			case <-ctx.Done():
@@ -374,15 +388,17 @@ func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 // at a time stores a part. If a resource's parts can't be stored, no part of it is recorded for a
 // while.
 type partial struct {
-	mu     sync.Mutex // guards the fields below
-	busy   map[string]bool
-	not    map[digest]time.Time // keys of resources whose parts can't be stored, and until when that is remembered
+	mu   sync.Mutex // guards the fields below
+	busy map[string]bool
+	// Keys of resources whose parts can't be stored, and until when that is remembered.
+	not    map[digest]time.Time
 	digest digester
 }
 
 const (
 	mostUnparted = 4096
-	recordShare  = 8 // one request may record a part for this many slots of MaxLoads; it occupies one of them
+	// One request may record a part for this many slots of MaxLoads; it occupies one of them.
+	recordShare = 8
 )
 
 // mostRecorded returns how many requests may record parts at a time. The number is small, so that

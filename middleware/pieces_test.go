@@ -37,7 +37,9 @@ func (c *clocked) Flush()                      { c.note("flush") }
 // once.
 func TestEachPieceWakesEachReader(t *testing.T) {
 	const pieces = 10
-	for name, slow := range map[string]time.Duration{"its client reads": 0, "its client takes an hour for each piece": time.Hour} {
+	for name, slow := range map[string]time.Duration{
+		"its client reads": 0, "its client takes an hour for each piece": time.Hour,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := newCache(t, middleware.Options{LoadTimeout: 24 * time.Hour})
@@ -72,7 +74,8 @@ func TestEachPieceWakesEachReader(t *testing.T) {
 					if k == 0 {
 						want = append(want, fmt.Sprint(at, " head"))
 					}
-					if want = append(want, fmt.Sprint(at, " ", k)); k < pieces-1 { // the end flushes the last one
+					// The end flushes the last one.
+					if want = append(want, fmt.Sprint(at, " ", k)); k < pieces-1 {
 						want = append(want, fmt.Sprint(at, " flush"))
 					}
 				}
@@ -83,7 +86,8 @@ func TestEachPieceWakesEachReader(t *testing.T) {
 					}
 				}
 				want = slices.Concat([]string{"350ms head", "350ms 012", "350ms flush"}, want[7:])
-				if late.all = late.all[:min(len(want), len(late.all))]; !slices.Equal(late.all, want) {
+				if late.all = late.all[:min(len(want), len(late.all))]; !slices.Equal(late.all,
+					want) {
 					t.Errorf("the late reader: %q, want %q", late.all, want)
 				}
 			})

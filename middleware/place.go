@@ -103,7 +103,8 @@ func (p *place) resumes() {
 	}
 	counts := p.turns.again()
 	p.mu.Lock()
-	left := p.give != nil || !p.counts // another goroutine has taken a turn, or the handler has returned
+	// Another goroutine has taken a turn, or the handler has returned.
+	left := p.give != nil || !p.counts
 	if !left && counts {
 		p.give = p.turns.give
 	}

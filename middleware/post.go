@@ -37,8 +37,11 @@ type postRecorder struct {
 
 // recordsPost returns the recorder for a POST, or nil if its response may not be stored. The caller
 // must call the recorder's end.
-func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.Request) *postRecorder {
-	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) || namesFields(r.Header) || secondHost(r) {
+func (c *Cache) recordsPost(
+	w http.ResponseWriter, r *http.Request, asGet *http.Request,
+) *postRecorder {
+	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) ||
+		namesFields(r.Header) || secondHost(r) {
 		return nil
 	}
 	if c.posts.Add(1) > mostPosts {
@@ -47,7 +50,10 @@ func (c *Cache) recordsPost(w http.ResponseWriter, r *http.Request, asGet *http.
 	}
 	asked := *asGet // a copy, because the handler may change the request
 	asked.Header = asGet.Header.Clone()
-	p := &postRecorder{ResponseWriter: w, cache: c, asGet: &asked, before: canonical(w.Header().Clone()), sent: time.Now()}
+	p := &postRecorder{
+		ResponseWriter: w, cache: c, asGet: &asked, before: canonical(w.Header().Clone()),
+		sent: time.Now(),
+	}
 	p.key = c.keys.key(&asked)
 	p.target, _ = c.keys.target(&asked)
 	return p
@@ -83,7 +89,8 @@ func (p *postRecorder) head(status int) {
 // of the request, and it must have a lifetime of its own.
 func (p *postRecorder) forGet(status int, all http.Header) (v verdict, ok bool) {
 	c := p.cache
-	if location := all["Content-Location"]; status != http.StatusOK || len(location) != 1 || !p.target.is(location[0]) || all["Trailer"] != nil {
+	if location := all["Content-Location"]; status != http.StatusOK || len(location) != 1 ||
+		!p.target.is(location[0]) || all["Trailer"] != nil {
 		return v, false
 	}
 	all = c.selectingOnly(all, p.before)
@@ -102,7 +109,8 @@ func (t target) is(reference string) bool {
 		return false
 	}
 	to, err := own.Parse(reference)
-	return err == nil && to.User == nil && to.Fragment == "" && origin(to.Scheme, to.Host) == origin(t.scheme, t.host) &&
+	return err == nil && to.User == nil && to.Fragment == "" &&
+		origin(to.Scheme, to.Host) == origin(t.scheme, t.host) &&
 		to.RequestURI() == own.RequestURI()
 }
 
@@ -137,7 +145,8 @@ func (p *postRecorder) store(ctx context.Context) {
 	if res == nil {
 		return
 	}
-	if length := res.header["Content-Length"]; length != nil && !slices.Equal(length, []string{strconv.Itoa(len(res.body))}) {
+	if length := res.header["Content-Length"]; length != nil &&
+		!slices.Equal(length, []string{strconv.Itoa(len(res.body))}) {
 		return
 	}
 	for name := range p.Header() {
@@ -145,7 +154,8 @@ func (p *postRecorder) store(ctx context.Context) {
 			return
 		}
 	}
-	if res.header["Content-Type"] == nil && res.header["Content-Encoding"] == nil && len(res.body) > 0 {
+	if res.header["Content-Type"] == nil && res.header["Content-Encoding"] == nil &&
+		len(res.body) > 0 {
 		res.header = maps.Clone(res.header)
 		res.header["Content-Type"] = []string{http.DetectContentType(res.body)}
 	}

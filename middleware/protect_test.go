@@ -21,20 +21,37 @@ import (
 // is given to all clients.
 func TestReloadTurnsNothingOff(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"406":        func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotAcceptable) },
-		"302":        func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
-		"404":        func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
-		"private":    func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "private") },
-		"no-store":   func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "no-store, max-age=9") },
-		"no-cache":   func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Cache-Control", "no-cache") },
-		"Set-Cookie": func(w http.ResponseWriter, r *http.Request) { withCookie("max-age=60")(w.Header(), "x") },
-		"Vary: *":    func(w http.ResponseWriter, r *http.Request) { w.Header()["Vary"] = []string{"*"}; page(w, "") },
-		"nothing":    func(w http.ResponseWriter, r *http.Request) {},
+		"406": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNotAcceptable)
+		},
+		"302": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/login", http.StatusFound)
+		},
+		"404": func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"private": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "private")
+		},
+		"no-store": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-store, max-age=9")
+		},
+		"no-cache": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-cache")
+		},
+		"Set-Cookie": func(w http.ResponseWriter, r *http.Request) {
+			withCookie("max-age=60")(w.Header(), "x")
+		},
+		"Vary: *": func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Vary"] = []string{"*"}
+			page(w, "")
+		},
+		"nothing": func(w http.ResponseWriter, r *http.Request) {},
 		"event stream": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			page(w, "")
 		},
-		"too large": func(w http.ResponseWriter, r *http.Request) { page(w, strings.Repeat("x", 200)) },
+		"too large": func(w http.ResponseWriter, r *http.Request) {
+			page(w, strings.Repeat("x", 200))
+		},
 		"too large, and says so": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "200")
 			page(w, strings.Repeat("x", 200))
@@ -52,18 +69,27 @@ func TestReloadTurnsNothingOff(t *testing.T) {
 			w.Header().Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
 			w.WriteHeader(http.StatusNotImplemented)
 		},
-		"500":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"500": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
 		"panic": func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		for _, reload := range [][]string{
-			{"Cache-Control", "no-cache"}, {"Cache-Control", "max-age=0"}, {"Pragma", "no-cache"}, {"Cache-Control", "min-fresh=99"},
-			{"Cache-Control", "no-cache", "Cookie", "session=alice"}, {"Cache-Control", "no-cache", "Authorization", "x"},
+			{"Cache-Control", "no-cache"}, {"Cache-Control", "max-age=0"}, {"Pragma", "no-cache"},
+			{"Cache-Control", "min-fresh=99"},
+			{"Cache-Control", "no-cache", "Cookie", "session=alice"},
+			{"Cache-Control", "no-cache", "Authorization", "x"},
 		} {
 			for _, local := range []int{0, 1 << 20} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, reload, local), func(t *testing.T) {
-					cache := newCache(t, middleware.Options{MaxBody: 100, LocalBytes: local, NegativeTTL: 30 * time.Second, Heuristic: 0.5})
+					cache := newCache(t, middleware.Options{
+						MaxBody: 100, LocalBytes: local, NegativeTTL: 30 * time.Second,
+						Heuristic: 0.5,
+					})
 					var runs atomic.Int32
-					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h := cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
 						runs.Add(1)
 						if r.Header.Get("X-Attack") != "" {
 							answer(w, r)
@@ -190,7 +216,8 @@ func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 				close(hold)
 				all.Wait()
 				if n := runs.Load(); n != 2 {
-					t.Errorf("after %v, %s: the handler ran %d times for 100 requests", age, refusal, n-1)
+					t.Errorf("after %v, %s: the handler ran %d times for 100 requests", age,
+						refusal, n-1)
 				}
 			})
 		}
@@ -199,20 +226,32 @@ func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 
 // crossing are the kinds of requests that no stored response answers.
 var crossing = map[string]func(r *http.Request){
-	"Upgrade":             func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
-	"Connection":          func(r *http.Request) { r.Header.Set("Connection", "X-Plan") },
-	"If-Match":            func(r *http.Request) { r.Header.Set("If-Match", `"x"`) },
-	"If-Unmodified-Since": func(r *http.Request) { r.Header.Set("If-Unmodified-Since", "Sat, 21 Nov 2020 20:00:00 GMT") },
+	"Upgrade":    func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
+	"Connection": func(r *http.Request) { r.Header.Set("Connection", "X-Plan") },
+	"If-Match":   func(r *http.Request) { r.Header.Set("If-Match", `"x"`) },
+	"If-Unmodified-Since": func(r *http.Request) {
+		r.Header.Set("If-Unmodified-Since", "Sat, 21 Nov 2020 20:00:00 GMT")
+	},
 	"no-store": func(r *http.Request) {
 		r.Header.Set("Cache-Control", "no-store")
 		r.URL.Path, r.RequestURI = "/cold", "/cold"
 	},
-	"no-store, no-cache": func(r *http.Request) { r.Header.Set("Cache-Control", "no-store, no-cache") },
-	"Range":              func(r *http.Request) { r.Header.Set("Range", "bytes=0-1"); r.Header.Set("Cache-Control", "no-cache") },
-	"chunked body":       func(r *http.Request) { r.ContentLength, r.TransferEncoding = -1, []string{"chunked"} },
-	"body":               func(r *http.Request) { r.ContentLength = 1 },
-	"HEAD":               func(r *http.Request) { r.Method = "HEAD"; r.Header.Set("Pragma", "no-cache") },
-	"strange Host":       func(r *http.Request) { r.Host = "a b" },
+	"no-store, no-cache": func(r *http.Request) {
+		r.Header.Set("Cache-Control", "no-store, no-cache")
+	},
+	"Range": func(r *http.Request) {
+		r.Header.Set("Range", "bytes=0-1")
+		r.Header.Set("Cache-Control", "no-cache")
+	},
+	"chunked body": func(r *http.Request) {
+		r.ContentLength, r.TransferEncoding = -1, []string{"chunked"}
+	},
+	"body": func(r *http.Request) { r.ContentLength = 1 },
+	"HEAD": func(r *http.Request) {
+		r.Method = "HEAD"
+		r.Header.Set("Pragma", "no-cache")
+	},
+	"strange Host": func(r *http.Request) { r.Host = "a b" },
 	"no-cache": func(r *http.Request) {
 		r.Header.Set("Cache-Control", "no-cache")
 		r.URL.RawQuery, r.RequestURI = "", "/"
@@ -226,14 +265,20 @@ func TestEveryRunIsCounted(t *testing.T) {
 		for _, most := range []int{1, 8} {
 			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cache := newCache(t, middleware.Options{MaxLoads: most, WaitTimeout: time.Hour, LoadTimeout: time.Hour, LeaseTTL: time.Hour})
+					cache := newCache(t, middleware.Options{
+						MaxLoads: most, WaitTimeout: time.Hour, LoadTimeout: time.Hour,
+						LeaseTTL: time.Hour,
+					})
 					var running, peak atomic.Int32
 					hold := make(chan struct{})
-					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h := cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
 						if r.Header.Get("X-Attack") != "" {
 							n := running.Add(1)
 							defer running.Add(-1)
-							for p := peak.Load(); p < n && !peak.CompareAndSwap(p, n); p = peak.Load() {
+							for p := peak.Load(); p < n &&
+								!peak.CompareAndSwap(p, n); p = peak.Load() {
 							}
 							<-hold
 						}
@@ -277,9 +322,15 @@ func TestStreamsCountByTheirStart(t *testing.T) {
 		field, value string
 		begin        func(w http.ResponseWriter)
 	}{
-		"flushed":  {"If-Match", `"x"`, func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }},
-		"hijacked": {"Upgrade", "websocket", func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() }},
-		"switched": {"Upgrade", "websocket", func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) }},
+		"flushed": {"If-Match", `"x"`, func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).Flush()
+		}},
+		"hijacked": {"Upgrade", "websocket", func(w http.ResponseWriter) {
+			_, _, _ = http.NewResponseController(w).Hijack()
+		}},
+		"switched": {"Upgrade", "websocket", func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}},
 		"events, not flushed": {"Cache-Control", "no-store", func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 			fmt.Fprint(w, "data: 1\n\n")

@@ -72,7 +72,9 @@ func ownTag(tag string) (string, error) {
 }
 
 // purge invalidates the tags of all names. If one of the names is invalid it invalidates nothing.
-func (c *Cache) purge(ctx context.Context, names []string, tagOf func(string) (string, error)) error {
+func (c *Cache) purge(
+	ctx context.Context, names []string, tagOf func(string) (string, error),
+) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -103,7 +105,8 @@ func tagsFor(names []string, tagOf func(string) (string, error)) ([]string, erro
 func (c *Cache) PurgeHandler(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if token == "" || !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+		if token == "" || !strings.EqualFold(scheme, "Bearer") ||
+			subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 			return
@@ -167,7 +170,8 @@ func (o order) wrong() error {
 	var errs []error
 	for _, kind := range o {
 		if kind.do == nil {
-			errs = append(errs, fmt.Errorf("form has %q; url, prefix, tag and stale are known", kind.names[0]))
+			errs = append(errs,
+				fmt.Errorf("form has %q; url, prefix, tag and stale are known", kind.names[0]))
 			continue
 		}
 		_, err := tagsFor(kind.names, kind.tagOf)

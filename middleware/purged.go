@@ -60,7 +60,8 @@ func (p *purges) since(then sending, tags []string) bool {
 	if p.count == then.purges {
 		return false
 	}
-	return p.all > then.purges || slices.ContainsFunc(tags, func(tag string) bool { return p.of[tag] > then.purges })
+	return p.all > then.purges ||
+		slices.ContainsFunc(tags, func(tag string) bool { return p.of[tag] > then.purges })
 }
 
 // invalidate removes the responses that have at least one of these tags, or all responses if there

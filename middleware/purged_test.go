@@ -47,20 +47,31 @@ func TestPurgedByItsHandler(t *testing.T) {
 	}
 	for when, page := range pages {
 		for what, purge := range map[string]func(c *middleware.Cache, r *http.Request) error{
-			"its URL":  func(c *middleware.Cache, r *http.Request) error { return c.Purge(r.Context(), "/page") },
-			"its tag":  func(c *middleware.Cache, r *http.Request) error { return c.PurgeTags(r.Context(), "mine") },
-			"its path": func(c *middleware.Cache, r *http.Request) error { return c.PurgePrefix(r.Context(), "/page") },
-			"all":      func(c *middleware.Cache, r *http.Request) error { return c.PurgePrefix(r.Context(), "/") },
+			"its URL": func(c *middleware.Cache, r *http.Request) error {
+				return c.Purge(r.Context(), "/page")
+			},
+			"its tag": func(c *middleware.Cache, r *http.Request) error {
+				return c.PurgeTags(r.Context(), "mine")
+			},
+			"its path": func(c *middleware.Cache, r *http.Request) error {
+				return c.PurgePrefix(r.Context(), "/page")
+			},
+			"all": func(c *middleware.Cache, r *http.Request) error {
+				return c.PurgePrefix(r.Context(), "/")
+			},
 			"by a POST": func(c *middleware.Cache, _ *http.Request) error {
 				save := c.Invalidates(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				save.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/page", nil))
 				return nil
 			},
-			"another one": func(c *middleware.Cache, r *http.Request) error { return c.Purge(r.Context(), "/other") },
-			"nothing":     func(*middleware.Cache, *http.Request) error { return nil },
+			"another one": func(c *middleware.Cache, r *http.Request) error {
+				return c.Purge(r.Context(), "/other")
+			},
+			"nothing": func(*middleware.Cache, *http.Request) error { return nil },
 		} {
 			t.Run(when+" "+what, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { // a part is not recorded if its lease takes long
+				// A part is not recorded if its lease takes long.
+				synctest.Test(t, func(t *testing.T) {
 					store, unstored := memstore.New(memstore.Options{}), &unstoredEvents{}
 					defer func() { _ = store.Close() }()
 					cache, err := middleware.New(store, middleware.Options{Observer: unstored})
@@ -72,7 +83,9 @@ func TestPurgedByItsHandler(t *testing.T) {
 					if when == "what is still good" {
 						fresh = "max-age=60, no-cache"
 					}
-					h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h := cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
 						w.Header().Set("Cache-Control", fresh)
 						w.Header().Set("Cache-Tag", "mine")
 						page(w, r, func() {
@@ -92,7 +105,9 @@ func TestPurgedByItsHandler(t *testing.T) {
 					first := asks(h, "GET", "/page", asked...).Header().Get("Cache-Status")
 					next := asks(h, "GET", "/page", asked...).Header().Get("Cache-Status")
 					if what == "another one" || what == "nothing" {
-						if why := unstored.take(); len(why) > 0 || !strings.Contains(first, "; stored") || !strings.Contains(next, "; hit") {
+						if why := unstored.take(); len(why) > 0 ||
+							!strings.Contains(first, "; stored") ||
+							!strings.Contains(next, "; hit") {
 							t.Errorf("%q, then %q; unstored: %q", first, next, why)
 						}
 						return
@@ -103,7 +118,8 @@ func TestPurgedByItsHandler(t *testing.T) {
 					if !strings.HasSuffix(first, "; detail=purged") {
 						t.Errorf("Cache-Status: %q", first)
 					}
-					if why := unstored.take(); len(why) == 0 || slices.ContainsFunc(why, func(why string) bool { return why != "purged" }) {
+					if why := unstored.take(); len(why) == 0 ||
+						slices.ContainsFunc(why, func(why string) bool { return why != "purged" }) {
 						t.Errorf("observers are told %q", why)
 					}
 				})
@@ -152,7 +168,8 @@ func TestFleetPurgedByItsTags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		relay, err := cacheguard.New(f.replicas[1].spy.Store, cacheguard.Options[[]byte]{Name: "pages", Logger: slog.New(slog.DiscardHandler)})
+		relay, err := cacheguard.New(f.replicas[1].spy.Store,
+			cacheguard.Options[[]byte]{Name: "pages", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,8 @@ func (res *response) serveRange(w http.ResponseWriter, r *http.Request) {
 	delete(h, "Content-Md5")
 	delete(h, "Content-Digest")
 	if len(spans) == 0 {
-		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location",
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Language",
+			"Content-Location",
 			"Etag", "Last-Modified", "Cache-Control", "Expires"} {
 			delete(h, name)
 		}

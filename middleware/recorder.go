@@ -29,12 +29,14 @@ type recorder struct {
 	header http.Header
 	before http.Header // the client's header before the handler was called
 
-	mu       sync.Mutex // guards the fields below: timers and goroutines of handlers use them, too
-	status   int        // 0: the header is not written
-	verdict  verdict
-	res      *response   // the recorded response
-	on       bool        // the response is being recorded
-	held     bool        // the client gets the stored response instead, because this one is a failure, or a 304 that confirms the stored one
+	mu      sync.Mutex // guards the fields below: timers and goroutines of handlers use them, too
+	status  int        // 0: the header is not written
+	verdict verdict
+	res     *response // the recorded response
+	on      bool      // the response is being recorded
+	// The client gets the stored response instead, because this one is a failure, or a 304 that
+	// confirms the stored one.
+	held     bool
 	over     bool        // the handler has returned
 	interim  bool        // the response was flushed before its end
 	live     bool        // other requests may read it while it is made
@@ -46,7 +48,8 @@ type recorder struct {
 	place    *place // set if the handler continues for its own client only
 	outflow
 
-	shown   *response // the response, without its body, for clients that read it while it is made; nil: none does
+	// The response, without its body, for clients that read it while it is made; nil: none does.
+	shown   *response
 	made    making
 	tail    http.Header // the trailer, set before made
 	readers sync.Cond
@@ -134,7 +137,8 @@ func (rec *recorder) head(status int) {
 		return
 	}
 	u := rec.run
-	rec.verdict = u.verdict(&u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
+	rec.verdict = u.verdict(&u.asked, status,
+		u.cache.selectingOnly(canonical(rec.header), rec.before))
 	rec.why = rec.verdict.unstored()
 	if rec.verdict.share || rec.verdict.store {
 		rec.on = rec.promised <= int64(u.cache.opts.MaxBody)
@@ -172,7 +176,9 @@ func (rec *recorder) begin() {
 func contradicts(status, begun int) bool { return status >= 400 && status != begun }
 
 // isNews reports whether a response with this status says that the stored response is still good.
-func (rec *recorder) isNews(status int) bool { return status == http.StatusNotModified && rec.run.asks }
+func (rec *recorder) isNews(status int) bool {
+	return status == http.StatusNotModified && rec.run.asks
+}
 
 // ended reports whether the load no longer wants the response.
 func (rec *recorder) ended() bool { return rec.run.split.Load() }
@@ -187,7 +193,8 @@ func (rec *recorder) instead(status int) bool {
 		rec.on = true
 	case u.stale(status):
 		rec.on = true
-		rec.verdict = u.verdict(&u.asked, status, u.cache.selectingOnly(canonical(rec.header), rec.before))
+		rec.verdict = u.verdict(&u.asked, status,
+			u.cache.selectingOnly(canonical(rec.header), rec.before))
 		rec.res = rec.stored(status)
 	default:
 		return false
@@ -206,11 +213,13 @@ func (rec *recorder) stored(status int) *response {
 	own := ownFields(all, rec.before)
 	if vary := u.cache.selecting(all, rec.before); !slices.Equal(vary, own["Vary"]) {
 		own = maps.Clone(own)
-		own["Vary"] = vary // the response is selected by this Vary, no matter which layer has set it
+		// The response is selected by this Vary, no matter which layer has set it.
+		own["Vary"] = vary
 	}
 	res := &response{
-		key: u.key, status: status, age: rec.verdict.age, mustRevalidate: rec.verdict.mustRevalidate,
-		header: storedHeader(own, rec.verdict.drop),
+		key: u.key, status: status, age: rec.verdict.age,
+		mustRevalidate: rec.verdict.mustRevalidate,
+		header:         storedHeader(own, rec.verdict.drop),
 	}
 	res.vary, _ = varyOf(own)
 	res.personal, res.guessed = identified(&u.asked, res.vary), rec.verdict.guessed
@@ -263,9 +272,11 @@ func (rec *recorder) release() {
 		return
 	}
 	if head.is.reason = rec.why; rec.why == 0 {
-		head.is.stored = rec.on && rec.verdict.store && (rec.over || rec.promised >= 0 && !rec.interim)
+		head.is.stored = rec.on && rec.verdict.store &&
+			(rec.over || rec.promised >= 0 && !rec.interim)
 	}
-	head.waits, head.line, head.notWhole = false, rec.run.cache.status(head.is, rec.run.key), rec.to == headOnly
+	head.waits, head.line, head.notWhole = false, rec.run.cache.status(head.is, rec.run.key),
+		rec.to == headOnly
 	rec.heads = append(rec.heads, nil)
 }
 
@@ -293,7 +304,9 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	rec.drain()
-	return rec.direct(func() (int, error) { return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write) })
+	return rec.direct(func() (int, error) {
+		return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write)
+	})
 }
 
 // WriteString is Write for a string.
@@ -308,7 +321,9 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	}
 	rec.drain()
 	return rec.direct(func() (int, error) {
-		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) { return io.WriteString(rec.w, s) })
+		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) {
+			return io.WriteString(rec.w, s)
+		})
 	})
 }
 
@@ -331,7 +346,8 @@ func (rec *recorder) keep(n int, record func()) error {
 	rec.written += int64(n)
 	switch {
 	case !rec.on || rec.res == nil:
-	case rec.held && rec.written > int64(rec.run.cache.opts.MaxBody): // a failure that is too large: only its status is needed
+	case rec.held && rec.written > int64(rec.run.cache.opts.MaxBody):
+		// A failure that is too large: only its status is needed.
 		rec.res.header, rec.res.body = http.Header{}, nil
 	case rec.shown == nil && rec.ended():
 		rec.stop(cacheguard.ReasonAlone)
@@ -343,7 +359,8 @@ func (rec *recorder) keep(n int, record func()) error {
 		rec.makeRoom(n)
 		record()
 		rec.out = rec.res.body
-		if rec.promised >= 0 && len(rec.out) > buffered { // without a length nobody knows whether it stays below MaxBody
+		// Without a length nobody knows whether it stays below MaxBody.
+		if rec.promised >= 0 && len(rec.out) > buffered {
 			rec.announce()
 		}
 		rec.readers.Broadcast()

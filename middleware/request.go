@@ -11,10 +11,12 @@ import (
 // asked has the wishes in a request's Cache-Control and Pragma (RFC 9111, sections 5.2.1 and 5.4).
 // Because they are only wishes, a directive that can't be read is ignored.
 type asked struct {
-	noCache, noStore, onlyIfCached      bool
-	maxAge, minFresh, maxStale, ifError time.Duration // notSaid if not there; max-stale without a value: mostTTL
+	noCache, noStore, onlyIfCached bool
+	// notSaid if not there; max-stale without a value: mostTTL.
+	maxAge, minFresh, maxStale, ifError time.Duration
 
-	token cacheguard.Token // no older response is accepted; the token comes from the request's context
+	// No older response is accepted; the token comes from the request's context.
+	token cacheguard.Token
 }
 
 func readAsked(h http.Header) asked {
@@ -99,5 +101,8 @@ func (a asked) takesOnError(res *response, over time.Duration) bool {
 
 // firm returns only those wishes in a that can't make the handler run more often.
 func (a asked) firm() asked {
-	return asked{noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid, maxStale: notSaid, ifError: notSaid}
+	return asked{
+		noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid,
+		maxStale: notSaid, ifError: notSaid,
+	}
 }

@@ -14,29 +14,52 @@ func TestReadAsked(t *testing.T) {
 		set  func(a *asked)
 	}{
 		{"5.2.1/nothing", http.Header{}, nil},
-		{"5.2.1.1/max-age", http.Header{"Cache-Control": {"max-age=5"}}, func(a *asked) { a.maxAge = 5 * time.Second }},
-		{"5.2.1.1/max-age=0", http.Header{"Cache-Control": {"max-age=0"}}, func(a *asked) { a.maxAge = 0 }},
-		{"5.2.1.2/max-stale", http.Header{"Cache-Control": {"max-stale=5"}}, func(a *asked) { a.maxStale = 5 * time.Second }},
+		{"5.2.1.1/max-age", http.Header{"Cache-Control": {"max-age=5"}}, func(a *asked) {
+			a.maxAge = 5 * time.Second
+		}},
+		{"5.2.1.1/max-age=0", http.Header{"Cache-Control": {"max-age=0"}}, func(a *asked) {
+			a.maxAge = 0
+		}},
+		{"5.2.1.2/max-stale", http.Header{"Cache-Control": {"max-stale=5"}}, func(a *asked) {
+			a.maxStale = 5 * time.Second
+		}},
 		{"5.2.1.2/max-stale without a value", http.Header{"Cache-Control": {"max-stale"}},
 			func(a *asked) { a.maxStale = mostTTL }},
-		{"5.2.1.3/min-fresh", http.Header{"Cache-Control": {"min-fresh=5"}}, func(a *asked) { a.minFresh = 5 * time.Second }},
-		{"5.2.1.4/no-cache", http.Header{"Cache-Control": {"NO-CACHE"}}, func(a *asked) { a.noCache = true }},
+		{"5.2.1.3/min-fresh", http.Header{"Cache-Control": {"min-fresh=5"}}, func(a *asked) {
+			a.minFresh = 5 * time.Second
+		}},
+		{"5.2.1.4/no-cache", http.Header{"Cache-Control": {"NO-CACHE"}}, func(a *asked) {
+			a.noCache = true
+		}},
 		{"5.2.1.5/no-store", http.Header{"Cache-Control": {"max-age=1", "no-store"}},
 			func(a *asked) { a.noStore, a.maxAge = true, time.Second }},
 		{"5.2.1.7/only-if-cached", http.Header{"Cache-Control": {"only-if-cached, max-stale=1"}},
 			func(a *asked) { a.onlyIfCached, a.maxStale = true, time.Second }},
 		{"RFC 5861 4/stale-if-error", http.Header{"Cache-Control": {"stale-if-error=9"}},
 			func(a *asked) { a.ifError = 9 * time.Second }},
-		{"5.2/quoted form", http.Header{"Cache-Control": {`max-age="5"`}}, func(a *asked) { a.maxAge = 5 * time.Second }},
+		{"5.2/quoted form", http.Header{"Cache-Control": {`max-age="5"`}}, func(a *asked) {
+			a.maxAge = 5 * time.Second
+		}},
 		{"1.2.2/overflow", http.Header{"Cache-Control": {"max-stale=99999999999999999999"}},
 			func(a *asked) { a.maxStale = mostTTL }},
-		{"the first one counts", http.Header{"Cache-Control": {"max-age=5, max-age=6", "max-stale, max-stale=1"}},
+		{"the first one counts",
+			http.Header{"Cache-Control": {"max-age=5, max-age=6", "max-stale, max-stale=1"}},
 			func(a *asked) { a.maxAge, a.maxStale = 5*time.Second, mostTTL }},
-		{"what can't be read is not said", http.Header{"Cache-Control": {"max-age=x, max-stale=, min-fresh, stale-if-error=-1"}}, nil},
-		{"5.2/a string is no directive", http.Header{"Cache-Control": {`x="no-cache, max-age=0"`}}, nil},
+		{
+			"what can't be read is not said",
+			http.Header{"Cache-Control": {"max-age=x, max-stale=, min-fresh, stale-if-error=-1"}},
+			nil,
+		},
+		{
+			"5.2/a string is no directive",
+			http.Header{"Cache-Control": {`x="no-cache, max-age=0"`}}, nil,
+		},
 		{"5.4/Pragma", http.Header{"Pragma": {"x, No-Cache"}}, func(a *asked) { a.noCache = true }},
 		{"5.4/another Pragma", http.Header{"Pragma": {"no-cachet"}}, nil},
-		{"5.4/Pragma beside Cache-Control", http.Header{"Pragma": {"no-cache"}, "Cache-Control": {"x"}}, nil},
+		{
+			"5.4/Pragma beside Cache-Control",
+			http.Header{"Pragma": {"no-cache"}, "Cache-Control": {"x"}}, nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := nothing

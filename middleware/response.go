@@ -8,9 +8,11 @@ import (
 // response is the value that the store has under a key. It is a response for all requests with this
 // key. If unshared is set, it only records that responses of the resource can't be shared.
 type response struct {
-	key      string   // the key of its resource; a value found in the store is used only if this is equal
-	vary     []string // field names, canonical and sorted, that select among the responses of the resource
-	selected string   // the values that the fields in vary had in its request: see selectedBy
+	// The key of its resource; a value found in the store is used only if this is equal.
+	key string
+	// Field names, canonical and sorted, that select among the responses of the resource.
+	vary     []string
+	selected string // the values that the fields in vary had in its request: see selectedBy
 
 	unshared bool // for one client only; the fields below are used only to revalidate it
 	status   int
@@ -20,6 +22,7 @@ type response struct {
 
 	age            time.Duration // its age when it was stored (RFC 9111, section 4.2.3)
 	mustRevalidate bool          // never serve it stale, even if a request accepts that
-	personal       bool          // made for a request that identifies its user by other fields than those in vary
-	guessed        bool          // the response is fresh only because of the options
+	// Made for a request that identifies its user by other fields than those in vary.
+	personal bool
+	guessed  bool // the response is fresh only because of the options
 }

@@ -27,14 +27,16 @@ func (res *response) byDate(r *http.Request) bool {
 // section 4).
 func (u *run) stale(status int) bool {
 	switch status {
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 	default:
 		return false
 	}
 	if u.prev == nil || u.prev.unshared {
 		return false
 	}
-	return u.found.UsableFor > 0 || u.client != nil && u.client.asked.takesOnError(u.prev, -u.found.FreshFor)
+	return u.found.UsableFor > 0 ||
+		u.client != nil && u.client.asked.takesOnError(u.prev, -u.found.FreshFor)
 }
 
 // why returns the reason why the handler was run, for Cache-Status (RFC 9211, section 2.2).

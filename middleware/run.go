@@ -37,7 +37,8 @@ var errNothing = errors.New("middleware: handler wrote nothing")
 // may be served instead.
 type statusError struct {
 	status int
-	res    *response                    // for its own client and, with share, for others; nil if its client has it already
+	// For its own client and, with share, for others; nil if its client has it already.
+	res    *response
 	stale  cacheguard.Result[*response] // the response that may be served instead, if any
 	client *exchange                    // the exchange whose handler ran, or nil
 	share  bool                         // other requests may be given res
@@ -62,9 +63,11 @@ type run struct {
 	ended  chan struct{}                // closed when result is there
 	result ending                       // the result of the load; set before ended is closed
 	split  atomic.Bool                  // the load doesn't want the response any more
-	asks   bool                         // the request has validators, so that the handler may answer 304
-	guest  bool                         // a request that identifies its user refreshes the response of all
-	load   *desk.Load
+	// The request has validators, so that the handler may answer 304.
+	asks bool
+	// A request that identifies its user refreshes the response of all.
+	guest bool
+	load  *desk.Load
 
 	rec   *recorder
 	sent  sending
@@ -95,19 +98,24 @@ func (u *run) here(load context.Context, t *turn) {
 		// If this load has ended early, another process may begin a load. A client that already has
 		// its answer must not wait for that load, so the client leaves the desk. If the load's
 		// cause is context.Canceled, the load has ended normally.
-		if cause := context.Cause(load); cause != nil && cause != context.Canceled && (!whole || t.answered || t.confirmed != nil) {
+		if cause := context.Cause(load); cause != nil && cause != context.Canceled &&
+			(!whole || t.answered || t.confirmed != nil) {
 			t.desk.Leave()
 		}
 	}()
-	defer func() { t.r.Pattern = u.req.Pattern }() // a mux behind the cache sets it, and layers in front read it
+	// A mux behind the cache sets it, and layers in front read it.
+	defer func() { t.r.Pattern = u.req.Pattern }()
 	u.serve(t.next)
 	whole = true
 }
 
 var (
-	panicLine = report.Line{Level: slog.LevelError, Text: "cacheguard: handler panicked in the background", See: "responses",
+	panicLine = report.Line{Level: slog.LevelError,
+		Text: "cacheguard: handler panicked in the background", See: "responses",
 		Means: "those who wait for it get an error or something stale; the next request runs the handler again"}
-	tagsLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: a response has more tags than can be kept, and is not stored", See: "responses",
+	tagsLine = report.Line{Level: slog.LevelWarn,
+		Text:  "cacheguard: a response has more tags than can be kept, and is not stored",
+		See:   "responses",
 		Means: "each request of its page runs the handler; said once"}
 )
 
@@ -125,7 +133,8 @@ func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*respon
 	defer func() {
 		if v := recover(); v != nil {
 			if v != http.ErrAbortHandler {
-				panicLine.Log(ctx, u.cache.opts.Logger, "cache", u.cache.opts.Name, "panic", v, "stack", string(debug.Stack()))
+				panicLine.Log(ctx, u.cache.opts.Logger, "cache", u.cache.opts.Name, "panic", v,
+					"stack", string(debug.Stack()))
 			}
 			panic(v) // the loader makes an error of it
 		}
@@ -181,7 +190,8 @@ func (u *run) prepare(r *http.Request, ctx context.Context) {
 	u.req = r.WithContext(context.WithValue(ctx, runOf{u.cache}, true))
 	own := slices.ContainsFunc(personal, func(name string) bool { return r.Header[name] != nil })
 	u.asks = u.prev != nil && u.prev.validates(r)
-	u.req.Body, u.req.Trailer = http.NoBody, nil // with HTTP/2 an empty body can be open, and reading it waits for the client
+	// With HTTP/2 an empty body can be open, and reading it waits for the client.
+	u.req.Body, u.req.Trailer = http.NoBody, nil
 	u.req.Header = r.Header.Clone()
 	for _, name := range personal {
 		delete(u.req.Header, name)
@@ -229,16 +239,21 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 	tags := tagsOf(res.key)
 	more, ok := surrogateTags(res.header)
-	e := cacheguard.Entry[*response]{Value: res, Tags: append(tags, more...), SoftTags: tags[:mostSoftTags]}
+	e := cacheguard.Entry[*response]{
+		Value: res, Tags: append(tags, more...), SoftTags: tags[:mostSoftTags],
+	}
 	switch {
 	case v.share && v.store && ok && (v.fresh > 0 || v.revalidate > 0):
 		e.TTL = clamp(v.fresh)
-		over := max(-v.fresh, 0) // the stale windows of a response that arrives stale have already begun
-		e.StaleWhileRevalidate, e.StaleIfError, e.Keep = orNone(v.revalidate-over), orNone(v.ifError-over), v.keep
+		// The stale windows of a response that arrives stale have already begun.
+		over := max(-v.fresh, 0)
+		e.StaleWhileRevalidate, e.StaleIfError, e.Keep = orNone(v.revalidate-over),
+			orNone(v.ifError-over), v.keep
 	case v.share:
 		e.NoStore = true
 		if !ok && c.tagsSaid.CompareAndSwap(false, true) {
-			tagsLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "most", mostSurrogates)
+			tagsLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "most",
+				mostSurrogates)
 		}
 	case v.store && ok:
 		res.unshared = true

@@ -12,7 +12,9 @@ import (
 // depending on the request's conditions. status is a member for Cache-Status, or "". Several
 // requests may be answered at the same time, and layers in front may change the header afterwards,
 // so each request's header gets values of its own.
-func (res *response) serve(w http.ResponseWriter, r *http.Request, age time.Duration, status string) {
+func (res *response) serve(
+	w http.ResponseWriter, r *http.Request, age time.Duration, status string,
+) {
 	answer := res.answer(r)
 	h := w.Header()
 	res.copyHeader(h, answer, age, status)
@@ -90,7 +92,8 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 	// and a range get the same type. For a stored part net/http guesses from the bytes that are
 	// sent, as it does without the cache. The cache doesn't guess this type, because a client chose
 	// where the part begins.
-	if _, has := h["Content-Type"]; !has && len(res.body) > 0 && res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
+	if _, has := h["Content-Type"]; !has && len(res.body) > 0 &&
+		res.status != http.StatusPartialContent && res.header.Get("Content-Encoding") == "" {
 		one("Content-Type", http.DetectContentType(res.body))
 	}
 }
@@ -99,7 +102,8 @@ func (res *response) copyHeader(h http.Header, answer answer, age time.Duration,
 // representation and that caches don't use (RFC 9110, section 15.4.5).
 func inNotModified(name string, hasTag bool) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Content-Md5",
+	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range",
+		"Content-Md5",
 		"Content-Digest", "Repr-Digest", "Accept-Ranges":
 		return false
 	case "Last-Modified":

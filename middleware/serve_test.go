@@ -39,14 +39,17 @@ func request(method string, header http.Header) *http.Request {
 // servedRequests use all branches of serve.
 var servedRequests = []*http.Request{
 	request("GET", nil), request("HEAD", nil), request("GET", http.Header{"If-None-Match": {"*"}}),
-	request("GET", http.Header{"Range": {"bytes=0-0"}}), request("GET", http.Header{"Range": {"bytes=0-0,-1"}}),
+	request("GET", http.Header{"Range": {"bytes=0-0"}}),
+	request("GET", http.Header{"Range": {"bytes=0-0,-1"}}),
 	request("GET", http.Header{"Range": {"bytes=9999999-"}}),
 }
 
 func TestServe(t *testing.T) {
 	type h = http.Header
-	full := h{"Cache-Control": {"max-age=60"}, "Content-Type": {"text/plain"}, "Content-Language": {"en"}, "Etag": {`"1"`}, "Date": {day3},
-		"Last-Modified": {day2}, "Content-Length": {"10"}, "Content-Location": {"/x"}, "Vary": {"Foo"}, "Expires": {day3}, "Link": {"<1>", "<2>"},
+	full := h{"Cache-Control": {"max-age=60"}, "Content-Type": {"text/plain"},
+		"Content-Language": {"en"}, "Etag": {`"1"`}, "Date": {day3},
+		"Last-Modified": {day2}, "Content-Length": {"10"}, "Content-Location": {"/x"},
+		"Vary": {"Foo"}, "Expires": {day3}, "Link": {"<1>", "<2>"},
 		"Access-Control-Allow-Origin": {"*"}}
 	without := func(from h, names ...string) h {
 		from = from.Clone()
@@ -76,57 +79,131 @@ func TestServe(t *testing.T) {
 		want       h
 		wantBody   string
 	}{
-		{name: "whole", res: response{status: 200, header: full, body: []byte(body)}, age: 61999 * time.Millisecond, status: "cacheguard; hit",
-			wantStatus: 200, want: with(full, "Age", "61", "Cache-Status", "cacheguard; hit"), wantBody: body},
+		{name: "whole", res: response{status: 200, header: full, body: []byte(body)},
+			age: 61999 * time.Millisecond, status: "cacheguard; hit",
+			wantStatus: 200, want: with(full, "Age", "61", "Cache-Status", "cacheguard; hit"),
+			wantBody: body},
 		{name: "without a status", res: response{status: 200, header: full, body: []byte(body)},
 			wantStatus: 200, want: with(full, "Age", "0"), wantBody: body},
-		{name: "an age below zero", res: response{status: 200, header: full, body: []byte(body)}, age: -time.Minute,
+		{name: "an age below zero", res: response{status: 200, header: full, body: []byte(body)},
+			age:        -time.Minute,
 			wantStatus: 200, want: with(full, "Age", "0"), wantBody: body},
 		{name: "head", res: response{status: 200, header: full, body: []byte(body)}, method: "HEAD",
 			wantStatus: 200, want: with(full, "Age", "0")},
-		{name: "head of what didn't say its length and type", res: response{status: 200, body: []byte(body)}, method: "HEAD",
-			wantStatus: 200, want: h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Type": {"text/plain; charset=utf-8"}}},
-		{name: "what didn't say its length and type", res: response{status: 404, body: []byte(body)},
-			wantStatus: 404, want: h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Type": {"text/plain; charset=utf-8"}}, wantBody: body},
-		{name: "no type, on purpose", res: response{status: 200, header: h{"Content-Type": {}}, body: []byte(body)},
-			wantStatus: 200, want: h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Type": {}}, wantBody: body},
-		{name: "encoded, no type", res: response{status: 200, header: h{"Content-Encoding": {"gzip"}}, body: []byte(body)},
-			wantStatus: 200, want: h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Encoding": {"gzip"}}, wantBody: body},
-		{name: "empty", res: response{status: 200}, wantStatus: 200, want: h{"Age": {"0"}, "Content-Length": {"0"}}},
-		{name: "no content", res: response{status: 204, header: h{"Foo": {"1"}}}, wantStatus: 204, want: h{"Age": {"0"}, "Foo": {"1"}}},
-		{name: "no content, but a length", res: response{status: 204, header: h{"Content-Length": {"0"}}}, wantStatus: 204, want: h{"Age": {"0"}}},
-		{name: "304 by tag", res: response{status: 200, header: full, body: []byte(body)}, asked: h{"If-None-Match": {`"1"`}}, status: "cacheguard; hit",
-			age: time.Second, wantStatus: 304, want: with(without(full, "Content-Type", "Content-Language", "Content-Length", "Last-Modified"),
+		{name: "head of what didn't say its length and type",
+			res: response{status: 200, body: []byte(body)}, method: "HEAD",
+			wantStatus: 200, want: h{
+				"Age": {"0"}, "Content-Length": {"10"},
+				"Content-Type": {"text/plain; charset=utf-8"},
+			}},
+		{name: "what didn't say its length and type",
+			res:        response{status: 404, body: []byte(body)},
+			wantStatus: 404,
+			want: h{
+				"Age": {"0"}, "Content-Length": {"10"},
+				"Content-Type": {"text/plain; charset=utf-8"},
+			}, wantBody: body},
+		{name: "no type, on purpose",
+			res:        response{status: 200, header: h{"Content-Type": {}}, body: []byte(body)},
+			wantStatus: 200, want: h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Type": {}},
+			wantBody: body},
+		{name: "encoded, no type",
+			res: response{
+				status: 200, header: h{"Content-Encoding": {"gzip"}}, body: []byte(body),
+			},
+			wantStatus: 200,
+			want:       h{"Age": {"0"}, "Content-Length": {"10"}, "Content-Encoding": {"gzip"}},
+			wantBody:   body},
+		{
+			name: "empty", res: response{status: 200}, wantStatus: 200,
+			want: h{"Age": {"0"}, "Content-Length": {"0"}},
+		},
+		{
+			name: "no content", res: response{status: 204, header: h{"Foo": {"1"}}},
+			wantStatus: 204, want: h{"Age": {"0"}, "Foo": {"1"}},
+		},
+		{
+			name: "no content, but a length",
+			res:  response{status: 204, header: h{"Content-Length": {"0"}}}, wantStatus: 204,
+			want: h{"Age": {"0"}},
+		},
+		{name: "304 by tag", res: response{status: 200, header: full, body: []byte(body)},
+			asked: h{"If-None-Match": {`"1"`}}, status: "cacheguard; hit",
+			age: time.Second, wantStatus: 304,
+			want: with(without(full, "Content-Type", "Content-Language", "Content-Length",
+				"Last-Modified"),
 				"Age", "1", "Cache-Status", "cacheguard; hit")},
-		{name: "304 by date", res: response{status: 200, header: without(full, "Etag"), body: []byte(body)}, asked: h{"If-Modified-Since": {day2}},
-			wantStatus: 304, want: with(without(full, "Content-Type", "Content-Language", "Content-Length", "Etag"), "Age", "0")},
-		{name: "304 to head", res: response{status: 200, header: full, body: []byte(body)}, asked: h{"If-None-Match": {`"1"`}}, method: "HEAD",
-			wantStatus: 304, want: with(without(full, "Content-Type", "Content-Language", "Content-Length", "Last-Modified"), "Age", "0")},
-		{name: "range", res: response{status: 200, header: with(full, "Content-Md5", "m"), body: []byte(body)}, asked: h{"Range": {"bytes=2-4"}},
-			wantStatus: 206, want: with(full, "Age", "0", "Content-Range", "bytes 2-4/10", "Content-Length", "3"), wantBody: "234"},
-		{name: "range from the end", res: response{status: 200, body: []byte(body)}, asked: h{"Range": {"bytes=-1"}}, wantStatus: 206,
-			want:     h{"Age": {"0"}, "Content-Range": {"bytes 9-9/10"}, "Content-Length": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}},
+		{name: "304 by date",
+			res:        response{status: 200, header: without(full, "Etag"), body: []byte(body)},
+			asked:      h{"If-Modified-Since": {day2}},
+			wantStatus: 304,
+			want: with(without(full, "Content-Type", "Content-Language", "Content-Length",
+				"Etag"), "Age", "0")},
+		{name: "304 to head", res: response{status: 200, header: full, body: []byte(body)},
+			asked: h{"If-None-Match": {`"1"`}}, method: "HEAD",
+			wantStatus: 304,
+			want: with(without(full, "Content-Type", "Content-Language", "Content-Length",
+				"Last-Modified"), "Age", "0")},
+		{name: "range",
+			res: response{
+				status: 200, header: with(full, "Content-Md5", "m"), body: []byte(body),
+			},
+			asked:      h{"Range": {"bytes=2-4"}},
+			wantStatus: 206,
+			want: with(full, "Age", "0", "Content-Range", "bytes 2-4/10", "Content-Length",
+				"3"), wantBody: "234"},
+		{name: "range from the end", res: response{status: 200, body: []byte(body)},
+			asked: h{"Range": {"bytes=-1"}}, wantStatus: 206,
+			want: h{
+				"Age": {"0"}, "Content-Range": {"bytes 9-9/10"}, "Content-Length": {"1"},
+				"Content-Type": {"text/plain; charset=utf-8"},
+			},
 			wantBody: "9"},
-		{name: "range with a body that says it is a part", res: response{status: 200, header: h{"Content-Type": {"a/b"}, "Content-Range": {"bytes 4-9/10"}}, body: []byte(body)},
+		{name: "range with a body that says it is a part", res: response{
+			status: 200, header: h{"Content-Type": {"a/b"}, "Content-Range": {"bytes 4-9/10"}},
+			body: []byte(body),
+		},
 			asked: h{"Range": {"bytes=0-0"}}, wantStatus: 206, wantBody: "0",
-			want: h{"Age": {"0"}, "Content-Range": {"bytes 0-0/10"}, "Content-Length": {"1"}, "Content-Type": {"a/b"}}},
-		{name: "range outside", res: response{status: 200, header: full, body: []byte(body)}, asked: h{"Range": {"bytes=10-"}}, wantStatus: 416,
-			want: h{"Age": {"0"}, "Content-Range": {"bytes */10"}, "Content-Length": {"0"}, "Date": {day3}, "Vary": {"Foo"}, "Link": {"<1>", "<2>"},
+			want: h{
+				"Age": {"0"}, "Content-Range": {"bytes 0-0/10"}, "Content-Length": {"1"},
+				"Content-Type": {"a/b"},
+			}},
+		{name: "range outside", res: response{status: 200, header: full, body: []byte(body)},
+			asked: h{"Range": {"bytes=10-"}}, wantStatus: 416,
+			want: h{"Age": {"0"}, "Content-Range": {"bytes */10"}, "Content-Length": {"0"},
+				"Date": {day3}, "Vary": {"Foo"}, "Link": {"<1>", "<2>"},
 				"Access-Control-Allow-Origin": {"*"}}},
-		{name: "range of another", res: response{status: 200, header: full, body: []byte(body)}, asked: h{"Range": {"bytes=2-4"}, "If-Range": {`"2"`}},
+		{name: "range of another", res: response{status: 200, header: full, body: []byte(body)},
+			asked:      h{"Range": {"bytes=2-4"}, "If-Range": {`"2"`}},
 			wantStatus: 200, want: with(full, "Age", "0"), wantBody: body},
-		{name: "head with a range", res: response{status: 200, header: full, body: []byte(body)}, asked: h{"Range": {"bytes=2-4"}}, method: "HEAD",
+		{name: "head with a range", res: response{status: 200, header: full, body: []byte(body)},
+			asked: h{"Range": {"bytes=2-4"}}, method: "HEAD",
 			wantStatus: 200, want: with(full, "Age", "0")},
-		{name: "range of an error", res: response{status: 404, header: full, body: []byte(body)}, asked: h{"Range": {"bytes=2-4"}},
+		{name: "range of an error", res: response{status: 404, header: full, body: []byte(body)},
+			asked:      h{"Range": {"bytes=2-4"}},
 			wantStatus: 404, want: with(full, "Age", "0"), wantBody: body},
-		{name: "behind others", res: response{status: 200, header: h{"Cache-Status": {"origin; hit"}, "Vary": {"Foo"}, "Content-Type": {"a/b"}, "X": {"1"}}},
-			before: h{"Vary": {"Origin"}, "X-Frame-Options": {"deny"}, "Age": {"99"}, "X": {"2", "3"}}, status: "cacheguard; hit", wantStatus: 200,
-			want: h{"Cache-Status": {"origin; hit", "cacheguard; hit"}, "Vary": {"Origin", "Foo"}, "Content-Type": {"a/b"}, "X": {"1"},
+		{name: "behind others", res: response{
+			status: 200, header: h{
+				"Cache-Status": {"origin; hit"}, "Vary": {"Foo"}, "Content-Type": {"a/b"},
+				"X": {"1"},
+			},
+		},
+			before: h{
+				"Vary": {"Origin"}, "X-Frame-Options": {"deny"}, "Age": {"99"}, "X": {"2", "3"},
+			}, status: "cacheguard; hit", wantStatus: 200,
+			want: h{"Cache-Status": {"origin; hit", "cacheguard; hit"}, "Vary": {"Origin", "Foo"},
+				"Content-Type": {"a/b"}, "X": {"1"},
 				"X-Frame-Options": {"deny"}, "Age": {"0"}, "Content-Length": {"0"}}},
-		{name: "behind one that says the same", res: response{status: 200, header: h{"Vary": {"Foo", "Bar"}}},
-			before: h{"Vary": {"Foo"}}, wantStatus: 200, want: h{"Vary": {"Foo", "Bar"}, "Age": {"0"}, "Content-Length": {"0"}}},
-		{name: "behind a cache status", res: response{status: 200}, before: h{"Cache-Status": {"x; hit"}}, status: "cacheguard; hit", wantStatus: 200,
-			want: h{"Cache-Status": {"x; hit", "cacheguard; hit"}, "Age": {"0"}, "Content-Length": {"0"}}},
+		{name: "behind one that says the same",
+			res:    response{status: 200, header: h{"Vary": {"Foo", "Bar"}}},
+			before: h{"Vary": {"Foo"}}, wantStatus: 200,
+			want: h{"Vary": {"Foo", "Bar"}, "Age": {"0"}, "Content-Length": {"0"}}},
+		{name: "behind a cache status", res: response{status: 200},
+			before: h{"Cache-Status": {"x; hit"}}, status: "cacheguard; hit", wantStatus: 200,
+			want: h{
+				"Cache-Status": {"x; hit", "cacheguard; hit"}, "Age": {"0"},
+				"Content-Length": {"0"},
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newTestWriter()
@@ -138,8 +215,10 @@ func TestServe(t *testing.T) {
 			}
 			stored := c.res.header.Clone()
 			c.res.serve(w, request(c.method, c.asked), c.age, c.status)
-			if w.status != c.wantStatus || w.body.String() != c.wantBody || !reflect.DeepEqual(w.header, c.want) {
-				t.Errorf("%d %q %q,\nwant %d %q %q", w.status, w.header, w.body.String(), c.wantStatus, c.want, c.wantBody)
+			if w.status != c.wantStatus || w.body.String() != c.wantBody ||
+				!reflect.DeepEqual(w.header, c.want) {
+				t.Errorf("%d %q %q,\nwant %d %q %q", w.status, w.header, w.body.String(),
+					c.wantStatus, c.want, c.wantBody)
 			}
 			for name, values := range w.header { // a layer in front may change the header
 				for i := range values {
@@ -175,10 +254,14 @@ func TestServeWritesIntoNothingOfOthers(t *testing.T) {
 }
 
 func TestServeManyRanges(t *testing.T) {
-	res := response{status: 200, header: http.Header{"Content-Type": {"text/html"}, "Content-Range": {"x"}}, body: []byte("0123456789")}
+	res := response{
+		status: 200, header: http.Header{"Content-Type": {"text/html"}, "Content-Range": {"x"}},
+		body: []byte("0123456789"),
+	}
 	w := newTestWriter()
 	res.serve(w, request("GET", http.Header{"Range": {"bytes=0-1, 20-, -3"}}), 0, "")
-	if want := []string{fmt.Sprint(w.body.Len())}; w.status != 206 || !reflect.DeepEqual(w.header["Content-Length"], want) || w.header["Content-Range"] != nil {
+	if want := []string{fmt.Sprint(w.body.Len())}; w.status != 206 ||
+		!reflect.DeepEqual(w.header["Content-Length"], want) || w.header["Content-Range"] != nil {
 		t.Errorf("%d %q, want Content-Length %s", w.status, w.header, want)
 	}
 	kind, params, err := mime.ParseMediaType(w.header.Get("Content-Type"))
@@ -186,13 +269,17 @@ func TestServeManyRanges(t *testing.T) {
 		t.Fatalf("%q, %v", kind, err)
 	}
 	parts := multipart.NewReader(&w.body, params["boundary"])
-	for _, want := range []struct{ contentRange, body string }{{"bytes 0-1/10", "01"}, {"bytes 7-9/10", "789"}} {
+	for _, want := range []struct {
+		contentRange, body string
+	}{{"bytes 0-1/10", "01"}, {"bytes 7-9/10", "789"}} {
 		part, err := parts.NextPart()
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(part)
-		if err != nil || string(body) != want.body || part.Header.Get("Content-Range") != want.contentRange || part.Header.Get("Content-Type") != "text/html" {
+		if err != nil || string(body) != want.body ||
+			part.Header.Get("Content-Range") != want.contentRange ||
+			part.Header.Get("Content-Type") != "text/html" {
 			t.Errorf("%q %q, %v; want %+v", part.Header, body, err, want)
 		}
 	}
@@ -204,14 +291,29 @@ func TestServeManyRanges(t *testing.T) {
 // The test uses a connection: net/http corrects nothing, and GET and HEAD have the same header.
 func TestServeOverHTTP(t *testing.T) {
 	responses := map[string]*response{
-		"/plain":    {status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Date": {day3}}, body: []byte("0123456789")},
-		"/guess":    {status: 200, header: http.Header{"Date": {day3}}, body: []byte("<html>")},
-		"/guessed":  {status: 200, header: http.Header{"Date": {day3}, "Content-Type": {}}, body: []byte("<html>")},
-		"/trailer":  {status: 200, header: http.Header{"Content-Length": {"10"}, "Date": {day3}}, trailer: http.Header{"Sum": {"1", "2"}, "A": {"3"}}, body: []byte("0123456789")},
-		"/large":    {status: 200, header: http.Header{"Date": {day3}}, body: bytes.Repeat([]byte("0123456789"), 1<<16)},
-		"/nothing":  {status: 204, header: http.Header{"Date": {day3}}},
-		"/gone":     {status: 410, header: http.Header{"Date": {day3}}},
-		"/redirect": {status: 301, header: http.Header{"Date": {day3}, "Location": {"/"}}, body: []byte("there")},
+		"/plain": {
+			status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Date": {day3}},
+			body: []byte("0123456789"),
+		},
+		"/guess": {status: 200, header: http.Header{"Date": {day3}}, body: []byte("<html>")},
+		"/guessed": {
+			status: 200, header: http.Header{"Date": {day3}, "Content-Type": {}},
+			body: []byte("<html>"),
+		},
+		"/trailer": {
+			status: 200, header: http.Header{"Content-Length": {"10"}, "Date": {day3}},
+			trailer: http.Header{"Sum": {"1", "2"}, "A": {"3"}}, body: []byte("0123456789"),
+		},
+		"/large": {
+			status: 200, header: http.Header{"Date": {day3}},
+			body: bytes.Repeat([]byte("0123456789"), 1<<16),
+		},
+		"/nothing": {status: 204, header: http.Header{"Date": {day3}}},
+		"/gone":    {status: 410, header: http.Header{"Date": {day3}}},
+		"/redirect": {
+			status: 301, header: http.Header{"Date": {day3}, "Location": {"/"}},
+			body: []byte("there"),
+		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		responses[r.URL.Path].serve(w, r, 5*time.Second, "cacheguard; hit")
@@ -235,21 +337,26 @@ func TestServeOverHTTP(t *testing.T) {
 	}
 	for path, res := range responses {
 		got, body := do("GET", path)
-		if got.StatusCode != res.status || body != string(res.body) || got.Header.Get("Age") != "5" || got.Header.Get("Date") != day3 {
+		if got.StatusCode != res.status || body != string(res.body) ||
+			got.Header.Get("Age") != "5" || got.Header.Get("Date") != day3 {
 			t.Errorf("%s: %d %q, %d bytes", path, got.StatusCode, got.Header, len(body))
 		}
 		if want := res.trailer; len(want) > 0 && !reflect.DeepEqual(got.Trailer, want) {
 			t.Errorf("%s: trailer %q, want %q", path, got.Trailer, want)
 		}
-		if path != "/trailer" && mayHaveBody(res.status) && got.ContentLength != int64(len(res.body)) {
+		if path != "/trailer" && mayHaveBody(res.status) &&
+			got.ContentLength != int64(len(res.body)) {
 			t.Errorf("%s: Content-Length %d", path, got.ContentLength)
 		}
 		head, body := do("HEAD", path)
-		if body != "" || head.StatusCode != res.status || !reflect.DeepEqual(head.Header, got.Header) {
-			t.Errorf("HEAD %s: %d %q %q, but GET has %q", path, head.StatusCode, head.Header, body, got.Header)
+		if body != "" || head.StatusCode != res.status ||
+			!reflect.DeepEqual(head.Header, got.Header) {
+			t.Errorf("HEAD %s: %d %q %q, but GET has %q", path, head.StatusCode, head.Header, body,
+				got.Header)
 		}
 	}
-	if got, _ := do("GET", "/guess"); !strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
+	if got, _ := do("GET", "/guess"); !strings.HasPrefix(got.Header.Get("Content-Type"),
+		"text/html") {
 		t.Errorf("guessed as %q", got.Header.Get("Content-Type"))
 	}
 	if got, _ := do("GET", "/guessed"); got.Header.Get("Content-Type") != "" {
@@ -260,8 +367,10 @@ func TestServeOverHTTP(t *testing.T) {
 // One response answers many requests at a time, and layers in front change headers afterwards. The
 // race detector watches this.
 func TestServeIsSharedSafely(t *testing.T) {
-	res := &response{status: 200, header: http.Header{"Content-Type": {"text/plain"}, "Etag": {`"1"`}, "Link": {"<1>", "<2>"}, "Vary": {"Foo"},
-		"Cache-Status": {"x; hit"}}, body: []byte("0123456789")}
+	res := &response{status: 200,
+		header: http.Header{"Content-Type": {"text/plain"}, "Etag": {`"1"`}, "Link": {"<1>", "<2>"},
+			"Vary":         {"Foo"},
+			"Cache-Status": {"x; hit"}}, body: []byte("0123456789")}
 	trailed := *res
 	trailed.trailer = http.Header{"Sum": {"1"}}
 	var wg sync.WaitGroup

@@ -25,14 +25,17 @@ type shaper struct {
 // newShaper returns the shaper for these options, or nil if they change no request. err has all
 // errors of the options, joined.
 func newShaper(o Options) (*shaper, error) {
-	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil && len(o.Normalize) == 0 && o.Shape == nil {
+	if len(o.Hosts) == 0 && len(o.IgnoreQuery) == 0 && o.KeepQuery == nil &&
+		len(o.Normalize) == 0 && o.Shape == nil {
 		return nil, nil
 	}
 	var errs []error
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("middleware: Options."+format, args...))
 	}
-	s := &shaper{hosts: map[string]string{}, ignore: o.IgnoreQuery, keep: o.KeepQuery, then: o.Shape}
+	s := &shaper{
+		hosts: map[string]string{}, ignore: o.IgnoreQuery, keep: o.KeepQuery, then: o.Shape,
+	}
 	for from, to := range o.Hosts {
 		name, ok := oneHost(from)
 		if !ok || !isHost(to) {
@@ -50,13 +53,16 @@ func newShaper(o Options) (*shaper, error) {
 	}
 	for _, name := range o.Normalize {
 		switch name = http.CanonicalHeaderKey(name); {
-		case !isToken(name), name == "Cookie", name == "Authorization", name == "Proxy-Authorization":
+		case !isToken(name), name == "Cookie", name == "Authorization",
+			name == "Proxy-Authorization":
 			wrong("Normalize has %q, which is no list", name)
 		default:
 			s.normal = append(s.normal, name)
 		}
 	}
-	s.forwarded = slices.ContainsFunc(o.TrustForwarded, func(name string) bool { return strings.EqualFold(name, forwardedHost) })
+	s.forwarded = slices.ContainsFunc(o.TrustForwarded, func(name string) bool {
+		return strings.EqualFold(name, forwardedHost)
+	})
 	return s, errors.Join(errs...)
 }
 

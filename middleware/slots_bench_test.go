@@ -22,14 +22,16 @@ func BenchmarkAlone(b *testing.B) {
 		{"private/64KiB", "Accept", "*/*", "private", 64},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			h := newCache(b, middleware.Options{}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if c.says != "" {
-					w.Header().Set("Cache-Control", c.says)
-				}
-				for range c.pieces {
-					_, _ = w.Write(kilobyte)
-				}
-			}))
+			h := newCache(b,
+				middleware.Options{}).
+				Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if c.says != "" {
+						w.Header().Set("Cache-Control", c.says)
+					}
+					for range c.pieces {
+						_, _ = w.Write(kilobyte)
+					}
+				}))
 			r, w := benchRequest("/"), &unread{}
 			r.Header.Set(c.field, c.value)
 			b.ReportAllocs()

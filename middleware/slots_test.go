@@ -30,9 +30,15 @@ var alone = map[string]struct {
 	"no-store": {"Cache-Control", "no-store", func(http.ResponseWriter) {}, 2},
 	"If-Match": {"If-Match", `"x"`, func(http.ResponseWriter) {}, 2},
 	"Upgrade":  {"Upgrade", "h2c", func(http.ResponseWriter) {}, 2},
-	"Range":    {"Range", "bytes=0-", func(w http.ResponseWriter) { w.Header().Set("Cache-Control", "private") }, 2},
-	"private":  {"Accept", "*/*", func(w http.ResponseWriter) { w.Header().Set("Cache-Control", "private") }, 8},
-	"cookie":   {"Accept", "*/*", func(w http.ResponseWriter) { withCookie("max-age=60")(w.Header(), "x") }, 8},
+	"Range": {"Range", "bytes=0-", func(w http.ResponseWriter) {
+		w.Header().Set("Cache-Control", "private")
+	}, 2},
+	"private": {"Accept", "*/*", func(w http.ResponseWriter) {
+		w.Header().Set("Cache-Control", "private")
+	}, 8},
+	"cookie": {"Accept", "*/*", func(w http.ResponseWriter) {
+		withCookie("max-age=60")(w.Header(), "x")
+	}, 8},
 	"too large": {"Accept", "*/*", func(w http.ResponseWriter) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		w.Header().Set("Content-Length", strconv.Itoa(pieces*4<<10))
@@ -72,7 +78,9 @@ func wantSlots(t *testing.T, cache *middleware.Cache, kind string, want int) {
 	}))
 	var all sync.WaitGroup
 	for i := range 60 {
-		all.Go(func() { h.ServeHTTP(httptest.NewRecorder(), asksAlone(kind, fmt.Sprint("/slots/", i))) })
+		all.Go(func() {
+			h.ServeHTTP(httptest.NewRecorder(), asksAlone(kind, fmt.Sprint("/slots/", i)))
+		})
 	}
 	synctest.Wait()
 	if n := int(runs.now.Load()); n != want {
@@ -83,11 +91,17 @@ func wantSlots(t *testing.T, cache *middleware.Cache, kind string, want int) {
 }
 
 // forEach runs a test for each kind, in a bubble, with eight loads.
-func forEach(t *testing.T, test func(t *testing.T, kind string, most int, cache *middleware.Cache)) {
+func forEach(
+	t *testing.T, test func(t *testing.T, kind string, most int, cache *middleware.Cache),
+) {
 	for kind, c := range alone {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				test(t, kind, c.most, newCache(t, middleware.Options{MaxLoads: 8, MaxBody: 16 << 10, LoadTimeout: time.Minute, WaitTimeout: time.Minute}))
+				test(t, kind, c.most,
+					newCache(t, middleware.Options{
+						MaxLoads: 8, MaxBody: 16 << 10, LoadTimeout: time.Minute,
+						WaitTimeout: time.Minute,
+					}))
 			})
 		})
 	}
@@ -100,7 +114,9 @@ func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"bytes":    func(w http.ResponseWriter) { _, _ = w.Write(piece) },
 		"a string": func(w http.ResponseWriter) { _, _ = io.WriteString(w, text) },
-		"a reader": func(w http.ResponseWriter) { _, _ = io.Copy(w, &maker{bytes.NewReader(piece)}) },
+		"a reader": func(w http.ResponseWriter) {
+			_, _ = io.Copy(w, &maker{bytes.NewReader(piece)})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forEach(t, func(t *testing.T, kind string, most int, cache *middleware.Cache) {
@@ -118,14 +134,17 @@ func TestLargeResponsesCountToTheirEnd(t *testing.T) {
 				for i := range 100 {
 					all.Go(func() {
 						w := httptest.NewRecorder()
-						if h.ServeHTTP(w, asksAlone(kind, fmt.Sprint("/", i%2*i))); w.Body.Len() != pieces*len(piece) {
+						if h.ServeHTTP(w,
+							asksAlone(kind,
+								fmt.Sprint("/", i%2*i))); w.Body.Len() != pieces*len(piece) {
 							t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
 						}
 					})
 				}
 				all.Wait()
 				if n := int(runs.peak.Load()); n != most || runs.all.Load() != 100 {
-					t.Errorf("%d of %d handlers worked at a time, want %d", n, runs.all.Load(), most)
+					t.Errorf("%d of %d handlers worked at a time, want %d", n, runs.all.Load(),
+						most)
 				}
 				wantSlots(t, cache, kind, most)
 			})
@@ -199,8 +218,10 @@ func TestSlowClientsHoldNoSlots(t *testing.T) {
 			if i%most == 0 {
 				next := httptest.NewRecorder()
 				asked := time.Now()
-				if h.ServeHTTP(next, asksAlone(kind, "/next")); next.Body.Len() != pieces*4<<10 || time.Since(asked) > takes+50*time.Millisecond {
-					t.Errorf("behind %d clients that don't read: %d bytes after %v", i, next.Body.Len(), time.Since(asked))
+				if h.ServeHTTP(next, asksAlone(kind, "/next")); next.Body.Len() != pieces*4<<10 ||
+					time.Since(asked) > takes+50*time.Millisecond {
+					t.Errorf("behind %d clients that don't read: %d bytes after %v", i,
+						next.Body.Len(), time.Since(asked))
 				}
 			}
 			all.Go(func() {
@@ -232,11 +253,14 @@ func TestClientsHaveLittleTimeAltogether(t *testing.T) {
 		}))
 		var all sync.WaitGroup
 		for i := range most {
-			all.Go(func() { h.ServeHTTP(trickling{httptest.NewRecorder()}, asksAlone(kind, fmt.Sprint("/", i))) })
+			all.Go(func() {
+				h.ServeHTTP(trickling{httptest.NewRecorder()}, asksAlone(kind, fmt.Sprint("/", i)))
+			})
 		}
 		synctest.Wait()
 		asked := time.Now()
-		if asks(h, "GET", "/next", alone[kind].field, alone[kind].value); time.Since(asked) > 50*time.Millisecond {
+		if asks(h, "GET", "/next", alone[kind].field,
+			alone[kind].value); time.Since(asked) > 50*time.Millisecond {
 			t.Errorf("answered after %v", time.Since(asked))
 		}
 		all.Wait()
@@ -294,7 +318,8 @@ func TestHandlersGoOnInTurn(t *testing.T) {
 		}
 		next.Wait()
 		if n := done.Load(); most == 2 && n < slow/4 || n == slow {
-			t.Errorf("%d of %d had gone on when the %d who came then were answered", n, slow, slow/2)
+			t.Errorf("%d of %d had gone on when the %d who came then were answered", n, slow,
+				slow/2)
 		}
 		all.Wait()
 		if n := runs.peak.Load(); n != 2 {
@@ -358,16 +383,36 @@ func TestSlotsGoBackOnce(t *testing.T) {
 		client func(goOn chan struct{}) *stalled
 		handle func(w http.ResponseWriter)
 	}{
-		"panic":        {nil, func(w http.ResponseWriter) { write(w); panic(http.ErrAbortHandler) }},
+		"panic": {
+			nil, func(w http.ResponseWriter) { write(w); panic(http.ErrAbortHandler) },
+		},
 		"panic before": {nil, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }},
-		"panic of a slow client's": {func(goOn chan struct{}) *stalled { return &stalled{goOn: goOn} },
+		"panic of a slow client's": {func(goOn chan struct{}) *stalled {
+			return &stalled{goOn: goOn}
+		},
 			func(w http.ResponseWriter) { write(w); panic(http.ErrAbortHandler) }},
-		"panic in a Write":   {func(goOn chan struct{}) *stalled { return &stalled{goOn: goOn, panic: http.ErrAbortHandler} }, write},
-		"gone":               {func(goOn chan struct{}) *stalled { return &stalled{goOn: goOn, fails: gone} }, func(w http.ResponseWriter) { write(w); write(w) }},
-		"flushed at the end": {nil, func(w http.ResponseWriter) { write(w); _ = http.NewResponseController(w).Flush(); write(w) }},
-		"flushed at the end, slowly": {func(goOn chan struct{}) *stalled { return &stalled{goOn: goOn} },
-			func(w http.ResponseWriter) { write(w); _ = http.NewResponseController(w).Flush(); write(w) }},
-		"from goroutines": {func(goOn chan struct{}) *stalled { return &stalled{goOn: goOn} }, func(w http.ResponseWriter) {
+		"panic in a Write": {func(goOn chan struct{}) *stalled {
+			return &stalled{goOn: goOn, panic: http.ErrAbortHandler}
+		}, write},
+		"gone": {func(goOn chan struct{}) *stalled {
+			return &stalled{goOn: goOn, fails: gone}
+		}, func(w http.ResponseWriter) { write(w); write(w) }},
+		"flushed at the end": {nil, func(w http.ResponseWriter) {
+			write(w)
+			_ = http.NewResponseController(w).Flush()
+			write(w)
+		}},
+		"flushed at the end, slowly": {func(goOn chan struct{}) *stalled {
+			return &stalled{goOn: goOn}
+		},
+			func(w http.ResponseWriter) {
+				write(w)
+				_ = http.NewResponseController(w).Flush()
+				write(w)
+			}},
+		"from goroutines": {func(goOn chan struct{}) *stalled {
+			return &stalled{goOn: goOn}
+		}, func(w http.ResponseWriter) {
 			for range 4 {
 				go write(w)
 			}
@@ -473,7 +518,8 @@ func TestRunsInRunsThatGoOn(t *testing.T) {
 			w.Header().Set("Cache-Control", "private")
 			_, _ = w.Write(make([]byte, 10))
 			synctest.Wait() // the load is over
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/inner", nil).WithContext(r.Context()))
+			h.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequest("GET", "/inner", nil).WithContext(r.Context()))
 		}))
 		asked := time.Now()
 		if asks(h, "GET", "/outer"); time.Since(asked) != 0 {
@@ -488,23 +534,31 @@ func TestSlowReadersOfWhatIsTheirsHoldUpNobody(t *testing.T) {
 	for _, most := range []int{1, 8} {
 		for _, size := range []int{16 << 10, 1 << 20, 4 << 20} {
 			t.Run(fmt.Sprintf("%d/%d", most, size), func(t *testing.T) {
-				cache := newCache(t, middleware.Options{MaxLoads: most, WaitTimeout: 2 * longWait, LoadTimeout: 2 * longWait, HitForMiss: time.Hour})
+				cache := newCache(t, middleware.Options{
+					MaxLoads: most, WaitTimeout: 2 * longWait, LoadTimeout: 2 * longWait,
+					HitForMiss: time.Hour,
+				})
 				body, begun := strings.Repeat("x", size), make(chan bool, 100)
 				listener, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
 				}
-				server := &http.Server{Protocols: new(http.Protocols), Handler: cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					begun <- true
-					w.Header().Set("Cache-Control", "private, no-store")
-					_, _ = io.WriteString(w, body)
-				}))}
+				server := &http.Server{Protocols: new(http.Protocols),
+					Handler: cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
+						begun <- true
+						w.Header().Set("Cache-Control", "private, no-store")
+						_, _ = io.WriteString(w, body)
+					}))}
 				server.Protocols.SetHTTP1(true)
 				server.Protocols.SetUnencryptedHTTP2(true)
 				go func() { _ = server.Serve(listener) }()
 				t.Cleanup(func() { _ = server.Close() })
 				address := listener.Addr().String()
-				client := &http.Client{Timeout: longWait, Transport: &http.Transport{DisableCompression: true}}
+				client := &http.Client{
+					Timeout: longWait, Transport: &http.Transport{DisableCompression: true},
+				}
 				t.Cleanup(client.CloseIdleConnections)
 				for i := range 2 * most {
 					path := "/" + strconv.Itoa(i)

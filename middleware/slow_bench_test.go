@@ -55,7 +55,9 @@ func reportWaits(b *testing.B, waits []time.Duration) {
 func BenchmarkBehindSlowClients(b *testing.B) {
 	const takes = 10 * time.Millisecond
 	slow := map[string]func(b *testing.B, address, path string) net.Conn{
-		"window 0": func(b *testing.B, address, path string) net.Conn { return window(b, address, path, 0) },
+		"window 0": func(b *testing.B, address, path string) net.Conn {
+			return window(b, address, path, 0)
+		},
 		"a byte a second": func(b *testing.B, address, path string) net.Conn {
 			conn := stuck(b, address, path)
 			go func() {
@@ -77,9 +79,12 @@ func BenchmarkBehindSlowClients(b *testing.B) {
 		for _, size := range []int{1, 16 << 10, 1 << 20, 4 << 20} {
 			for _, flush := range []bool{false, true} {
 				for _, most := range []int{1, 8} {
-					b.Run(fmt.Sprintf("%s/bytes=%d/flushed=%v/MaxLoads=%d", kind, size, flush, most), func(b *testing.B) {
+					b.Run(fmt.Sprintf("%s/bytes=%d/flushed=%v/MaxLoads=%d", kind, size, flush,
+						most), func(b *testing.B) {
 						body, begun := strings.Repeat("x", size), make(chan time.Time, 100)
-						address := benchServer(b, middleware.Options{MaxLoads: most}, func(w http.ResponseWriter, r *http.Request) {
+						address := benchServer(b, middleware.Options{MaxLoads: most}, func(
+							w http.ResponseWriter, r *http.Request,
+						) {
 							begun <- time.Now()
 							time.Sleep(takes)
 							w.Header().Set("Cache-Control", "max-age=60")
@@ -109,7 +114,8 @@ func BenchmarkBehindSlowClients(b *testing.B) {
 							var conns []net.Conn
 							var first time.Time
 							for k := range most {
-								conns = append(conns, slow[kind](b, address, fmt.Sprintf("/%d/%d", i, k)))
+								conns = append(conns,
+									slow[kind](b, address, fmt.Sprintf("/%d/%d", i, k)))
 								if at := <-begun; k == 0 {
 									first = at
 								}
@@ -152,7 +158,8 @@ func BenchmarkFirstByteOfWaiters(b *testing.B) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			defer func() { _ = conn.Close() }()
-			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", path)
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n",
+				path)
 			var res *http.Response
 			in := bufio.NewReader(conn)
 			if res, err = http.ReadResponse(in, nil); err == nil {

@@ -23,7 +23,10 @@ type stalling struct {
 }
 
 func newStalling(method string) *stalling {
-	return &stalling{paced: &paced{header: http.Header{}, keep: true}, method: method, entered: make(chan struct{}), goOn: make(chan struct{})}
+	return &stalling{
+		paced: &paced{header: http.Header{}, keep: true}, method: method,
+		entered: make(chan struct{}), goOn: make(chan struct{}),
+	}
 }
 
 func (s *stalling) stall(method string) {
@@ -115,7 +118,9 @@ func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 func TestSlowLeaderOfNothingHoldsUpNobody(t *testing.T) {
 	for name, end := range map[string]func(w http.ResponseWriter){
 		"writes nothing": func(http.ResponseWriter) {},
-		"takes over":     func(w http.ResponseWriter) { _, _, _ = http.NewResponseController(w).Hijack() },
+		"takes over": func(w http.ResponseWriter) {
+			_, _, _ = http.NewResponseController(w).Hijack()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := newCache(t, middleware.Options{WaitTimeout: 2 * longWait})

@@ -158,5 +158,6 @@ func (c *Cache) tell(ctx context.Context, key string, why cacheguard.Reason) {
 		return
 	}
 	defer func() { _ = recover() }() // an observer must not be able to kill a request
-	c.opts.Observer.Observe(ctx, cacheguard.Event{Cache: c.opts.Name, Key: key, Kind: cacheguard.EventUnstored, Reason: why})
+	c.opts.Observer.Observe(ctx,
+		cacheguard.Event{Cache: c.opts.Name, Key: key, Kind: cacheguard.EventUnstored, Reason: why})
 }

@@ -22,22 +22,64 @@ func TestCacheStatus(t *testing.T) {
 		want string
 	}{
 		{"RFC 9211 2/nothing", "cg", cacheStatus{}, `cg`},
-		{"RFC 9211 2.1/hit", "cg", cacheStatus{hit: true, ttl: 30 * s, hasTTL: true}, `cg; hit; ttl=30`},
-		{"RFC 9211 2.2/fwd", "cg", cacheStatus{fwd: "uri-miss", stored: true}, `cg; fwd=uri-miss; stored`},
-		{"RFC 9211 2.1/hit and fwd exclude one another", "cg", cacheStatus{hit: true, fwd: "stale"}, `cg; hit`},
-		{"RFC 9211 2.3/fwd-status", "cg", cacheStatus{fwd: "stale", fwdStatus: 304}, `cg; fwd=stale; fwd-status=304`},
-		{"RFC 9211 2.4/ttl is rounded down", "cg", cacheStatus{hit: true, ttl: 2*s - 1, hasTTL: true}, `cg; hit; ttl=1`},
-		{"RFC 9211 2.4/ttl of what is stale", "cg", cacheStatus{hit: true, ttl: -5 * s, hasTTL: true}, `cg; hit; ttl=-5`},
-		{"RFC 9211 2.4/ttl of what is a little stale", "cg", cacheStatus{hit: true, ttl: -1, hasTTL: true}, `cg; hit; ttl=-1`},
+		{
+			"RFC 9211 2.1/hit", "cg", cacheStatus{hit: true, ttl: 30 * s, hasTTL: true},
+			`cg; hit; ttl=30`,
+		},
+		{
+			"RFC 9211 2.2/fwd", "cg", cacheStatus{fwd: "uri-miss", stored: true},
+			`cg; fwd=uri-miss; stored`,
+		},
+		{
+			"RFC 9211 2.1/hit and fwd exclude one another", "cg",
+			cacheStatus{hit: true, fwd: "stale"}, `cg; hit`,
+		},
+		{
+			"RFC 9211 2.3/fwd-status", "cg", cacheStatus{fwd: "stale", fwdStatus: 304},
+			`cg; fwd=stale; fwd-status=304`,
+		},
+		{
+			"RFC 9211 2.4/ttl is rounded down", "cg",
+			cacheStatus{hit: true, ttl: 2*s - 1, hasTTL: true}, `cg; hit; ttl=1`,
+		},
+		{
+			"RFC 9211 2.4/ttl of what is stale", "cg",
+			cacheStatus{hit: true, ttl: -5 * s, hasTTL: true}, `cg; hit; ttl=-5`,
+		},
+		{
+			"RFC 9211 2.4/ttl of what is a little stale", "cg",
+			cacheStatus{hit: true, ttl: -1, hasTTL: true}, `cg; hit; ttl=-1`,
+		},
 		{"RFC 9211 2.4/ttl=0", "cg", cacheStatus{hit: true, hasTTL: true}, `cg; hit; ttl=0`},
-		{"RFC 9211 2.6/collapsed", "cg", cacheStatus{fwd: "uri-miss", collapsed: true}, `cg; fwd=uri-miss; collapsed`},
-		{"RFC 9211 2.7/key", "cg", cacheStatus{hit: true, key: "http://a/b?c"}, `cg; hit; key="http://a/b?c"`},
-		{"RFC 9651 4.1.6/key with quotation marks", "cg", cacheStatus{key: `a"b\c`}, `cg; key="a\"b\\c"`},
-		{"RFC 9651 3.3.3/key beyond ASCII", "cg", cacheStatus{key: "ü\r\n\x00\x7f~ "}, `cg; key="%C3%BC%0D%0A%00%7F~ "`},
+		{
+			"RFC 9211 2.6/collapsed", "cg", cacheStatus{fwd: "uri-miss", collapsed: true},
+			`cg; fwd=uri-miss; collapsed`,
+		},
+		{
+			"RFC 9211 2.7/key", "cg", cacheStatus{hit: true, key: "http://a/b?c"},
+			`cg; hit; key="http://a/b?c"`,
+		},
+		{
+			"RFC 9651 4.1.6/key with quotation marks", "cg", cacheStatus{key: `a"b\c`},
+			`cg; key="a\"b\\c"`,
+		},
+		{
+			"RFC 9651 3.3.3/key beyond ASCII", "cg", cacheStatus{key: "ü\r\n\x00\x7f~ "},
+			`cg; key="%C3%BC%0D%0A%00%7F~ "`,
+		},
 		{"RFC 9211 2.8/detail", "cg", cacheStatus{detail: "no-store"}, `cg; detail=no-store`},
-		{"RFC 9211 2.8/detail of words", "cg", cacheStatus{detail: "too large"}, `cg; detail="too large"`},
-		{"RFC 9211 2/a name that is no Token of RFC 9651", "1cg", cacheStatus{hit: true}, `"1cg"; hit`},
-		{"all", "cg", cacheStatus{fwd: "stale", fwdStatus: 200, ttl: s, hasTTL: true, stored: true, collapsed: true, key: "k", detail: "d"},
+		{
+			"RFC 9211 2.8/detail of words", "cg", cacheStatus{detail: "too large"},
+			`cg; detail="too large"`,
+		},
+		{
+			"RFC 9211 2/a name that is no Token of RFC 9651", "1cg", cacheStatus{hit: true},
+			`"1cg"; hit`,
+		},
+		{"all", "cg", cacheStatus{
+			fwd: "stale", fwdStatus: 200, ttl: s, hasTTL: true, stored: true, collapsed: true,
+			key: "k", detail: "d",
+		},
 			`cg; fwd=stale; fwd-status=200; ttl=1; stored; collapsed; key="k"; detail=d`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -45,7 +87,8 @@ func TestCacheStatus(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
-			if list, err := httpsfv.UnmarshalList([]string{"other; hit", got}); err != nil || len(list) != 2 {
+			if list, err := httpsfv.UnmarshalList([]string{"other; hit", got}); err != nil ||
+				len(list) != 2 {
 				t.Errorf("%s is no list member: %v", got, err)
 			}
 		})
@@ -63,7 +106,9 @@ func FuzzCacheStatus(f *testing.F) {
 	f.Add("cacheguard", "http://a/?b", "too large", int64(5))
 	f.Add("1", "\"\\\x80", "é", int64(-1))
 	f.Fuzz(func(t *testing.T, name, key, detail string, ttl int64) {
-		line := cacheStatus{hit: true, ttl: time.Duration(ttl), hasTTL: true, key: key, detail: detail}.line(name)
+		line := cacheStatus{
+			hit: true, ttl: time.Duration(ttl), hasTTL: true, key: key, detail: detail,
+		}.line(name)
 		list, err := httpsfv.UnmarshalList([]string{line})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%q: %v", line, err)
@@ -73,7 +118,8 @@ func FuzzCacheStatus(f *testing.F) {
 			t.Errorf("%q: key %q, want %q", line, got, want)
 		}
 		n, _ := list[0].(httpsfv.Item).Params.Get("ttl")
-		if d := time.Duration(ttl) - time.Duration(n.(int64))*time.Second; d < 0 || d >= time.Second {
+		if d := time.Duration(ttl) - time.Duration(n.(int64))*time.Second; d < 0 ||
+			d >= time.Second {
 			t.Errorf("%q: ttl is %d ns", line, ttl)
 		}
 	})
@@ -84,7 +130,8 @@ func escaped(key string) string {
 	var b strings.Builder
 	for _, c := range []byte(key) {
 		if c < ' ' || c > '~' {
-			b.WriteString("%" + strings.ToUpper(string("0123456789abcdef"[c>>4])+string("0123456789abcdef"[c&15])))
+			b.WriteString("%" +
+				strings.ToUpper(string("0123456789abcdef"[c>>4])+string("0123456789abcdef"[c&15])))
 		} else {
 			b.WriteByte(c)
 		}

@@ -36,7 +36,9 @@ func newSwitched(t *testing.T, fields ...string) *switched {
 	store := memstore.New(memstore.Options{})
 	t.Cleanup(func() { _ = store.Close() })
 	s := &switched{T: t, fields: fields}
-	c, err := middleware.New(store, middleware.Options{Switch: &s.sw, Observer: s, LocalBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	c, err := middleware.New(store, middleware.Options{
+		Switch: &s.sw, Observer: s, LocalBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,8 @@ func (s *switched) gets(want string, runs bool, method string, fields ...string)
 		s.Errorf("%v: %q, and the handler ran: %v; want %q, %v", s.sw.Mode(), got, ran, want, runs)
 	}
 	status := w.Header().Get("Cache-Status")
-	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off && !strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
+	if off := s.sw.Mode() == cacheguard.ModeOff && method == "GET" && ran; off &&
+		!strings.Contains(status, "detail=switch") || off && strings.Contains(status, "stored") {
 		s.Errorf("%v: Cache-Status is %q", s.sw.Mode(), status)
 	}
 	// In the bubble this is above Audit.Settle, so comparisons in the background can end.
@@ -109,7 +112,8 @@ func TestPagesSwitchedOff(t *testing.T) {
 		s.set(cacheguard.ModeOff)
 		s.gets("version 1", true, "GET")
 		s.gets("version 1", true, "GET")
-		s.gets("not in the cache, and only-if-cached was asked for", false, "GET", "Cache-Control", "only-if-cached")
+		s.gets("not in the cache, and only-if-cached was asked for", false, "GET", "Cache-Control",
+			"only-if-cached")
 		s.set(cacheguard.ModeOn)
 		s.gets("version 0", false, "GET")
 		s.set(cacheguard.ModeOff)

@@ -48,7 +48,8 @@ func tagsOf(key string) []string {
 	}
 	host, _ = oneHost(host)
 	uri = normalURI(uri)
-	tags := append(make([]string, 0, mostURLTags), tag(tagURL, host+uri), tag(tagPath, uri), tag(tagHost, host))
+	tags := append(make([]string, 0, mostURLTags), tag(tagURL, host+uri), tag(tagPath, uri),
+		tag(tagHost, host))
 	path, _, _ := strings.Cut(uri, "?")
 	levels := 0
 	for i := 1; i <= len(path) && levels < mostLevels; i++ {
@@ -82,15 +83,17 @@ func prefixTag(prefix string) (string, error) {
 		return "", err
 	}
 	if strings.IndexByte(uri, '?') >= 0 {
-		return "", fmt.Errorf("middleware: prefix %q has a query; give the path before it, or Purge the URL", prefix)
+		return "", fmt.Errorf(
+			"middleware: prefix %q has a query; give the path before it, or Purge the URL", prefix)
 	}
 	path := strings.TrimRight(normalURI(uri), "/")
 	switch {
 	case host != "" && path == "":
 		return tag(tagHost, host), nil
 	case host != "":
-		return "", fmt.Errorf("middleware: prefix %q has a host and a path; give the path alone, for every host, or the "+
-			"host alone, for all its paths", prefix)
+		return "", fmt.Errorf(
+			"middleware: prefix %q has a host and a path; give the path alone, for every host, or the "+
+				"host alone, for all its paths", prefix)
 	case path == "":
 		return "", nil
 	}
@@ -101,7 +104,8 @@ func prefixTag(prefix string) (string, error) {
 		}
 	}
 	if levels > mostLevels {
-		return "", fmt.Errorf("middleware: prefix %q has %d segments; %d are possible", prefix, levels, mostLevels)
+		return "", fmt.Errorf("middleware: prefix %q has %d segments; %d are possible", prefix,
+			levels, mostLevels)
 	}
 	return tag(tagPrefix, path), nil
 }
@@ -109,7 +113,9 @@ func prefixTag(prefix string) (string, error) {
 // splitURL returns the host of a URL, or "" if it has none, and the path with the query.
 func splitURL(url string) (host, uri string, err error) {
 	wrong := func(why string) error {
-		return fmt.Errorf(`middleware: %q %s; possible are "/path", "/path?query" and "https://host/path?query"`, url, why)
+		return fmt.Errorf(
+			`middleware: %q %s; possible are "/path", "/path?query" and "https://host/path?query"`,
+			url, why)
 	}
 	switch {
 	case hasControl(url):

@@ -16,16 +16,21 @@ func TestTagsOf(t *testing.T) {
 		{"http://h/", []string{"uh/", "p/", "hh"}},
 		{"http://h", []string{"uh/", "p/", "hh"}},
 		{"http://h?x", []string{"uh/?x", "p/?x", "hh"}},
-		{"https://h:8080/a/b/c?x", []string{"uh:8080/a/b/c?x", "p/a/b/c?x", "hh:8080", "d/a", "d/a/b", "d/a/b/c"}},
+		{
+			"https://h:8080/a/b/c?x",
+			[]string{"uh:8080/a/b/c?x", "p/a/b/c?x", "hh:8080", "d/a", "d/a/b", "d/a/b/c"},
+		},
 		{"http://h/a/", []string{"uh/a/", "p/a/", "hh", "d/a"}},
 		{"http://h/a//b", []string{"uh/a//b", "p/a//b", "hh", "d/a", "d/a//b"}},
 		{"http://h//", []string{"uh//", "p//", "hh"}},
 		{"http://h/a?b/c?d", []string{"uh/a?b/c?d", "p/a?b/c?d", "hh", "d/a"}},
 		{"http://h/a?", []string{"uh/a", "p/a", "hh", "d/a"}},
-		{"http://h/%7ea%2fb/%c3%A9\xc3\xa9 %", []string{"uh/~a%2Fb/%C3%A9%C3%A9%20%25", "p/~a%2Fb/%C3%A9%C3%A9%20%25", "hh",
-			"d/~a%2Fb", "d/~a%2Fb/%C3%A9%C3%A9%20%25"}},
+		{"http://h/%7ea%2fb/%c3%A9\xc3\xa9 %",
+			[]string{"uh/~a%2Fb/%C3%A9%C3%A9%20%25", "p/~a%2Fb/%C3%A9%C3%A9%20%25", "hh",
+				"d/~a%2Fb", "d/~a%2Fb/%C3%A9%C3%A9%20%25"}},
 		{"http://h/1/2/3/4/5/6/7/8/9", []string{"uh/1/2/3/4/5/6/7/8/9", "p/1/2/3/4/5/6/7/8/9", "hh",
-			"d/1", "d/1/2", "d/1/2/3", "d/1/2/3/4", "d/1/2/3/4/5", "d/1/2/3/4/5/6", "d/1/2/3/4/5/6/7", "d/1/2/3/4/5/6/7/8"}},
+			"d/1", "d/1/2", "d/1/2/3", "d/1/2/3/4", "d/1/2/3/4/5", "d/1/2/3/4/5/6",
+			"d/1/2/3/4/5/6/7", "d/1/2/3/4/5/6/7/8"}},
 		{"http://h/a\x1fi/inside\x1fgstaff", []string{"uh/a", "p/a", "hh", "d/a"}},
 	} {
 		if got := tagsOf(c.key); !slices.Equal(got, c.want) {
@@ -37,8 +42,10 @@ func TestTagsOf(t *testing.T) {
 // A purge removes the responses that it names, and no others.
 func TestPurgeFinds(t *testing.T) {
 	keys := []string{
-		"http://h/", "http://h", "http://other/", "https://h/products", "http://h/products?page=2", "http://h/products/",
-		"http://h/products/1", "http://h/products/1/reviews?x", "http://h/products2", "http://other/products/1",
+		"http://h/", "http://h", "http://other/", "https://h/products", "http://h/products?page=2",
+		"http://h/products/",
+		"http://h/products/1", "http://h/products/1/reviews?x", "http://h/products2",
+		"http://other/products/1",
 		"http://h/caf%c3%a9", "http://h/a/b/c/d/e/f/g/h/i", "http://h:8080/",
 		"http://h/" + strings.Repeat("long/", 60) + "?" + strings.Repeat("x", 300),
 		"http://h/" + strings.Repeat("long/", 60) + "?" + strings.Repeat("y", 300),
@@ -60,12 +67,23 @@ func TestPurgeFinds(t *testing.T) {
 		{urlTag, "/café", found{"http://h/caf%c3%a9"}},
 		{urlTag, "http://h/caf%C3%A9?", found{"http://h/caf%c3%a9"}},
 		{urlTag, keys[13], found{keys[13]}},
-		{urlTag, "/" + strings.Repeat("long/", 60) + "?" + strings.Repeat("y", 300), found{keys[14]}},
-		{prefixTag, "/products", found{"https://h/products", "http://h/products?page=2", "http://h/products/", "http://h/products/1",
-			"http://h/products/1/reviews?x", "http://other/products/1"}},
-		{prefixTag, "/products/", found{"https://h/products", "http://h/products?page=2", "http://h/products/", "http://h/products/1",
-			"http://h/products/1/reviews?x", "http://other/products/1"}},
-		{prefixTag, "/products/1", found{"http://h/products/1", "http://h/products/1/reviews?x", "http://other/products/1"}},
+		{
+			urlTag, "/" + strings.Repeat("long/", 60) + "?" + strings.Repeat("y", 300),
+			found{keys[14]},
+		},
+		{prefixTag, "/products",
+			found{"https://h/products", "http://h/products?page=2", "http://h/products/",
+				"http://h/products/1",
+				"http://h/products/1/reviews?x", "http://other/products/1"}},
+		{prefixTag, "/products/",
+			found{"https://h/products", "http://h/products?page=2", "http://h/products/",
+				"http://h/products/1",
+				"http://h/products/1/reviews?x", "http://other/products/1"}},
+		{
+			prefixTag, "/products/1", found{
+				"http://h/products/1", "http://h/products/1/reviews?x", "http://other/products/1",
+			},
+		},
 		{prefixTag, "/a/b/c/d/e/f/g/h", found{"http://h/a/b/c/d/e/f/g/h/i"}},
 		{prefixTag, "/" + strings.Repeat("w", 300), found{keys[15]}},
 		{prefixTag, "http://other", found{"http://other/", "http://other/products/1"}},
@@ -118,7 +136,8 @@ func TestPurgeOfWhatCantBe(t *testing.T) {
 		{prefixTag, "http://h/products", "give the path alone"},
 		{prefixTag, "/1/2/3/4/5/6/7/8/9", "9 segments"},
 	} {
-		if tag, err := c.purge(c.what); tag != "" || err == nil || !strings.Contains(err.Error(), c.says) {
+		if tag, err := c.purge(c.what); tag != "" || err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %q, %v; want an error that says %q", c.what, tag, err, c.says)
 		}
 	}
@@ -135,15 +154,22 @@ func TestSurrogateTags(t *testing.T) {
 		{"empty", http.Header{"Cache-Tag": {" , ,"}, "Surrogate-Key": {"  "}}, nil},
 		{"commas", http.Header{"Cache-Tag": {"a, b c,a", "d"}}, []string{"sa", "sb c", "sd"}},
 		{"spaces", http.Header{"Surrogate-Key": {" a  b\ta", "c,d"}}, []string{"sa", "sb", "sc,d"}},
-		{"both", http.Header{"Cache-Tag": {"a"}, "Surrogate-Key": {"a b A"}}, []string{"sa", "sb", "sA"}},
-		{"long", http.Header{"Cache-Tag": {long + "," + long + "2"}}, []string{surrogateTag(long), surrogateTag(long + "2")}},
+		{
+			"both", http.Header{"Cache-Tag": {"a"}, "Surrogate-Key": {"a b A"}},
+			[]string{"sa", "sb", "sA"},
+		},
+		{
+			"long", http.Header{"Cache-Tag": {long + "," + long + "2"}},
+			[]string{surrogateTag(long), surrogateTag(long + "2")},
+		},
 	} {
 		got, ok := surrogateTags(c.h)
 		if !ok || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, %v; want %q", c.name, got, ok, c.want)
 		}
 	}
-	if a, b := surrogateTag(long), surrogateTag(long+"2"); a == b || len(a) > longestTag || len(b) > longestTag {
+	if a, b := surrogateTag(long), surrogateTag(long+"2"); a == b || len(a) > longestTag ||
+		len(b) > longestTag {
 		t.Errorf("tags of long keys: %q, %q", a, b)
 	}
 	hashed := map[string]bool{}
@@ -180,7 +206,8 @@ func TestSurrogateTagsAreNeverSomeOnly(t *testing.T) {
 		h.Add("Surrogate-Key", fmt.Sprint("k", i))
 	}
 	tags, ok := surrogateTags(h)
-	if own := tagsOf("http://h/1/2/3/4/5/6/7/8/9"); !ok || len(tags) != mostSurrogates || len(tags)+len(own) > 64 {
+	if own := tagsOf("http://h/1/2/3/4/5/6/7/8/9"); !ok || len(tags) != mostSurrogates ||
+		len(tags)+len(own) > 64 {
 		t.Errorf("%d and %d tags, %v; want 64 at most", len(tags), len(own), ok)
 	}
 	h.Add("Surrogate-Key", "k0")
@@ -222,7 +249,8 @@ func FuzzTags(f *testing.F) {
 		if tag, err := urlTag(url); err != nil || !slices.Contains(tags, tag) {
 			t.Fatalf("%q: Purge finds tag %q, %v, not one of %q", key, tag, err, tags)
 		}
-		path, _, _ := strings.Cut(normalURI(strings.TrimPrefix(url[len("http://"):], strings.ToLower(r.Host))), "?")
+		path, _, _ := strings.Cut(
+			normalURI(strings.TrimPrefix(url[len("http://"):], strings.ToLower(r.Host))), "?")
 		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 			return
 		}

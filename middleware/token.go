@@ -25,7 +25,8 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 	}
 	for _, text := range texts[:min(len(texts), mostTokens)] {
 		if token, err := cacheguard.ParseToken(text); err == nil {
-			ctx = cacheguard.NotOlderThan(ctx, c.loads.Demanded(cacheguard.NotOlderThan(ctx, token)))
+			ctx = cacheguard.NotOlderThan(ctx,
+				c.loads.Demanded(cacheguard.NotOlderThan(ctx, token)))
 		}
 	}
 	return ctx
@@ -35,7 +36,8 @@ func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context 
 // aren't older: a response that was made for this request, and a response that this process began
 // to make after the request came (see cacheguard.Cache.Demanded).
 func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
-	return res.Value != nil && res.Status != cacheguard.StatusLoaded && !res.NotOlderThan(x.asked.token)
+	return res.Value != nil && res.Status != cacheguard.StatusLoaded &&
+		!res.NotOlderThan(x.asked.token)
 }
 
 // moreAttempts is how many more runs a request with a token takes part in after the first run. The

@@ -28,15 +28,17 @@ type tokens struct {
 	runs    atomic.Int64
 	now     atomic.Int64 // runs at the moment
 	most    atomic.Int64
-	during  func(w http.ResponseWriter, r *http.Request) // called in a run after its version has been read
-	fronts  []http.Handler
+	// Called in a run after its version has been read.
+	during func(w http.ResponseWriter, r *http.Request)
+	fronts []http.Handler
 }
 
 func newTokens(t *testing.T, opts middleware.Options) *tokens {
 	s := &tokens{T: t, store: memstore.New(memstore.Options{})}
 	t.Cleanup(func() { _ = s.store.Close() })
 	s.version.Store(1)
-	opts.TokenField, opts.TokenCookie, opts.Logger = "X-Token", "token", slog.New(slog.DiscardHandler)
+	opts.TokenField, opts.TokenCookie, opts.Logger = "X-Token", "token",
+		slog.New(slog.DiscardHandler)
 	for range 2 {
 		c, err := middleware.New(s.store, opts)
 		if err != nil {
@@ -87,13 +89,17 @@ func (s *tokens) do(process int, method string, fields ...string) *httptest.Resp
 // gets checks the answer to a GET.
 func (s *tokens) gets(want int, process int, fields ...string) {
 	s.Helper()
-	if w := s.do(process, "GET", fields...); w.Code != http.StatusOK || w.Body.String() != fmt.Sprint("version ", want) {
-		s.Errorf("process %d answered %d %q to %q; want version %d", process, w.Code, w.Body, fields, want)
+	if w := s.do(process, "GET", fields...); w.Code != http.StatusOK ||
+		w.Body.String() != fmt.Sprint("version ", want) {
+		s.Errorf("process %d answered %d %q to %q; want version %d", process, w.Code, w.Body,
+			fields, want)
 	}
 }
 
 func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
-	for name, opts := range map[string]middleware.Options{"plain": {}, "local tier": {LocalBytes: 1 << 20}, "strong": {StrongReads: true}} {
+	for name, opts := range map[string]middleware.Options{
+		"plain": {}, "local tier": {LocalBytes: 1 << 20}, "strong": {StrongReads: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTokens(t, opts)
@@ -109,10 +115,12 @@ func TestRequestsWithATokenReadTheirWrites(t *testing.T) {
 					t.Errorf("the handler ran %d times", n)
 				}
 				token = s.commit()
-				if w := s.do(0, "HEAD", "X-Token", token); w.Code != http.StatusOK || w.Header().Get("Cache-Status") == "" {
+				if w := s.do(0, "HEAD", "X-Token", token); w.Code != http.StatusOK ||
+					w.Header().Get("Cache-Status") == "" {
 					t.Errorf("HEAD: %d %v", w.Code, w.Header())
 				}
-				if w := s.do(1, "GET", "X-Token", token, "Range", "bytes=8-"); w.Body.String() != "3" && w.Body.String() != "version 3" {
+				if w := s.do(1, "GET", "X-Token", token, "Range",
+					"bytes=8-"); w.Body.String() != "3" && w.Body.String() != "version 3" {
 					t.Errorf("a range: %d %q", w.Code, w.Body)
 				}
 				s.gets(3, 1, "X-Token", token)
@@ -195,8 +203,10 @@ func TestFloodOfTokens(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if runs, most := s.runs.Load(), s.most.Load(); answered.Load() != 200 || runs > 5 || most > 1 {
-			t.Errorf("%d of 200 were answered by %d runs, %d at a time", answered.Load(), runs-1, most)
+		if runs, most := s.runs.Load(), s.most.Load(); answered.Load() != 200 || runs > 5 ||
+			most > 1 {
+			t.Errorf("%d of 200 were answered by %d runs, %d at a time", answered.Load(), runs-1,
+				most)
 		}
 	})
 }
@@ -288,7 +298,9 @@ func TestMadeUpTokensBesideARealOne(t *testing.T) {
 func TestTokenOptionsAreChecked(t *testing.T) {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	for _, opts := range []middleware.Options{{TokenField: "X Token"}, {TokenCookie: "a b"}, {TokenCookie: "t*"}} {
+	for _, opts := range []middleware.Options{
+		{TokenField: "X Token"}, {TokenCookie: "a b"}, {TokenCookie: "t*"},
+	} {
 		if c, err := middleware.New(store, opts); err == nil {
 			_ = c.Close()
 			t.Errorf("%+v is taken", opts)
@@ -318,18 +330,22 @@ func TestTokensLeaveCoalescingOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := newTokens(t, middleware.Options{Switch: &sw, MaxLoads: 8})
-				s.during = func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Millisecond) }
+				s.during = func(http.ResponseWriter, *http.Request) {
+					time.Sleep(30 * time.Millisecond)
+				}
 				token := cacheguard.Token{}
 				if said, err := s.store.Clock(t.Context(), "http"); err != nil {
 					t.Fatal(err)
-				} else if token, err = cacheguard.ParseToken(strconv.FormatInt(said+test.ahead.Microseconds(), 36)); err != nil {
+				} else if token, err = cacheguard.ParseToken(strconv.FormatInt(said+
+					test.ahead.Microseconds(), 36)); err != nil {
 					t.Fatal(err)
 				}
 				var all sync.WaitGroup
 				for n := range 400 {
 					all.Go(func() {
 						time.Sleep(time.Duration(n%10) * time.Millisecond)
-						if w := s.do(n%2, "GET", "X-Token", token.String()); w.Code != http.StatusOK {
+						if w := s.do(n%2, "GET", "X-Token",
+							token.String()); w.Code != http.StatusOK {
 							t.Errorf("%d %s", w.Code, w.Body)
 						}
 					})

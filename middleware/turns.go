@@ -65,7 +65,9 @@ func (t *turns) take(ctx context.Context) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = fmt.Errorf("%w: no slot within %v for a request that can't be answered from the cache", cacheguard.ErrOverloaded, t.patience)
+		err = fmt.Errorf(
+			"%w: no slot within %v for a request that can't be answered from the cache",
+			cacheguard.ErrOverloaded, t.patience)
 	}
 	if !t.leave(&t.begin, in) { // the turn was handed over at the last moment
 		t.release()
@@ -83,7 +85,9 @@ func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
 		return nil, nil
 	}
 	if n := q.Len(); n >= most {
-		return nil, fmt.Errorf("%w: %d requests wait that can't be answered from the cache", cacheguard.ErrOverloaded, n)
+		return nil,
+			fmt.Errorf("%w: %d requests wait that can't be answered from the cache",
+				cacheguard.ErrOverloaded, n)
 	}
 	return q.PushBack(make(chan struct{})), nil
 }
@@ -177,7 +181,8 @@ func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) erro
 	if r.Body != nil && r.Body != http.NoBody {
 		inside.Body = upload{r.Body, p}
 	}
-	defer func() { r.Pattern = inside.Pattern }() // a mux behind the cache sets it, and layers in front read it
+	// A mux behind the cache sets it, and layers in front read it.
+	defer func() { r.Pattern = inside.Pattern }()
 	serve(inside, p)
 	return nil
 }

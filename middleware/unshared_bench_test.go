@@ -20,7 +20,8 @@ func BenchmarkUnshared(b *testing.B) {
 		for _, kind := range []string{"first", "next"} {
 			b.Run(fmt.Sprintf("%s/%s", kind, said), func(b *testing.B) {
 				store := memstore.New(memstore.Options{})
-				cache, err := middleware.New(store, middleware.Options{Logger: slog.New(slog.DiscardHandler)})
+				cache, err := middleware.New(store,
+					middleware.Options{Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -38,14 +38,16 @@ func storedHeader(h http.Header, drop []string) http.Header {
 			continue
 		}
 		values := h[key]
-		if len(values) == 0 && name != "Content-Type" { // an empty Content-Type tells the server not to guess it
+		// An empty Content-Type tells the server not to guess it.
+		if len(values) == 0 && name != "Content-Type" {
 			continue
 		}
 		start := len(room)
 		for _, value := range values {
 			room = append(room, cleanValue(value))
 		}
-		if earlier, twice := kept[name]; twice { // the name is spelled in two ways, which is rare, so an allocation is acceptable
+		// The name is spelled in two ways, which is rare, so an allocation is acceptable.
+		if earlier, twice := kept[name]; twice {
 			kept[name] = slices.Concat(earlier, room[start:])
 			continue
 		}
@@ -66,7 +68,8 @@ func ownFields(all, before http.Header) http.Header {
 	for name, values := range all {
 		theirs := before[name]
 		switch {
-		case len(theirs) == 0 || len(values) < len(theirs) || !slices.Equal(values[:len(theirs)], theirs):
+		case len(theirs) == 0 || len(values) < len(theirs) ||
+			!slices.Equal(values[:len(theirs)], theirs):
 			own[name] = values
 		case len(values) == len(theirs): // untouched
 		case name == "Vary":
@@ -82,7 +85,8 @@ func ownFields(all, before http.Header) http.Header {
 // to one connection or one path through proxies.
 func storable(name string) bool {
 	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authentication-Info",
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate",
+		"Proxy-Authentication-Info",
 		"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Age":
 		return false
 	}
@@ -140,7 +144,8 @@ func (res *response) updated(from304 http.Header, drop []string) *response {
 // was made with the old values of the other fields, too.
 func ofContent(name string) bool {
 	switch name {
-	case "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Digest", "Etag":
+	case "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Digest",
+		"Etag":
 		return true
 	}
 	return false
@@ -165,7 +170,10 @@ func (res *response) sameAs(from304 http.Header) bool {
 // Range, because a whole response is wanted.
 func (res *response) validators(r *http.Request) {
 	h := r.Header
-	for _, name := range []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range"} {
+	for _, name := range []string{
+		"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range",
+		"Range",
+	} {
 		delete(h, name)
 	}
 	if res == nil {

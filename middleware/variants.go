@@ -134,7 +134,8 @@ func (c *Cache) admits(res *response, v verdict) bool {
 		return true
 	}
 	now := time.Now()
-	return c.variants.admits(res.key, res.selected, c.opts.MaxVariants, now, now.Add(v.fresh+max(v.revalidate, v.ifError)))
+	return c.variants.admits(res.key, res.selected, c.opts.MaxVariants, now,
+		now.Add(v.fresh+max(v.revalidate, v.ifError)))
 }
 
 // selecting returns the lines of Vary that select which requests get a response. all is the header,
@@ -143,14 +144,18 @@ func (c *Cache) admits(res *response, v verdict) bool {
 // fields for their own purposes, and add them again for each client. Both headers are canonical.
 func (c *Cache) selecting(all, before http.Header) []string {
 	lines, outer := all["Vary"], before["Vary"]
-	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) || !slices.Equal(lines[:len(outer)], outer) {
+	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) ||
+		!slices.Equal(lines[:len(outer)], outer) {
 		return lines
 	}
 	var kept []string
 	for _, line := range outer {
 		var names []string
 		for name := range strings.SplitSeq(line, ",") {
-			if name = trimOWS(name); name != "" && !slices.ContainsFunc(c.opts.IgnoreVary, func(s string) bool { return strings.EqualFold(s, name) }) {
+			if name = trimOWS(name); name != "" &&
+				!slices.ContainsFunc(c.opts.IgnoreVary, func(s string) bool {
+					return strings.EqualFold(s, name)
+				}) {
 				names = append(names, name)
 			}
 		}

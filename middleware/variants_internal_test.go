@@ -89,7 +89,8 @@ func TestVariantsOfLongURLs(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for page := range pages {
 		for i := range 3 { // one is stored, one refused, one replaces
-			v.admits(strings.Repeat(fmt.Sprint(page%10), long)+fmt.Sprint(page), strings.Repeat(fmt.Sprint(i), long/16), 1, now, now.Add(time.Hour))
+			v.admits(strings.Repeat(fmt.Sprint(page%10), long)+fmt.Sprint(page),
+				strings.Repeat(fmt.Sprint(i), long/16), 1, now, now.Add(time.Hour))
 		}
 	}
 	runtime.GC()
@@ -119,7 +120,8 @@ func TestPartsForAllWhoLookThere(t *testing.T) {
 		{"page", variantKey("page", page.vary, page.selected), false},
 		{whoAsks, variantKey(whoAsks, page.vary, page.selected), false},
 	} {
-		if x := (&exchange{key: "page", base: c.base, level: c.level}); x.Parts(page) != c.want || x.Parts(&response{key: "page"}) {
+		if x := (&exchange{key: "page", base: c.base, level: c.level}); x.Parts(page) != c.want ||
+			x.Parts(&response{key: "page"}) {
 			t.Errorf("base %q, level %q: %v", c.base, c.level, !c.want)
 		}
 	}
@@ -138,7 +140,8 @@ func TestVariesHaveABound(t *testing.T) {
 			t.Errorf("%d are remembered", len(v.of))
 		}
 		last, asked := fmt.Sprint("k", 3*mostVaried-1), http.Header{"X-Plan": {"a"}}
-		if got, want := v.level(last, asked), variantKey(last, res.vary, selectedBy(res.vary, asked)); got != want {
+		if got, want := v.level(last, asked),
+			variantKey(last, res.vary, selectedBy(res.vary, asked)); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 		if got := v.level("other", asked); got != "" {

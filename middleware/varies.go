@@ -36,7 +36,8 @@ func (v *varies) learn(base string, res *response, during time.Duration) {
 	}
 	names := make([]string, len(res.vary))
 	for i, name := range res.vary {
-		names[i] = strings.Clone(name) // a part of the response would keep all of its texts in memory
+		// A part of the response would keep all of its texts in memory.
+		names[i] = strings.Clone(name)
 	}
 	v.of[v.digest.of(base)] = varied{names, time.Now().Add(during)}
 }

@@ -22,7 +22,8 @@ func varyOf(h http.Header) (names []string, star bool) {
 			case name == "*" || !isToken(name):
 				return nil, true
 			default:
-				if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) && !slices.Contains(answered, name) {
+				if name = http.CanonicalHeaderKey(name); !slices.Contains(names, name) &&
+					!slices.Contains(answered, name) {
 					names = append(names, name)
 				}
 			}
@@ -84,7 +85,8 @@ func appendSized(b []byte, s string) []byte {
 // resource's key begins with a digit. It contains the length of the resource's key, because with
 // VaryBy the resource's key may end in any bytes.
 func variantKey(key string, names []string, selected string) string {
-	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") + keySeparator + selected
+	return strconv.Itoa(len(key)) + keySeparator + key + keySeparator + strings.Join(names, ",") +
+		keySeparator + selected
 }
 
 // answers reports whether the response belongs to this resource and is selected by the request's

@@ -24,7 +24,10 @@ func TestVaryOf(t *testing.T) {
 		{[]string{" , "}, nil, false},
 		{[]string{"accept-encoding"}, []string{"Accept-Encoding"}, false},
 		{[]string{"Foo, bar", "foo,\tBaz ,"}, []string{"Bar", "Baz", "Foo"}, false},
-		{[]string{"Foo, If-None-Match", "if-range,if-modified-since,range"}, []string{"Foo", "Range"}, false},
+		{
+			[]string{"Foo, If-None-Match", "if-range,if-modified-since,range"},
+			[]string{"Foo", "Range"}, false,
+		},
 		{[]string{"*"}, nil, true},
 		{[]string{"*, *"}, nil, true},
 		{[]string{", *"}, nil, true},
@@ -62,10 +65,13 @@ func normalised(field string, lines []string) http.Header {
 // By default requests are equal only if a handler reads the same: the same number of lines, in the
 // same order and spelling.
 func TestSelectedByIsExact(t *testing.T) {
-	for _, field := range []string{"Foo", "Cookie", "Authorization", "Accept", "Accept-Encoding", "Accept-Language"} {
+	for _, field := range []string{
+		"Foo", "Cookie", "Authorization", "Accept", "Accept-Encoding", "Accept-Language",
+	} {
 		seen := map[string][]string{}
 		for _, lines := range [][]string{
-			nil, {}, {""}, {" "}, {"", ""}, {"de, en"}, {"de,en"}, {"de", "en"}, {"en", "de"}, {"de", " en"}, {"DE, en"}, {"en, de"},
+			nil, {}, {""}, {" "}, {"", ""}, {"de, en"}, {"de,en"}, {"de", "en"}, {"en", "de"},
+			{"de", " en"}, {"DE, en"}, {"en, de"},
 			{"de;q=1, en"}, {"de;q=1.0, en"}, {"de, en", ""}, {"de)(2 en"}, {"-"},
 		} {
 			s := selectedBy([]string{field}, http.Header{field: lines})
@@ -108,15 +114,18 @@ func TestNormalize(t *testing.T) {
 		{"Authorization", []lines{{`Digest a="1", b`}}},
 		{"Authorization", []lines{{`Digest a="1",b`}}},
 
-		{"Accept-Language", []lines{{"en, de"}, {"de, en"}, {"eN, De"}, {" en ,   de"}, {"de", "en"}, {"en,de,,"}, {"en;q=1,de;Q=1.000"},
-			{"en,de,EN"}}},
+		{"Accept-Language",
+			[]lines{{"en, de"}, {"de, en"}, {"eN, De"}, {" en ,   de"}, {"de", "en"}, {"en,de,,"},
+				{"en;q=1,de;Q=1.000"},
+				{"en,de,EN"}}},
 		{"Accept-Language", []lines{{"en, de;q=0.5"}, {"de;q=0.50, en"}, {"en,de ; q=0.500"}}},
 		{"Accept-Language", []lines{{"en, de;q=0.05"}}},
 		{"Accept-Language", []lines{{"en, de;q=0"}, {"en, de;q=0.000"}}},
 		{"Accept-Language", []lines{{"en"}}},
 		{"Accept-Language", []lines{nil}},
 		{"Accept-Language", []lines{{""}, {","}}},
-		{"Accept-Language", []lines{{"en;q=2, de"}, {"en;q=2,de"}}}, // a weight that is none: as it is
+		// A weight that is none: as it is.
+		{"Accept-Language", []lines{{"en;q=2, de"}, {"en;q=2,de"}}},
 		{"Accept-Language", []lines{{"de, en;q=2"}}},
 		{"Accept-Language", []lines{{"de, en;q=1.5"}}},
 		{"Accept-Language", []lines{{"EN;q=2, de"}}},
@@ -142,7 +151,8 @@ func TestNormalize(t *testing.T) {
 		{"Accept", []lines{{"text/"}}},
 	} {
 		for _, other := range c.same {
-			got, want := selectedBy([]string{c.field}, normalised(c.field, other)), selectedBy([]string{c.field}, normalised(c.field, c.same[0]))
+			got, want := selectedBy([]string{c.field}, normalised(c.field, other)),
+				selectedBy([]string{c.field}, normalised(c.field, c.same[0]))
 			if got != want {
 				t.Errorf("%s: %q selects by %q, %q by %q", c.field, other, got, c.same[0], want)
 			}
@@ -163,15 +173,24 @@ func TestNormalize(t *testing.T) {
 
 // selectedRows has values that all have different meanings.
 var selectedRows = map[string][][]string{
-	"Foo": {{"1"}, {"1,2"}, {"2,1"}, {"1 2"}, {"1  2"}, {"a"}, {"A"}, nil, {""}, {","}, {`"1, 2"`}, {`"1,2"`}, {`"\", 1", 2`},
+	"Foo": {{"1"}, {"1,2"}, {"2,1"}, {"1 2"}, {"1  2"}, {"a"}, {"A"}, nil, {""}, {","}, {`"1, 2"`},
+		{`"1,2"`}, {`"\", 1", 2`},
 		{`"\",1",2`}, {`5" , 6`}, {`5", 6`}},
-	"Cookie":        {{"a=1; b=2"}, {"a=1;b=2"}, {"a=1", "b=2"}, {"a=1,b=2"}, {"a=1, b=2"}, {"a=1"}, {"A=1"}, {""}, nil, {"", ""}},
+	"Cookie": {
+		{"a=1; b=2"}, {"a=1;b=2"}, {"a=1", "b=2"}, {"a=1,b=2"}, {"a=1, b=2"}, {"a=1"}, {"A=1"},
+		{""}, nil, {"", ""},
+	},
 	"Authorization": {{`Digest a="1", b`}, {`Digest a="1",b`}, {"Basic x"}, {"basic x"}, nil, {""}},
-	"Accept-Language": {{"en, de"}, {"en, de;q=0.5"}, {"en, de;q=0.05"}, {"en, de;q=0"}, {"en"}, nil, {""}, {"en;q=2, de"},
-		{"de, en;q=2"}, {"EN;q=2, de"}, {"en;q=1;q=1"}, {"en;q"}, {"en;q = 1"}, {"en;q=0.5, de"}, {"en, de, fr"},
-		{"en;q=1.5, de"}, {"de, en;q=1.5"}, {"en;q=0.0001"}, {"en;q=0.x"}, {"en;q=0.5x"}, {"en;q=05"}},
-	"Accept": {{"text/html, */*;q=0.8"}, {"text/html;level=1"}, {"text/html;level=1;q=0.4"}, {`text/html;v="a, b"`}, {`text/html;v="a,b"`},
-		{`text/html;v="A,b"`}, {`text/html;v="a`}, {"text"}, {"text/"}, {`text/html;v=a;w=b`}, {`text/html;v="a;w=b"`}},
+	"Accept-Language": {{"en, de"}, {"en, de;q=0.5"}, {"en, de;q=0.05"}, {"en, de;q=0"}, {"en"},
+		nil, {""}, {"en;q=2, de"},
+		{"de, en;q=2"}, {"EN;q=2, de"}, {"en;q=1;q=1"}, {"en;q"}, {"en;q = 1"}, {"en;q=0.5, de"},
+		{"en, de, fr"},
+		{"en;q=1.5, de"}, {"de, en;q=1.5"}, {"en;q=0.0001"}, {"en;q=0.x"}, {"en;q=0.5x"},
+		{"en;q=05"}},
+	"Accept": {{"text/html, */*;q=0.8"}, {"text/html;level=1"}, {"text/html;level=1;q=0.4"},
+		{`text/html;v="a, b"`}, {`text/html;v="a,b"`},
+		{`text/html;v="A,b"`}, {`text/html;v="a`}, {"text"}, {"text/"}, {`text/html;v=a;w=b`},
+		{`text/html;v="a;w=b"`}},
 }
 
 func TestSelectedByNothing(t *testing.T) {
@@ -182,7 +201,8 @@ func TestSelectedByNothing(t *testing.T) {
 	names := []string{"A", "B"}
 	seen := map[string]bool{}
 	for _, h := range []http.Header{
-		{"A": {"1"}, "B": {"2"}}, {"A": {"12"}, "B": {""}}, {"A": {"1)+(1 2"}}, {"A": {"1"}}, {"B": {"1"}}, {"A": {"-"}}, {},
+		{"A": {"1"}, "B": {"2"}}, {"A": {"12"}, "B": {""}}, {"A": {"1)+(1 2"}}, {"A": {"1"}},
+		{"B": {"1"}}, {"A": {"-"}}, {},
 	} {
 		seen[selectedBy(names, h)] = true
 	}
@@ -195,10 +215,13 @@ func TestVariantKey(t *testing.T) {
 	seen := map[string]bool{}
 	for _, key := range []string{
 		"http://h/", "https://h/\x1fga", variantKey("http://h/", nil, ""),
-		variantKey("http://h/", []string{"A"}, "1"), variantKey("http://h/", []string{"A", "B"}, "1"),
-		variantKey("http://h/", []string{"A"}, "B\x1f1"), variantKey("http://h/\x1fg", []string{"A"}, "1"),
+		variantKey("http://h/", []string{"A"}, "1"),
+		variantKey("http://h/", []string{"A", "B"}, "1"),
+		variantKey("http://h/", []string{"A"}, "B\x1f1"),
+		variantKey("http://h/\x1fg", []string{"A"}, "1"),
 		variantKey("http://h/\x1fg\x1fA", nil, "1"), variantKey("http://h/\x1fg", nil, "A\x1f1"),
-		variantKey("http://h/\x1fg", []string{"A"}, "1\x1fB\x1f2"), variantKey("http://h/\x1fg\x1fA\x1f1", []string{"B"}, "2"),
+		variantKey("http://h/\x1fg", []string{"A"}, "1\x1fB\x1f2"),
+		variantKey("http://h/\x1fg\x1fA\x1f1", []string{"B"}, "2"),
 	} {
 		if seen[key] {
 			t.Errorf("%q is there twice", key)
@@ -293,8 +316,11 @@ func coarse(name string, lines []string) string {
 		return joined
 	}
 	var parts []string
-	for part := range strings.FieldsFuncSeq(strings.ToLower(joined), func(c rune) bool { return c == ',' || c == ';' }) {
-		if w, ok := strings.CutPrefix(part, "q="); ok && len(w) > 1 && strings.TrimLeftFunc(w, unicode.IsDigit) != w {
+	for part := range strings.FieldsFuncSeq(strings.ToLower(joined), func(c rune) bool {
+		return c == ',' || c == ';'
+	}) {
+		if w, ok := strings.CutPrefix(part, "q="); ok && len(w) > 1 &&
+			strings.TrimLeftFunc(w, unicode.IsDigit) != w {
 			w = strings.TrimRight(strings.TrimRight(w, "0"), ".")
 			part = "q=" + w
 		}

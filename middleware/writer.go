@@ -98,7 +98,9 @@ func (rec *recorder) FlushError() error {
 	}
 	rec.streams()
 	rec.drain()
-	_, err := rec.direct(func() (int, error) { return 0, http.NewResponseController(rec.w).Flush() })
+	_, err := rec.direct(func() (int, error) {
+		return 0, http.NewResponseController(rec.w).Flush()
+	})
 	return err
 }
 

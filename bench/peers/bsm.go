@@ -24,7 +24,9 @@ func exponential() redislock.RetryStrategy {
 }
 
 // bsm returns the Open of bsm/redislock for handover.
-func bsm(strategy func() redislock.RetryStrategy) func(context.Context, *redis.Client) (program.LockFunc, func(), error) {
+func bsm(
+	strategy func() redislock.RetryStrategy,
+) func(context.Context, *redis.Client) (program.LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 		return bsmLock(rdb, bsmTTL, strategy), func() {}, rdb.Ping(ctx).Err()
 	}
@@ -32,11 +34,14 @@ func bsm(strategy func() redislock.RetryStrategy) func(context.Context, *redis.C
 
 // bsmLock returns a lock function that waits until ctx ends. A strategy has the state of one lock,
 // so each lock has its own strategy.
-func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.RetryStrategy) program.LockFunc {
+func bsmLock(
+	rdb *redis.Client, ttl time.Duration, strategy func() redislock.RetryStrategy,
+) program.LockFunc {
 	client := redislock.New(rdb)
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
-			held, err := client.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: strategy()})
+			held, err := client.Obtain(ctx, name, ttl,
+				&redislock.Options{RetryStrategy: strategy()})
 			switch {
 			case err == nil:
 				return held.Release, nil
@@ -54,7 +59,8 @@ func bsmLock(rdb *redis.Client, ttl time.Duration, strategy func() redislock.Ret
 
 var bsmContender = contender.Contender{
 	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
-	Note:   of("github.com/bsm/redislock") + ", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
+	Note: of("github.com/bsm/redislock") +
+		", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
 	Better: "It is a lock of one file for anything, with metadata and a choice of retry strategies.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		strategy := func() redislock.RetryStrategy { return redislock.LinearBackoff(r.PollTime) }

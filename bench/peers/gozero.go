@@ -13,11 +13,14 @@ import (
 
 var gozeroContender = contender.Contender{
 	Name: "go-zero", OwnClient: true, What: "TakeCtx of core/stores/cache",
-	Note: of("github.com/zeromicro/go-zero") + ", WithExpiry and WithNotFoundExpiry of -ttl, which it varies by 5 %, values as JSON. " +
+	Note: of("github.com/zeromicro/go-zero") +
+		", WithExpiry and WithNotFoundExpiry of -ttl, which it varies by 5 %, values as JSON. " +
 		"It knows no lock between processes. Its Redis client is its own, with a circuit breaker; without Redis it fails on purpose.",
 	Better: "Its framework generates the code that caches the rows of a table by each unique index.",
 	Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
-		rds, err := redis.NewRedis(redis.RedisConf{Host: r.Redis.Options().Addr, Type: redis.NodeType})
+		rds, err := redis.NewRedis(redis.RedisConf{
+			Host: r.Redis.Options().Addr, Type: redis.NodeType,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +52,9 @@ func (g *gozero) Get(ctx context.Context, key string) (value string, found bool,
 	return value, err == nil, err
 }
 
-func (g *gozero) Invalidate(ctx context.Context, key string) error { return g.cache.DelCtx(ctx, key) }
+func (g *gozero) Invalidate(ctx context.Context, key string) error {
+	return g.cache.DelCtx(ctx, key)
+}
 
 // Close leaves the client open, because the library keeps one client for each address and never
 // closes it.

@@ -12,7 +12,8 @@ import (
 
 // lockFunc waits for a lock. If the library has a context for a held lock, held is this context.
 // Otherwise held is ctx.
-type lockFunc func(ctx context.Context, name string) (held context.Context, unlock func(), err error)
+type lockFunc func(ctx context.Context,
+	name string) (held context.Context, unlock func(), err error)
 
 // plainLock returns the lockFunc of a lock without a context. If the lock has ended, no value
 // becomes wrong.

@@ -25,12 +25,16 @@ var peers = program.Peers{
 		{Name: "rueidislock", OwnClient: true, Open: openRueidislock},
 	},
 	Contenders: []contender.Contender{
-		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender, rocksStrongContender,
-		redsyncContender, bsmContender, redisioContender, rueidislockContender, rueidisCacheContender,
+		goredisContender, gozeroContender, sturdycContender, otterContender, rocksContender,
+		rocksStrongContender,
+		redsyncContender, bsmContender, redisioContender, rueidislockContender,
+		rueidisCacheContender,
 	},
 }
 
 func main() {
-	logx.Disable() // go-zero logs process statistics every minute to the standard output, which a replica needs for its answers
+	// go-zero logs process statistics every minute to the standard output, which a replica needs
+	// for its answers.
+	logx.Disable()
 	program.Main(peers)
 }

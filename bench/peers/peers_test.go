@@ -19,21 +19,27 @@ func TestMain(m *testing.M) {
 // Each library passes the checks of all contenders, except where it deliberately behaves
 // differently.
 func TestEachPeer(t *testing.T) {
-	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders, map[string]contendertest.Exception{
-		"sturdyc":    {WritesBehind: true}, // it writes to its distributed storage on a separate goroutine
-		"rockscache": {StaleOnce: true},    // only StrongConsistency waits for the load after TagAsDeleted2
+	contendertest.Each(t, redistest.Shared(t).Addr(), peers.Contenders,
+		map[string]contendertest.Exception{
+			// It writes to its distributed storage on a separate goroutine.
+			"sturdyc": {WritesBehind: true},
+			// Only StrongConsistency waits for the load after TagAsDeleted2.
+			"rockscache": {StaleOnce: true},
 
-		"rueidis-cache": {HearsLater: true}, // see rueidisCache
+			"rueidis-cache": {HearsLater: true}, // see rueidisCache
 
-		"redisio-recipe": {LooksOnce: true}, // the recipe doesn't read again when it has the lock
-	})
+			"redisio-recipe": {
+				LooksOnce: true,
+			}, // the recipe doesn't read again when it has the lock
+		})
 }
 
 // The note of a peer begins with its version in this program, and the note names the peer's
 // advantages.
 func TestNotes(t *testing.T) {
 	for _, c := range peers.Contenders {
-		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 || !strings.HasPrefix(words[1], "v") || c.Better == "" {
+		if words := strings.Fields(c.Note); c.What == "" || len(words) < 3 ||
+			!strings.HasPrefix(words[1], "v") || c.Better == "" {
 			t.Errorf("%s: %q, %q, %q", c.Name, c.What, c.Note, c.Better)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 // redisioContender follows the recipe on
 // https://redis.io/docs/latest/develop/use-cases/cache-aside/go/.
 var redisioContender = contender.Contender{
-	Name: "redisio-recipe", What: "the cache-aside recipe of redis.io: HGETALL, a lock by SET NX PX, load, DEL and HSET and EXPIRE, unlock by script",
-	Note: of("github.com/redis/go-redis/v9") + ", a hash for each value, lock for -lock-ttl without renewal. Whoever doesn't get the lock polls the value every -poll " +
+	Name: "redisio-recipe",
+	What: "the cache-aside recipe of redis.io: HGETALL, a lock by SET NX PX, load, DEL and HSET and EXPIRE, unlock by script",
+	Note: of("github.com/redis/go-redis/v9") +
+		", a hash for each value, lock for -lock-ttl without renewal. Whoever doesn't get the lock polls the value every -poll " +
 		"(the recipe has 25 ms), and loads after one -lock-ttl. A field says that a value doesn't exist. Nothing is coalesced in the process, nothing stops a write after a change.",
 	Better: "It is a page of code that you own and can change.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {

@@ -45,13 +45,15 @@ func redsyncLock(rdb *redis.Client, o ...redsync.Option) program.LockFunc {
 
 var redsyncContender = contender.Contender{
 	Name: "redsync", What: "a lock that polls, " + recipe,
-	Note:   of("github.com/go-redsync/redsync/v4") + " on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
+	Note: of("github.com/go-redsync/redsync/v4") +
+		" on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
 	Better: "It works with redigo and rueidis as well as with go-redis, and locks anything, on several servers, too.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		// This is the library's own spread, 50 to 250 ms, scaled to -poll. With a fixed delay all
 		// callers that begin at the same moment would stay in step.
 		delay := func(int) time.Duration { return r.PollTime/2 + rand.N(2*r.PollTime) }
-		lock := redsyncLock(r.Redis, redsync.WithExpiry(r.LockTTL), redsync.WithRetryDelayFunc(delay))
+		lock := redsyncLock(r.Redis, redsync.WithExpiry(r.LockTTL),
+			redsync.WithRetryDelayFunc(delay))
 		return lockedOn(r, plainLock(lock), func() {}), r.Redis.Ping(ctx).Err()
 	},
 }

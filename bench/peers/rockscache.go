@@ -13,7 +13,8 @@ const rocksNote = ". LockExpire is -lock-ttl, and the lock isn't renewed; LockSl
 
 var rocksContender = contender.Contender{
 	Name: "rockscache", What: "Fetch2, and TagAsDeleted2 after a change",
-	Note:   of("github.com/dtm-labs/rockscache") + rocksNote + ". After a change it serves the old value on purpose, while one caller loads.",
+	Note: of("github.com/dtm-labs/rockscache") + rocksNote +
+		". After a change it serves the old value on purpose, while one caller loads.",
 	Better: "It needs no messages: any Redis with scripts will do.",
 	Open:   openRocks(false),
 }

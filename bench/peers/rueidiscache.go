@@ -9,8 +9,11 @@ import (
 )
 
 var rueidisCacheContender = contender.Contender{
-	Name: "rueidis-cache", OwnClient: true, What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest " + recipe,
-	Note: of("github.com/redis/rueidis") + ", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from the memory of the " +
+	Name: "rueidis-cache", OwnClient: true,
+	What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest " +
+		recipe,
+	Note: of("github.com/redis/rueidis") +
+		", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from the memory of the " +
 		"process: compare them with cacheguard-local. rueidisaside, another module of its authors, is not compared. It needs a redis-server, not an embedded one.",
 	Better: "Redis itself tells the process of each change of a key, by whatever program and language, so hits from memory are up to date without a call of Invalidate.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
@@ -55,7 +58,8 @@ func (c *rueidisCache) Get(ctx context.Context, key string) (value string, found
 		return "", false, err
 	}
 	defer unlock()
-	if value, found, err := kept(c.client.Do(ctx, c.client.B().Get().Key(key).Build())); !rueidis.IsRedisNil(err) {
+	if value, found, err := kept(c.client.Do(ctx,
+		c.client.B().Get().Key(key).Build())); !rueidis.IsRedisNil(err) {
 		return value, found, err
 	}
 	if value, found, err = c.Load(ctx, key); err != nil {
@@ -65,7 +69,8 @@ func (c *rueidisCache) Get(ctx context.Context, key string) (value string, found
 	if !found {
 		text = contender.Missing
 	}
-	return value, found, c.client.Do(ctx, c.client.B().Set().Key(key).Value(text).Px(c.TTL).Build()).Error()
+	return value, found,
+		c.client.Do(ctx, c.client.B().Set().Key(key).Value(text).Px(c.TTL).Build()).Error()
 }
 
 func kept(r rueidis.RedisResult) (value string, found bool, err error) {

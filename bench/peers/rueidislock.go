@@ -13,8 +13,10 @@ import (
 )
 
 var rueidislockContender = contender.Contender{
-	Name: "rueidislock", OwnClient: true, What: "a lock whose waiting callers are woken by client-side caching, " + recipe,
-	Note: of("github.com/redis/rueidis") + ", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
+	Name: "rueidislock", OwnClient: true,
+	What: "a lock whose waiting callers are woken by client-side caching, " + recipe,
+	Note: of("github.com/redis/rueidis") +
+		", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
 		"Some callers of a burst get no answer from it; the cause is not known, and it also happens without NoLoopTracking. " +
 		"It needs a redis-server, not an embedded one.",
 	Better: "Its client needs few connections, for it pipelines the commands of all callers by itself.",
@@ -43,12 +45,14 @@ func openRueidislock(ctx context.Context, rdb *redis.Client) (program.LockFunc, 
 	}
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		for {
-			within, cancel := context.WithCancel(ctx) // without a deadline, because the lock would end with it
+			// Without a deadline, because the lock would end with it.
+			within, cancel := context.WithCancel(ctx)
 			patience := time.AfterFunc(rueidisPatience, cancel)
 			_, unlock, err := locker.WithContext(within, name)
 			switch inTime := patience.Stop(); {
 			case err == nil && inTime:
-				return func(context.Context) error { unlock(); cancel(); return nil }, nil // it doesn't report whether the release succeeded
+				// It doesn't report whether the release succeeded.
+				return func(context.Context) error { unlock(); cancel(); return nil }, nil
 			case err == nil:
 				unlock()
 			case inTime || ctx.Err() != nil:
@@ -65,7 +69,8 @@ func rueidisOptions(rdb *redis.Client) rueidis.ClientOption {
 
 func openRueidisLocker(rdb *redis.Client, validity time.Duration) (rueidislock.Locker, error) {
 	return rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidisOptions(rdb), KeyMajority: 1, KeyValidity: validity, NoLoopTracking: true,
+		ClientOption: rueidisOptions(rdb), KeyMajority: 1, KeyValidity: validity,
+		NoLoopTracking: true,
 	})
 }
 

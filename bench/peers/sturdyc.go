@@ -13,13 +13,17 @@ import (
 
 var sturdycContender = contender.Contender{
 	Name: "sturdyc", What: "in memory, with distributed storage behind it",
-	Note: of("github.com/viccon/sturdyc") + ", 10,000 entries in 10 shards, WithMissingRecordStorage, WithDistributedStorage on Redis, both for -ttl, without early refreshes. " +
+	Note: of("github.com/viccon/sturdyc") +
+		", 10,000 entries in 10 shards, WithMissingRecordStorage, WithDistributedStorage on Redis, both for -ttl, without early refreshes. " +
 		"Values are written to Redis in the background, after the answer. It knows no lock between processes; a change reaches Redis and the memory of its own process only.",
 	Better: "It puts loads and refreshes of many keys together into batches, so that the origin gets one query for many of them.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		storage := sturdycStorage{r.Redis, r.TTL}
-		return &sturdy{r, sturdyc.New[string](10_000, 10, r.TTL, 10, sturdyc.WithMissingRecordStorage(),
-			sturdyc.WithDistributedStorage(storage), sturdyc.WithLog(&sturdyc.NoopLogger{}))}, r.Redis.Ping(ctx).Err()
+		return &sturdy{r,
+				sturdyc.New[string](10_000, 10, r.TTL, 10, sturdyc.WithMissingRecordStorage(),
+					sturdyc.WithDistributedStorage(storage),
+					sturdyc.WithLog(&sturdyc.NoopLogger{}))},
+			r.Redis.Ping(ctx).Err()
 	},
 }
 

@@ -83,7 +83,8 @@ func newValues[V any](t TB, s Subject[V]) {
 	}
 	for _, v := range s.Values {
 		src := encode(t, s, v)
-		if a, b := reflect.ValueOf(decode(t, s, src)), reflect.ValueOf(decode(t, s, src)); same(a, b) {
+		if a, b := reflect.ValueOf(decode(t, s, src)),
+			reflect.ValueOf(decode(t, s, src)); same(a, b) {
 			t.Errorf("two calls of Decode returned the same memory for %.200v", v)
 		}
 	}
@@ -237,7 +238,8 @@ func flipped[V any](t TB, s Subject[V]) {
 				t.Errorf("with bit %d flipped Decode panics: %v", bit, err)
 			} else if err == nil {
 				if _, err := s.Codec.Append(nil, v); err != nil {
-					t.Errorf("with bit %d flipped there is a value that can't be stored: %v", bit, err)
+					t.Errorf("with bit %d flipped there is a value that can't be stored: %v", bit,
+						err)
 				}
 			}
 		}

@@ -85,16 +85,19 @@ func Cases[V any]() []Case[V] {
 		{"append", "Append appends: what is in front of a value stays", appends[V]},
 		{"source", "Decode doesn't change its source, which others read", leavesSource[V]},
 		{
-			"own values", "Decode doesn't keep its source: a value stays as it is when the source changes",
+			"own values",
+			"Decode doesn't keep its source: a value stays as it is when the source changes",
 			ownValues[V],
 		},
 		{
-			"new values", "each Decode returns a new value: a change of one value changes no other value",
+			"new values",
+			"each Decode returns a new value: a change of one value changes no other value",
 			newValues[V],
 		},
 		{"goroutines", "a codec is used by many goroutines at once", goroutines[V]},
 		{
-			"name", "values under another name are misses, so a codec must always have the same name",
+			"name",
+			"values under another name are misses, so a codec must always have the same name",
 			oneName[V],
 		},
 		{
@@ -103,13 +106,17 @@ func Cases[V any]() []Case[V] {
 		},
 		{"cut", "cut bytes make no Decode panic and, if Delimited is set, are an error", cut[V]},
 		{
-			"flipped", "with a flipped bit Decode neither panics nor returns a value that can't be stored again",
+			"flipped",
+			"with a flipped bit Decode neither panics nor returns a value that can't be stored again",
 			flipped[V],
 		},
 		{"refused", "what Append refuses leaves dst as it was", refused[V]},
 		{"losses", "what a codec loses is what its documentation says", losses[V]},
 		{"size", "a value becomes no more bytes than the codec says", size[V]},
-		{"stable", "the same value is the same bytes each time, where the codec says so", stable[V]},
+		{
+			"stable", "the same value is the same bytes each time, where the codec says so",
+			stable[V],
+		},
 	}
 	for i, c := range all {
 		all[i].Run = func(t TB, s Subject[V]) {

@@ -53,11 +53,15 @@ func subject(c broken) codectest.Subject[[]byte] {
 	return codectest.Subject[[]byte]{
 		Codec:  c,
 		Values: [][]byte{[]byte("a"), []byte("some text"), bytes.Repeat([]byte("b"), 250), {}},
-		Losses: map[string]codectest.Loss[[]byte]{"lost": {Value: []byte("lost"), Becomes: []byte{}}},
+		Losses: map[string]codectest.Loss[[]byte]{
+			"lost": {Value: []byte("lost"), Becomes: []byte{}},
+		},
 		Refused: map[string][]byte{
 			"too long": make([]byte, 251), "refused": []byte("refused"),
 		},
-		Garbage:   map[string][]byte{"nothing": nil, "too much": []byte("\x01ab"), "too little": []byte("\xc8ab")},
+		Garbage: map[string][]byte{
+			"nothing": nil, "too much": []byte("\x01ab"), "too little": []byte("\xc8ab"),
+		},
 		Largest:   func(v []byte) int { return len(v) + 1 },
 		Stable:    true,
 		Delimited: true,
@@ -110,7 +114,9 @@ var mutants = []struct {
 	caught []string
 	mutate func(b *broken, was broken)
 }{
-	{"a value comes back in capitals", []string{"round trip", "append"}, func(b *broken, was broken) {
+	{"a value comes back in capitals", []string{"round trip", "append"}, func(
+		b *broken, was broken,
+	) {
 		b.decode = func(src []byte) ([]byte, error) {
 			v, err := was.decode(src)
 			return bytes.ToUpper(v), err
@@ -171,7 +177,9 @@ var mutants = []struct {
 			return *last.Load(), err
 		}
 	}},
-	{"it has no name", []string{"name"}, func(b *broken, _ broken) { b.name = func() string { return "" } }},
+	{"it has no name", []string{"name"}, func(b *broken, _ broken) {
+		b.name = func() string { return "" }
+	}},
 	{"its name changes", []string{"name"}, func(b *broken, _ broken) {
 		var n atomic.Int64
 		b.name = func() string { return fmt.Sprint("codec ", n.Add(1)) }
@@ -281,7 +289,10 @@ func TestWhatASubjectLacks(t *testing.T) {
 		if r := run(c, codectest.Subject[[]byte]{Codec: whole()}); len(r.failures) == 0 {
 			t.Errorf("%s passes without values", c.Name)
 		}
-		if r := run(c, codectest.Subject[[]byte]{Codec: whole(), Values: [][]byte{[]byte("a")}}); len(r.failures) > 0 {
+		if r := run(c,
+			codectest.Subject[[]byte]{
+				Codec: whole(), Values: [][]byte{[]byte("a")},
+			}); len(r.failures) > 0 {
 			t.Errorf("%s: %q", c.Name, r.failures)
 		}
 	}

@@ -58,7 +58,8 @@ func (f frame) bytes() []byte {
 
 // skippable returns a skippable frame that declares this number of bytes.
 func skippable(declared uint32, body ...byte) []byte {
-	return append(binary.LittleEndian.AppendUint32([]byte{0x50, 0x2a, 0x4d, 0x18}, declared), body...)
+	return append(binary.LittleEndian.AppendUint32([]byte{0x50, 0x2a, 0x4d, 0x18}, declared),
+		body...)
 }
 
 // s2Block returns an S2 block that declares this number of bytes and has the given bytes.
@@ -88,11 +89,15 @@ func TestBombs(t *testing.T) {
 		codecs = append(codecs, codec)
 		// Each of the decoders inside the codec allocates its tables at its first use.
 		for range runtime.GOMAXPROCS(0) {
-			if got, err := codec.Decode(append([]byte{zstd}, eightBlocks...)); err != nil || len(got) != most {
-				t.Fatalf("frames written by hand are not what they should be: %d bytes, %v", len(got), err)
+			if got, err := codec.Decode(append([]byte{zstd}, eightBlocks...)); err != nil ||
+				len(got) != most {
+				t.Fatalf("frames written by hand are not what they should be: %d bytes, %v",
+					len(got), err)
 			}
-			if got, err := codec.Decode(append([]byte{zstd}, oneByte...)); err != nil || len(got) != 1 {
-				t.Fatalf("frames written by hand are not what they should be: %d bytes, %v", len(got), err)
+			if got, err := codec.Decode(append([]byte{zstd}, oneByte...)); err != nil ||
+				len(got) != 1 {
+				t.Fatalf("frames written by hand are not what they should be: %d bytes, %v",
+					len(got), err)
 			}
 		}
 	}
@@ -102,27 +107,84 @@ func TestBombs(t *testing.T) {
 		src   []byte
 		costs uint64
 	}{
-		{"zstd: 1 GiB in 32 KiB, and says so", zstd, frame{content: 1 << 30, blocks: 8192}.bytes(), little},
-		{"zstd: 32 MiB in 1 KiB, and says so", zstd, frame{content: 32 << 20, blocks: 256}.bytes(), little},
-		{"zstd: 32 MiB in 1 KiB, and doesn't say", zstd, frame{content: -1, window: 0x80, blocks: 256}.bytes(), little},
-		{"zstd: a window of 3.75 TiB", zstd, frame{content: -1, window: 0xff, blocks: 1}.bytes(), little},
-		{"zstd: 32 MiB, and says one byte", zstd, frame{content: 1, blocks: 256}.bytes(), 2 * blockSize},
-		{"zstd: 32 MiB, and says one block", zstd, frame{content: blockSize, blocks: 256}.bytes(), 6 * blockSize},
+		{
+			"zstd: 1 GiB in 32 KiB, and says so", zstd,
+			frame{content: 1 << 30, blocks: 8192}.bytes(), little,
+		},
+		{
+			"zstd: 32 MiB in 1 KiB, and says so", zstd,
+			frame{content: 32 << 20, blocks: 256}.bytes(), little,
+		},
+		{
+			"zstd: 32 MiB in 1 KiB, and doesn't say", zstd,
+			frame{content: -1, window: 0x80, blocks: 256}.bytes(), little,
+		},
+		{
+			"zstd: a window of 3.75 TiB", zstd, frame{content: -1, window: 0xff, blocks: 1}.bytes(),
+			little,
+		},
+		{
+			"zstd: 32 MiB, and says one byte", zstd, frame{content: 1, blocks: 256}.bytes(),
+			2 * blockSize,
+		},
+		{
+			"zstd: 32 MiB, and says one block", zstd,
+			frame{content: blockSize, blocks: 256}.bytes(), 6 * blockSize,
+		},
 		{"zstd: nothing, and says 1 MiB", zstd, frame{content: most}.bytes(), little},
-		{"zstd: one block, and says 1 MiB", zstd, frame{content: most, blocks: 1}.bytes(), 6 * blockSize},
-		{"zstd: says all that can be said", zstd, frame{content: math.MaxInt64, blocks: 256}.bytes(), little},
-		{"zstd: no last block", zstd, frame{content: most, blocks: 8, unending: true}.bytes(), most + 2*blockSize},
-		{"zstd: a hundred frames that are fine alone", zstd, bytes.Repeat(eightBlocks, 100), most + 2*blockSize},
-		{"zstd: one block more than it says", zstd, frame{content: most, blocks: 9}.bytes(), most * 5 / 2},
-		{"zstd: a block, then a frame of one byte", zstd, append(frame{content: blockSize, blocks: 1}.bytes(), oneByte...), 6 * blockSize},
-		{"zstd: a thousand frames of a block", zstd, bytes.Repeat(frame{content: blockSize, blocks: 1}.bytes(), 1000), 6 * blockSize},
-		{"zstd: a small frame, then one that doesn't say", zstd, append(frame{content: blockSize, blocks: 1}.bytes(), frame{content: -1, window: 0x80, blocks: 256}.bytes()...), 6 * blockSize},
-		{"zstd: to be skipped, then a bomb", zstd, append(skippable(1, 0), frame{content: 1 << 30, blocks: 256}.bytes()...), little},
-		{"zstd: a block, to be skipped, then a bomb", zstd, slices.Concat(frame{content: blockSize, blocks: 1}.bytes(), skippable(1, 0), frame{content: 1 << 30, blocks: 256}.bytes()), 6 * blockSize},
+		{
+			"zstd: one block, and says 1 MiB", zstd, frame{content: most, blocks: 1}.bytes(),
+			6 * blockSize,
+		},
+		{
+			"zstd: says all that can be said", zstd,
+			frame{content: math.MaxInt64, blocks: 256}.bytes(), little,
+		},
+		{
+			"zstd: no last block", zstd, frame{content: most, blocks: 8, unending: true}.bytes(),
+			most + 2*blockSize,
+		},
+		{
+			"zstd: a hundred frames that are fine alone", zstd, bytes.Repeat(eightBlocks, 100),
+			most + 2*blockSize,
+		},
+		{
+			"zstd: one block more than it says", zstd, frame{content: most, blocks: 9}.bytes(),
+			most * 5 / 2,
+		},
+		{
+			"zstd: a block, then a frame of one byte", zstd,
+			append(frame{content: blockSize, blocks: 1}.bytes(), oneByte...), 6 * blockSize,
+		},
+		{
+			"zstd: a thousand frames of a block", zstd,
+			bytes.Repeat(frame{content: blockSize, blocks: 1}.bytes(), 1000), 6 * blockSize,
+		},
+		{
+			"zstd: a small frame, then one that doesn't say", zstd,
+			append(frame{content: blockSize, blocks: 1}.bytes(),
+				frame{content: -1, window: 0x80, blocks: 256}.bytes()...), 6 * blockSize,
+		},
+		{
+			"zstd: to be skipped, then a bomb", zstd,
+			append(skippable(1, 0), frame{content: 1 << 30, blocks: 256}.bytes()...), little,
+		},
+		{
+			"zstd: a block, to be skipped, then a bomb", zstd,
+			slices.Concat(frame{content: blockSize, blocks: 1}.bytes(), skippable(1, 0),
+				frame{content: 1 << 30, blocks: 256}.bytes()), 6 * blockSize,
+		},
 		{"zstd: only to be skipped", zstd, skippable(1, 0), little},
 		{"zstd: to be skipped, 4 GiB", zstd, skippable(math.MaxUint32), little},
-		{"zstd: a block, then 4 GiB to be skipped", zstd, append(frame{content: blockSize, blocks: 1}.bytes(), skippable(math.MaxUint32)...), 6 * blockSize},
-		{"zstd: a dictionary", zstd, frame{content: blockSize, dict: true, blocks: 1}.bytes(), little},
+		{
+			"zstd: a block, then 4 GiB to be skipped", zstd,
+			append(frame{content: blockSize, blocks: 1}.bytes(), skippable(math.MaxUint32)...),
+			6 * blockSize,
+		},
+		{
+			"zstd: a dictionary", zstd, frame{content: blockSize, dict: true, blocks: 1}.bytes(),
+			little,
+		},
 		{"zstd: nothing at all", zstd, nil, little},
 		{"s2: says 4 GiB", s2Body, s2Block(math.MaxUint32, 0, 'x'), little},
 		{"s2: says 1 GiB", s2Body, s2Block(1<<30, 0, 'x'), little},
@@ -144,7 +206,8 @@ func TestBombs(t *testing.T) {
 				t.Errorf("%s: %d bytes, %v; want an error", c.name, len(got), err)
 			}
 			if costs > c.costs {
-				t.Errorf("%s: %d bytes took %d bytes of memory, want at most %d (%v)", c.name, len(src), costs, c.costs, err)
+				t.Errorf("%s: %d bytes took %d bytes of memory, want at most %d (%v)", c.name,
+					len(src), costs, c.costs, err)
 			}
 		}
 	}

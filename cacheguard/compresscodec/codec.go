@@ -57,7 +57,8 @@ func New[V any](opts Options[V]) (*Codec[V], error) {
 		c.encoder, err = zstd.NewWriter(nil,
 			zstd.WithEncoderCRC(false), // cacheguard's frame around the value has a checksum
 			zstd.WithLowerEncoderMem(true),
-			zstd.WithSingleSegment(true), // always writes the content size, which small frames would otherwise not have
+			// Always writes the content size, which small frames would otherwise not have.
+			zstd.WithSingleSegment(true),
 		)
 		if err != nil {
 			return nil, fmt.Errorf("compresscodec: %w", err)
@@ -75,7 +76,9 @@ func (c *Codec[V]) Append(dst []byte, v V) ([]byte, error) {
 	}
 	value := out[body:]
 	if len(value) > c.maxDecoded {
-		return dst, fmt.Errorf("%w: %d bytes uncompressed, MaxDecoded is %d", cacheguard.ErrTooLarge, len(value), c.maxDecoded)
+		return dst,
+			fmt.Errorf("%w: %d bytes uncompressed, MaxDecoded is %d", cacheguard.ErrTooLarge,
+				len(value), c.maxDecoded)
 	}
 	if len(value) < c.threshold {
 		return out, nil

@@ -35,7 +35,10 @@ func noise(n int) []byte {
 }
 
 // sizes are sizes around the limits at which the form of a stored value changes.
-var sizes = []int{0, 1, 2, 31, 32, 255, 256, 257, 1023, 1024, 1025, 65535, 65536, 1 << 17, 1<<17 + 1, 1 << 20, 9 << 20}
+var sizes = []int{
+	0, 1, 2, 31, 32, 255, 256, 257, 1023, 1024, 1025, 65535, 65536, 1 << 17, 1<<17 + 1, 1 << 20,
+	9 << 20,
+}
 
 func TestConformance(t *testing.T) {
 	var values [][]byte
@@ -45,11 +48,14 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	garbage := map[string][]byte{
-		"nothing": nil, "an unknown first byte": append([]byte{3}, text(100)...), "s2: nothing": {1}, "zstd: nothing": {2},
+		"nothing": nil, "an unknown first byte": append([]byte{3}, text(100)...),
+		"s2: nothing": {1}, "zstd: nothing": {2},
 		"s2: says 4 GiB":       append([]byte{1}, s2Block(math.MaxUint32, 0, 'x')...),
 		"zstd: 1 GiB in 1 KiB": append([]byte{2}, frame{content: 1 << 30, blocks: 256}.bytes()...),
 	}
-	for name, a := range map[string]compresscodec.Algorithm{"S2": compresscodec.S2, "Zstd": compresscodec.Zstd} {
+	for name, a := range map[string]compresscodec.Algorithm{
+		"S2": compresscodec.S2, "Zstd": compresscodec.Zstd,
+	} {
 		t.Run(name, func(t *testing.T) {
 			codectest.Run(t, codectest.Subject[[]byte]{
 				Codec:   open(t, compresscodec.Options[[]byte]{Algorithm: a, Threshold: -1}),
@@ -59,14 +65,18 @@ func TestConformance(t *testing.T) {
 				Memory:  func(int) uint64 { return 1 << 20 }, // for the tables of the decoders
 				Largest: func(v []byte) int { return len(v) + 1 },
 				Stable:  true,
-				Shares:  true, // a decoded value shares the bytes of a value that is stored uncompressed
+				// A decoded value shares the bytes of a value that is stored uncompressed.
+				Shares: true,
 			})
 		})
 		t.Run(name+", compressed", func(t *testing.T) {
 			const most = 1 << 20
 			codectest.Run(t, codectest.Subject[[]byte]{
-				Codec:     open(t, compresscodec.Options[[]byte]{Algorithm: a, MaxDecoded: most}),
-				Values:    [][]byte{append(text(3000), noise(500)...), text(5000), bytes.Repeat([]byte{1, 2, 7}, 1000)},
+				Codec: open(t, compresscodec.Options[[]byte]{Algorithm: a, MaxDecoded: most}),
+				Values: [][]byte{
+					append(text(3000), noise(500)...), text(5000),
+					bytes.Repeat([]byte{1, 2, 7}, 1000),
+				},
 				Equal:     bytes.Equal,
 				Refused:   map[string][]byte{"more than Decode takes": text(most + 1)},
 				Stable:    true,
@@ -95,7 +105,8 @@ func TestAlgorithmsReadEachOther(t *testing.T) {
 					t.Errorf("%v made %d bytes of %d", algorithms[i], len(stored), size)
 				}
 				if got, err := codecs[1-i].Decode(stored); err != nil || !bytes.Equal(got, value) {
-					t.Errorf("%v, %d bytes: got %d bytes back, %v", algorithms[i], size, len(got), err)
+					t.Errorf("%v, %d bytes: got %d bytes back, %v", algorithms[i], size, len(got),
+						err)
 				}
 			}
 		}
@@ -126,7 +137,8 @@ func TestWhatIsCompressed(t *testing.T) {
 	} {
 		out, err := open(t, c.opts).Append(nil, c.value)
 		if err != nil || out[0] != c.kind {
-			t.Errorf("%+v, %d bytes: kind %d, %v; want %d", c.opts, len(c.value), out[0], err, c.kind)
+			t.Errorf("%+v, %d bytes: kind %d, %v; want %d", c.opts, len(c.value), out[0], err,
+				c.kind)
 		}
 		if c.kind != plain && len(out) > len(c.value) {
 			t.Errorf("%+v: %d bytes became %d", c.opts, len(c.value), len(out))
@@ -159,8 +171,10 @@ type failing struct{}
 
 var errInner = errors.New("inner codec failed")
 
-func (failing) Append(dst []byte, _ string) ([]byte, error) { return append(dst, "half"...), errInner }
-func (failing) Decode([]byte) (string, error)               { return "", errInner }
+func (failing) Append(dst []byte, _ string) ([]byte, error) {
+	return append(dst, "half"...), errInner
+}
+func (failing) Decode([]byte) (string, error) { return "", errInner }
 
 func TestInnerCodecFails(t *testing.T) {
 	c := open(t, compresscodec.Options[string]{Inner: failing{}})
@@ -184,7 +198,9 @@ func TestNames(t *testing.T) {
 		return open(t, compresscodec.Options[string]{Inner: inner, Algorithm: a}).Name()
 	}
 	seen := map[string]cacheguard.Codec[string]{}
-	for _, inner := range []cacheguard.Codec[string]{nil, failing{}, named(""), named("json"), named("compress"), named("compress(json)")} {
+	for _, inner := range []cacheguard.Codec[string]{
+		nil, failing{}, named(""), named("json"), named("compress"), named("compress(json)"),
+	} {
 		n := name(inner, compresscodec.S2)
 		if n != name(inner, compresscodec.Zstd) {
 			t.Errorf("%T %v: the name depends on the algorithm", inner, inner)

@@ -45,6 +45,6 @@
 //     before it can notice this.
 //   - MaxDecoded limits one Decode, but many calls of Decode may run at the same time.
 //   - No checksum is written, because the frame around each value has one.
-//   - The compressed size can reveal secrets: if others can choose a part of a value, they may learn
-//     something about the rest of it.
+//   - The compressed size can reveal secrets: if others can choose a part of a value, they may
+//     learn something about the rest of it.
 package compresscodec

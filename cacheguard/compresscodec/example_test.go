@@ -14,7 +14,9 @@ import (
 func Example() {
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	codec, err := compresscodec.New(compresscodec.Options[string]{Algorithm: compresscodec.Zstd, Threshold: 4 << 10})
+	codec, err := compresscodec.New(compresscodec.Options[string]{
+		Algorithm: compresscodec.Zstd, Threshold: 4 << 10,
+	})
 	if err != nil {
 		panic(err)
 	}

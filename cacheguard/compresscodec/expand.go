@@ -22,13 +22,15 @@ const (
 
 // newDecoder makes a decoder for whole frames. It doesn't decode streams, so it has no goroutines.
 func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
-	window := uint64(max(maxDecoded, zstd.MinWindowSize)) // no frame has a smaller window, however little it holds
+	// No frame has a smaller window, however little it holds.
+	window := uint64(max(maxDecoded, zstd.MinWindowSize))
 	return zstd.NewReader(nil,
 		// There are as many calls at a time as processors; further calls wait.
 		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderMaxMemory(window),
 		zstd.WithDecoderMaxWindow(window),
-		zstd.WithDecodeAllCapLimit(true), // stops when the buffer is full, whatever the bytes declare
+		// Stops when the buffer is full, whatever the bytes declare.
+		zstd.WithDecodeAllCapLimit(true),
 	)
 }
 

@@ -29,8 +29,10 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		var got []byte
 		var err error
-		// The constant is for the decoder's tables, and for the fuzzer, which runs at the same time.
-		if costs := codectest.Allocated(func() { got, err = codec.Decode(src) }); costs > 4*most+8<<20 {
+		// The constant is for the decoder's tables, and for the fuzzer, which runs at the same
+		// time.
+		if costs := codectest.Allocated(func() { got, err = codec.Decode(src) }); costs > 4*most+
+			8<<20 {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		if err != nil {

@@ -15,7 +15,10 @@ func TestInvalidOptions(t *testing.T) {
 		{compresscodec.Options[string]{Algorithm: 2}, []string{"Algorithm"}},
 		{compresscodec.Options[string]{MaxDecoded: -1}, []string{"MaxDecoded"}},
 		{compresscodec.Options[string]{MaxDecoded: 1<<30 + 1}, []string{"MaxDecoded"}},
-		{compresscodec.Options[string]{Algorithm: 99, MaxDecoded: -1}, []string{"Algorithm", "MaxDecoded"}},
+		{
+			compresscodec.Options[string]{Algorithm: 99, MaxDecoded: -1},
+			[]string{"Algorithm", "MaxDecoded"},
+		},
 	} {
 		codec, err := compresscodec.New(c.opts)
 		if codec != nil || err == nil {
@@ -29,7 +32,8 @@ func TestInvalidOptions(t *testing.T) {
 		}
 	}
 	for _, opts := range []compresscodec.Options[string]{
-		{}, {Threshold: -1}, {MaxDecoded: 1}, {MaxDecoded: 1 << 30}, {Algorithm: compresscodec.Zstd, MaxDecoded: 1},
+		{}, {Threshold: -1}, {MaxDecoded: 1}, {MaxDecoded: 1 << 30},
+		{Algorithm: compresscodec.Zstd, MaxDecoded: 1},
 	} {
 		if _, err := compresscodec.New(opts); err != nil {
 			t.Errorf("%+v: %v", opts, err)

@@ -18,7 +18,9 @@ import (
 // The tests that the package's documentation shows.
 
 // productPage is a handler as a program has it.
-func productPage(products *cacheguard.Cache[string], query func(id string) cacheguard.LoadFunc[string]) http.Handler {
+func productPage(
+	products *cacheguard.Cache[string], query func(id string) cacheguard.LoadFunc[string],
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.URL.Query().Get("id")
 		p, err := products.Get(r.Context(), id, query(id))

@@ -55,7 +55,10 @@ func ExampleOrigin_MostRunning() {
 	end := products.Inject(guardtest.Fault{IgnoreContext: true})
 	open := products.Hold()
 	var events guardtest.Recorder
-	cache := guardtest.NewFleet(t, 1, cacheguard.Options[string]{LoadTimeout: 10 * time.Millisecond, Observer: &events}).Replica(0)
+	cache := guardtest.NewFleet(t, 1,
+		cacheguard.Options[string]{
+			LoadTimeout: 10 * time.Millisecond, Observer: &events,
+		}).Replica(0)
 
 	_, err := cache.Get(context.Background(), "42", products.Load("42"))
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), products.Running())
@@ -77,7 +80,8 @@ func ExampleTogether() {
 	products.Inject(guardtest.Fault{Takes: 50 * time.Millisecond})
 	fleet := guardtest.NewFleet(t, 3, cacheguard.Options[string]{})
 	guardtest.Together(t, 90, func(i int) {
-		if _, err := fleet.Replica(i%3).Get(context.Background(), "42", products.Load("42")); err != nil {
+		if _, err := fleet.Replica(i%3).Get(context.Background(), "42",
+			products.Load("42")); err != nil {
 			t.Errorf("caller %d: %v", i, err)
 		}
 	})
@@ -129,7 +133,9 @@ func ExampleProxy() {
 // A test of its own Redis, which is skipped where there is no redis-server.
 func ExampleRedisServer() {
 	_ = func(t *testing.T) { // TestOnRedis
-		rdb := redis.NewClient(&redis.Options{Addr: guardtest.RedisServer(t), ContextTimeoutEnabled: true})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: guardtest.RedisServer(t), ContextTimeoutEnabled: true,
+		})
 		store, err := redisstore.New(rdb, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)

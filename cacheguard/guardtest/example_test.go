@@ -112,8 +112,11 @@ func ExampleRecorder() {
 	ctx := context.Background()
 
 	var events guardtest.Recorder
-	products := guardtest.NewOrigin(t, func(id string) string { return "a rather long description" })
-	cache := guardtest.NewFleet(t, 1, cacheguard.Options[string]{MaxValueSize: 10, Observer: &events}).Replica(0)
+	products := guardtest.NewOrigin(t, func(id string) string {
+		return "a rather long description"
+	})
+	cache := guardtest.NewFleet(t, 1,
+		cacheguard.Options[string]{MaxValueSize: 10, Observer: &events}).Replica(0)
 
 	p, err := cache.Get(ctx, "42", products.Load("42"))
 	fmt.Println(p, err)

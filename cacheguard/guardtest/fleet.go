@@ -31,13 +31,16 @@ type Fleet[V any] struct {
 //
 // NewFleet fails the test with tb.Fatalf if the options are wrong, if n is less than 1, or if the
 // number of stores is not 0, 1 or n.
-func NewFleet[V any](tb testing.TB, n int, opts cacheguard.Options[V], stores ...cacheguard.Store) *Fleet[V] {
+func NewFleet[V any](
+	tb testing.TB, n int, opts cacheguard.Options[V], stores ...cacheguard.Store,
+) *Fleet[V] {
 	tb.Helper()
 	if n < 1 {
 		tb.Fatalf("guardtest: NewFleet: %d replicas; at least 1 is needed", n)
 	}
 	if len(stores) > 1 && len(stores) != n {
-		tb.Fatalf("guardtest: NewFleet: %d stores for %d replicas; none, 1 or one for each is needed", len(stores), n)
+		tb.Fatalf("guardtest: NewFleet: %d stores for %d replicas; none, 1 or one for each is needed",
+			len(stores), n)
 	}
 	if len(stores) == 0 {
 		store := memstore.New(memstore.Options{})
@@ -59,7 +62,9 @@ func NewFleet[V any](tb testing.TB, n int, opts cacheguard.Options[V], stores ..
 	return f
 }
 
-func newReplica[V any](tb testing.TB, i int, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
+func newReplica[V any](
+	tb testing.TB, i int, store cacheguard.Store, opts cacheguard.Options[V],
+) *cacheguard.Cache[V] {
 	tb.Helper()
 	ear := &ear{}
 	opts.Logger = slog.New(listening{opts.Logger.Handler(), ear}).With("replica", i)
@@ -70,7 +75,8 @@ func newReplica[V any](tb testing.TB, i int, store cacheguard.Store, opts cacheg
 	tb.Cleanup(func() {
 		_ = cache.Close() // Close never fails
 		if ear.stubborn.Load() {
-			tb.Errorf("guardtest: replica %d was closed while a load that ignores its context still ran", i)
+			tb.Errorf("guardtest: replica %d was closed while a load that ignores its context still ran",
+				i)
 		}
 	})
 	return cache

@@ -36,10 +36,12 @@ func TestStampede(t *testing.T) {
 				t.Errorf("caller %d: %+v", i, a)
 			}
 		}
-		if n, m := answers.Count(cacheguard.StatusLoaded), answers.Count(cacheguard.StatusCoalesced); n != 1 || m != 99 || o.Loads() != 1 {
+		if n, m := answers.Count(cacheguard.StatusLoaded),
+			answers.Count(cacheguard.StatusCoalesced); n != 1 || m != 99 || o.Loads() != 1 {
 			t.Errorf("%d callers loaded, %d waited, %d loads; want 1, 99, 1", n, m, o.Loads())
 		}
-		if n := fleet.Stampede(t.Context(), "k", 1, o.Load("k")).Count(cacheguard.StatusHit); n != 4 || o.Loads() != 1 {
+		if n := fleet.Stampede(t.Context(), "k", 1,
+			o.Load("k")).Count(cacheguard.StatusHit); n != 4 || o.Loads() != 1 {
 			t.Errorf("%d hits afterwards, %d loads", n, o.Loads())
 		}
 	})
@@ -110,7 +112,8 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []string{"new", "new", "k!"} {
-			if v, err := fleet.Replica(i).Get(t.Context(), "k", o.Load("k")); v != want || err != nil {
+			if v, err := fleet.Replica(i).Get(t.Context(), "k", o.Load("k")); v != want ||
+				err != nil {
 				t.Errorf("replica %d: %q, %v; want %q", i, v, err, want)
 			}
 		}
@@ -135,12 +138,15 @@ func TestFleetOnStores(t *testing.T) {
 	o := guardtest.NewOrigin(t, shout)
 	f := asTest(func(tb testing.TB) {
 		together := guardtest.NewFleet(tb, 3, silent(), one)
-		if err := together.Stampede(t.Context(), "k", 2, o.Load("k")).Err(); err != nil || o.Loads() != 1 {
+		if err := together.Stampede(t.Context(), "k", 2, o.Load("k")).Err(); err != nil ||
+			o.Loads() != 1 {
 			t.Errorf("on one store: %v, %d loads; want 1", err, o.Loads())
 		}
 		apart := guardtest.NewFleet(tb, 2, silent(), one, other)
-		if err := apart.Stampede(t.Context(), "k", 2, o.Load("k")).Err(); err != nil || o.Loads() != 2 {
-			t.Errorf("on two stores: %v, %d loads; want one more, for the second store", err, o.Loads())
+		if err := apart.Stampede(t.Context(), "k", 2, o.Load("k")).Err(); err != nil ||
+			o.Loads() != 2 {
+			t.Errorf("on two stores: %v, %d loads; want one more, for the second store", err,
+				o.Loads())
 		}
 	})
 	f.goesWell(t)
@@ -166,7 +172,9 @@ func TestFleetEndsWithItsTest(t *testing.T) {
 }
 
 func TestFleetReportsStubbornLoads(t *testing.T) {
-	for name, logger := range map[string]*slog.Logger{"to the test": nil, "silent": slog.New(slog.DiscardHandler)} {
+	for name, logger := range map[string]*slog.Logger{
+		"to the test": nil, "silent": slog.New(slog.DiscardHandler),
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := guardtest.NewOrigin(t, shout)
@@ -175,11 +183,14 @@ func TestFleetReportsStubbornLoads(t *testing.T) {
 					fleet := guardtest.NewFleet(tb, 3, cacheguard.Options[string]{Logger: logger})
 					ctx, leave := context.WithTimeout(t.Context(), time.Second)
 					defer leave()
-					if _, err := fleet.Replica(1).Get(ctx, "k", o.Load("k")); !errors.Is(err, context.DeadlineExceeded) {
+					if _, err := fleet.Replica(1).Get(ctx, "k", o.Load("k")); !errors.Is(err,
+						context.DeadlineExceeded) {
 						t.Errorf("got %v", err)
 					}
 				})
-				if len(f.errors) != 1 || !strings.Contains(f.errors[0], "replica 1 was closed while a load that ignores its context still ran") {
+				if len(f.errors) != 1 ||
+					!strings.Contains(f.errors[0],
+						"replica 1 was closed while a load that ignores its context still ran") {
 					t.Errorf("it said %q, %q", f.fatal, f.errors)
 				}
 				if said := len(f.logged); (said == 1) != (logger == nil) {
@@ -214,18 +225,22 @@ func TestFleetLogs(t *testing.T) {
 		read   func(f *fakeTB) string
 	}{
 		{nil, func(f *fakeTB) string { return strings.Join(f.logged, "\n") }},
-		{slog.New(slog.NewTextHandler(&own, nil)).WithGroup("shop"), func(*fakeTB) string { return own.String() }},
+		{slog.New(slog.NewTextHandler(&own, nil)).WithGroup("shop"), func(*fakeTB) string {
+			return own.String()
+		}},
 		{slog.New(slog.NewTextHandler(&own, nil)), func(*fakeTB) string { return own.String() }},
 	} {
 		own.Reset()
 		f := asTest(func(tb testing.TB) {
 			fleet := guardtest.NewFleet(tb, 2, cacheguard.Options[string]{Logger: c.logger}, store)
-			if v, err := fleet.Replica(1).Get(t.Context(), "k", o.Load("k")); v != "k!" || err != nil {
+			if v, err := fleet.Replica(1).Get(t.Context(), "k", o.Load("k")); v != "k!" ||
+				err != nil {
 				t.Errorf("got %q, %v", v, err)
 			}
 		})
 		f.goesWell(t)
-		if said := c.read(f); !strings.Contains(said, "replica=1") || !strings.Contains(said, "cache=guardtest") && c.logger == nil {
+		if said := c.read(f); !strings.Contains(said, "replica=1") ||
+			!strings.Contains(said, "cache=guardtest") && c.logger == nil {
 			t.Errorf("logged: %q", said)
 		}
 	}
@@ -252,19 +267,41 @@ func TestFleetMisused(t *testing.T) {
 	defer store.Close()
 	load := guardtest.NewOrigin(t, shout).Load("k")
 	for want, do := range map[string]func(tb testing.TB){
-		"NewFleet: 0 replicas":         func(tb testing.TB) { guardtest.NewFleet(tb, 0, silent()) },
-		"NewFleet: -1 replicas":        func(tb testing.TB) { guardtest.NewFleet(tb, -1, silent()) },
-		"2 stores for 3 replicas":      func(tb testing.TB) { guardtest.NewFleet(tb, 3, silent(), store, store) },
-		"2 stores for 1 replicas":      func(tb testing.TB) { guardtest.NewFleet(tb, 1, silent(), store, store) },
-		"the store is nil":             func(tb testing.TB) { guardtest.NewFleet(tb, 1, silent(), nil) },
-		"TTL is":                       func(tb testing.TB) { guardtest.NewFleet(tb, 1, cacheguard.Options[string]{TTL: -1}) },
-		"Replica(2) of a fleet of 2":   func(tb testing.TB) { guardtest.NewFleet(tb, 2, silent()).Replica(2) },
-		"Replica(-1) of a fleet":       func(tb testing.TB) { guardtest.NewFleet(tb, 2, silent()).Replica(-1) },
-		"0 callers on each replica":    func(tb testing.TB) { guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 0, load) },
-		"Stampede: the load is nil":    func(tb testing.TB) { guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 1, nil) },
-		"Together: 0 calls":            func(tb testing.TB) { guardtest.Together(tb, 0, func(int) {}) },
-		"Together: the call is nil":    func(tb testing.TB) { guardtest.Together(tb, 1, nil) },
-		"EarlyRefresh is NaN, it must": func(tb testing.TB) { guardtest.NewFleet(tb, 1, notANumber()) },
+		"NewFleet: 0 replicas": func(tb testing.TB) { guardtest.NewFleet(tb, 0, silent()) },
+		"NewFleet: -1 replicas": func(tb testing.TB) {
+			guardtest.NewFleet(tb, -1, silent())
+		},
+		"2 stores for 3 replicas": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 3, silent(), store, store)
+		},
+		"2 stores for 1 replicas": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 1, silent(), store, store)
+		},
+		"the store is nil": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 1, silent(), nil)
+		},
+		"TTL is": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 1, cacheguard.Options[string]{TTL: -1})
+		},
+		"Replica(2) of a fleet of 2": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 2, silent()).Replica(2)
+		},
+		"Replica(-1) of a fleet": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 2, silent()).Replica(-1)
+		},
+		"0 callers on each replica": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 0, load)
+		},
+		"Stampede: the load is nil": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 1, nil)
+		},
+		"Together: 0 calls": func(tb testing.TB) {
+			guardtest.Together(tb, 0, func(int) {})
+		},
+		"Together: the call is nil": func(tb testing.TB) { guardtest.Together(tb, 1, nil) },
+		"EarlyRefresh is NaN, it must": func(tb testing.TB) {
+			guardtest.NewFleet(tb, 1, notANumber())
+		},
 	} {
 		asTest(do).diesWith(t, want)
 	}
@@ -284,13 +321,15 @@ func TestStampedeAtAGate(t *testing.T) {
 		f := asTest(func(tb testing.TB) {
 			o := guardtest.NewOrigin(tb, shout)
 			o.Hold()
-			err := guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 2, o.Load("k")).Err()
+			err := guardtest.NewFleet(tb, 2, silent()).Stampede(t.Context(), "k", 2,
+				o.Load("k")).Err()
 			if err == nil || !strings.Contains(err.Error(), "LoadTimeout") {
 				t.Errorf("got %v", err)
 			}
 		})
 		f.goesWell(t)
-		if len(f.logged) != 1 || !strings.Contains(f.logged[0], "never opened") || time.Since(began) != 30*time.Second {
+		if len(f.logged) != 1 || !strings.Contains(f.logged[0], "never opened") ||
+			time.Since(began) != 30*time.Second {
 			t.Errorf("logged after %v: %q", time.Since(began), f.logged)
 		}
 	})
@@ -317,7 +356,8 @@ func TestStampedeWithADeadline(t *testing.T) {
 				asTest(func(tb testing.TB) {
 					o := guardtest.NewOrigin(tb, shout)
 					o.Hold()
-					for _, a := range guardtest.NewFleet(tb, 2, opts).Stampede(ctx, "k", 2, o.Load("k")) {
+					for _, a := range guardtest.NewFleet(tb, 2, opts).Stampede(ctx, "k", 2,
+						o.Load("k")) {
 						if a.Err != context.DeadlineExceeded || a.Took != bound {
 							t.Errorf("got %v after %v", a.Err, a.Took)
 						}

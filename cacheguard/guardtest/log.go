@@ -14,7 +14,8 @@ import (
 type testLog struct {
 	tb testing.TB
 
-	mu   sync.Mutex // guards over; held while logging, so that no line is being written when the test ends
+	// Guards over; held while logging, so that no line is being written when the test ends.
+	mu   sync.Mutex
 	over bool
 }
 

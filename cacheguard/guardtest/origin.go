@@ -48,8 +48,10 @@ type gate struct {
 // visit is one load that runs.
 type visit struct {
 	keys []string
-	gate *gate         // or nil
-	over chan struct{} // closed when the test ends; each load has its own, so that it belongs to the load's synctest bubble
+	gate *gate // or nil
+	// Closed when the test ends; each load has its own, so that it belongs to the load's synctest
+	// bubble.
+	over chan struct{}
 }
 
 var errTestOver = errors.New("guardtest: the test is over")
@@ -133,7 +135,9 @@ func (o *Origin[V]) Await(n int) {
 	o.tb.Helper()
 	await(o.tb, &o.mu, &o.more,
 		func() bool { return o.loads >= n },
-		func() string { return fmt.Sprintf("awaited %d loads, saw %d (%d run now)", n, o.loads, len(o.running)) })
+		func() string {
+			return fmt.Sprintf("awaited %d loads, saw %d (%d run now)", n, o.loads, len(o.running))
+		})
 }
 
 // Loads returns how many loads have begun since the origin was made. With keys, it returns the sum
@@ -279,9 +283,12 @@ func (o *Origin[V]) finish() {
 			}
 		}
 		if loads > 0 {
-			o.tb.Errorf("guardtest: a gate of the origin was never opened; loads that wait at it: %d, of %s", loads, someOf(waiting))
+			o.tb.Errorf(
+				"guardtest: a gate of the origin was never opened; loads that wait at it: %d, of %s",
+				loads, someOf(waiting))
 		} else {
-			o.tb.Logf("guardtest: a gate of the origin was never opened; loads that came to it: %d", g.came)
+			o.tb.Logf("guardtest: a gate of the origin was never opened; loads that came to it: %d",
+				g.came)
 		}
 	}
 }

@@ -47,7 +47,8 @@ func TestOriginCountsLoads(t *testing.T) {
 		t.Errorf("LoadEntry: %+v, %v", e, err)
 	}
 	many, err := o.LoadMany(t.Context(), []string{"a", "b", "c"})
-	if want := map[string]string{"a": "a!", "b": "b!", "c": "c!"}; !maps.Equal(many, want) || err != nil {
+	if want := map[string]string{"a": "a!", "b": "b!", "c": "c!"}; !maps.Equal(many, want) ||
+		err != nil {
 		t.Errorf("LoadMany: %v, %v", many, err)
 	}
 	for _, c := range []struct {
@@ -164,7 +165,8 @@ func TestOriginAndContexts(t *testing.T) {
 						return
 					}
 					if err := <-done; err != context.Canceled || time.Since(began) != 0 {
-						t.Errorf("got %v after %v; want its context's error at once", err, time.Since(began))
+						t.Errorf("got %v after %v; want its context's error at once", err,
+							time.Since(began))
 					}
 				})
 			})
@@ -227,7 +229,11 @@ func TestLastStrike(t *testing.T) {
 	o := guardtest.NewOrigin(t, shout)
 	var met sync.WaitGroup
 	met.Add(2)
-	o.Inject(guardtest.Fault{Times: 1, Err: errDown, Match: func(string) bool { met.Done(); met.Wait(); return true }})
+	o.Inject(guardtest.Fault{Times: 1, Err: errDown, Match: func(string) bool {
+		met.Done()
+		met.Wait()
+		return true
+	}})
 	one, other := load(t.Context(), o, "a"), load(t.Context(), o, "b")
 	if a, b := <-one, <-other; (a == nil) == (b == nil) {
 		t.Errorf("got %v and %v; want one error", a, b)
@@ -300,9 +306,17 @@ func TestBulkFaults(t *testing.T) {
 		err   error
 	}{
 		{"an error", guardtest.Fault{Match: isB, Err: errDown}, nil, errDown},
-		{"not found", guardtest.Fault{Match: isB, Err: fmt.Errorf("no row: %w", cacheguard.ErrNotFound)}, map[string]string{"a": "a!"}, nil},
+		{
+			"not found",
+			guardtest.Fault{Match: isB, Err: fmt.Errorf("no row: %w", cacheguard.ErrNotFound)},
+			map[string]string{"a": "a!"}, nil,
+		},
 		{"nothing found", guardtest.Fault{Err: cacheguard.ErrNotFound}, map[string]string{}, nil},
-		{"another key", guardtest.Fault{Match: func(key string) bool { return key == "c" }, Err: errDown}, all, nil},
+		{
+			"another key",
+			guardtest.Fault{Match: func(key string) bool { return key == "c" }, Err: errDown}, all,
+			nil,
+		},
 	} {
 		end := o.Inject(c.fault)
 		many, err := o.LoadMany(t.Context(), []string{"a", "b"})
@@ -375,7 +389,8 @@ func TestGateThatIsNeverOpened(t *testing.T) {
 			stuck = load(context.Background(), o, "k")
 			o.Await(1)
 		})
-		if len(f.errors) != 1 || !strings.Contains(f.errors[0], `never opened; loads that wait at it: 1, of ["k"]`) {
+		if len(f.errors) != 1 ||
+			!strings.Contains(f.errors[0], `never opened; loads that wait at it: 1, of ["k"]`) {
 			t.Errorf("it said %q, %q", f.fatal, f.errors)
 		}
 		if err := <-stuck; err == nil || !strings.Contains(err.Error(), "the test is over") {
@@ -389,10 +404,13 @@ func TestManyKeysAtAGate(t *testing.T) {
 		f := asTest(func(tb testing.TB) {
 			o := guardtest.NewOrigin(tb, shout)
 			o.Hold()
-			go func() { _, _ = o.LoadMany(context.Background(), []string{"1", "2", "3", "4", "5", "6", "7"}) }()
+			go func() {
+				_, _ = o.LoadMany(context.Background(), []string{"1", "2", "3", "4", "5", "6", "7"})
+			}()
 			o.Await(1)
 		})
-		if len(f.errors) != 1 || !strings.Contains(f.errors[0], `["1" "2" "3" "4" "5"] and 2 more`) {
+		if len(f.errors) != 1 ||
+			!strings.Contains(f.errors[0], `["1" "2" "3" "4" "5"] and 2 more`) {
 			t.Errorf("it said %q", f.errors)
 		}
 	})
@@ -464,12 +482,18 @@ func TestOriginMisused(t *testing.T) {
 		"more than one of Err, Panic and Goexit": func(o *guardtest.Origin[string]) {
 			o.Inject(guardtest.Fault{Err: errDown, Panic: errDown})
 		},
-		"Times is negative": func(o *guardtest.Origin[string]) { o.Inject(guardtest.Fault{Times: -1}) },
-		"Takes is negative": func(o *guardtest.Origin[string]) { o.Inject(guardtest.Fault{Takes: -1}) },
+		"Times is negative": func(o *guardtest.Origin[string]) {
+			o.Inject(guardtest.Fault{Times: -1})
+		},
+		"Takes is negative": func(o *guardtest.Origin[string]) {
+			o.Inject(guardtest.Fault{Takes: -1})
+		},
 	} {
 		asTest(func(tb testing.TB) { do(guardtest.NewOrigin(tb, shout)) }).diesWith(t, want)
 	}
-	asTest(func(tb testing.TB) { guardtest.NewOrigin[string](tb, nil) }).diesWith(t, "NewOrigin: the value function is nil")
+	asTest(func(tb testing.TB) {
+		guardtest.NewOrigin[string](tb, nil)
+	}).diesWith(t, "NewOrigin: the value function is nil")
 	for _, exit := range []func(){func() { panic(errDown) }, runtime.Goexit} {
 		o := guardtest.NewOrigin(t, func(string) string { exit(); return "" })
 		over := make(chan struct{})

@@ -34,7 +34,8 @@ func (r *Recorder) Observe(_ context.Context, e cacheguard.Event) {
 		r.counts = make(map[cacheguard.EventKind]int)
 	}
 	r.counts[e.Kind]++
-	if len(r.events) == 2*maxEvents { // old events are removed seldom, because each removal copies the others
+	// Old events are removed seldom, because each removal copies the others.
+	if len(r.events) == 2*maxEvents {
 		r.events = slices.Delete(r.events, 0, maxEvents)
 	}
 	r.events = append(r.events, e)
@@ -70,7 +71,8 @@ func (r *Recorder) Await(tb testing.TB, kind cacheguard.EventKind, n int) {
 	await(tb, &r.mu, &r.more,
 		func() bool { return r.counts[kind] >= n },
 		func() string {
-			return fmt.Sprintf("awaited %d of %q, saw %d (%s)", n, kind, r.counts[kind], r.summary())
+			return fmt.Sprintf("awaited %d of %q, saw %d (%s)", n, kind, r.counts[kind],
+				r.summary())
 		})
 }
 

@@ -48,7 +48,8 @@ func TestRecorderIsBounded(t *testing.T) {
 		rec.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventHit, Key: fmt.Sprint(i)})
 	}
 	events := rec.Events()
-	if len(events) != most || events[0].Key != fmt.Sprint(all-most) || events[most-1].Key != fmt.Sprint(all-1) {
+	if len(events) != most || events[0].Key != fmt.Sprint(all-most) ||
+		events[most-1].Key != fmt.Sprint(all-1) {
 		t.Errorf("%d events, from %q to %q", len(events), events[0].Key, events[len(events)-1].Key)
 	}
 	if n := rec.Kept(); n > 2*most {

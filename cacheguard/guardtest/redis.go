@@ -117,6 +117,8 @@ func (l *Loss) Await() {
 	select {
 	case <-l.struck:
 	case <-timeout.C:
-		l.tb.Fatalf("guardtest: awaited the loss of a reply, saw no reply to a command that matches within %v", patience)
+		l.tb.Fatalf(
+			"guardtest: awaited the loss of a reply, saw no reply to a command that matches within %v",
+			patience)
 	}
 }

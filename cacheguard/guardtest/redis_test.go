@@ -61,12 +61,21 @@ func TestProxyBreaksTheWire(t *testing.T) {
 		cut        bool // connections are lost
 		timeout    bool // nobody answers
 	}{
-		"nothing":      {},
-		"cut":          {begin: (*guardtest.Proxy).Cut, cut: true},
-		"blackhole":    {func(p *guardtest.Proxy) { p.Blackhole(true) }, func(p *guardtest.Proxy) { p.Blackhole(false) }, false, true},
-		"slow":         {func(p *guardtest.Proxy) { p.Delay(time.Hour) }, func(p *guardtest.Proxy) { p.Delay(0); p.Cut() }, false, true},
-		"no newcomers": {func(p *guardtest.Proxy) { p.Refuse(true) }, func(p *guardtest.Proxy) { p.Refuse(false) }, false, false},
-		"down":         {func(p *guardtest.Proxy) { p.Refuse(true); p.Cut() }, func(p *guardtest.Proxy) { p.Refuse(false) }, true, false},
+		"nothing": {},
+		"cut":     {begin: (*guardtest.Proxy).Cut, cut: true},
+		"blackhole": {func(p *guardtest.Proxy) { p.Blackhole(true) }, func(p *guardtest.Proxy) {
+			p.Blackhole(false)
+		}, false, true},
+		"slow": {func(p *guardtest.Proxy) { p.Delay(time.Hour) }, func(p *guardtest.Proxy) {
+			p.Delay(0)
+			p.Cut()
+		}, false, true},
+		"no newcomers": {func(p *guardtest.Proxy) { p.Refuse(true) }, func(p *guardtest.Proxy) {
+			p.Refuse(false)
+		}, false, false},
+		"down": {func(p *guardtest.Proxy) { p.Refuse(true); p.Cut() }, func(p *guardtest.Proxy) {
+			p.Refuse(false)
+		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := guardtest.NewProxy(t, server)
@@ -101,7 +110,8 @@ func TestProxyBreaksTheWire(t *testing.T) {
 					t.Errorf("read %d bytes, %v, of a connection that was to be cut", n, err)
 				}
 			}
-			if conn, err := net.Dial("tcp", p.Addr()); (err != nil) != (name == "down" || name == "no newcomers") {
+			if conn, err := net.Dial("tcp", p.Addr()); (err != nil) != (name == "down" ||
+				name == "no newcomers") {
 				t.Errorf("a new connection: %v", err)
 			} else if err == nil {
 				_ = conn.Close()
@@ -176,7 +186,9 @@ func TestLossFailsClearly(t *testing.T) {
 }
 
 func TestProxyMisused(t *testing.T) {
-	asTest(func(tb testing.TB) { guardtest.NewProxy(tb, "127.0.0.1:1").DropReply(nil) }).diesWith(t, "DropReply: match is nil")
+	asTest(func(tb testing.TB) {
+		guardtest.NewProxy(tb, "127.0.0.1:1").DropReply(nil)
+	}).diesWith(t, "DropReply: match is nil")
 	var p *guardtest.Proxy
 	over := asTest(func(tb testing.TB) { p = guardtest.NewProxy(tb, "127.0.0.1:1") })
 	over.goesWell(t)

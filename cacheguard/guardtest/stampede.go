@@ -39,7 +39,8 @@ func (a Answers[V]) Err() error {
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("guardtest: %d of %d callers failed, the first with: %w", failed, len(a), first)
+	return fmt.Errorf("guardtest: %d of %d callers failed, the first with: %w", failed, len(a),
+		first)
 }
 
 // Count returns how many callers got a value with this status. Callers that got an error have no
@@ -67,10 +68,13 @@ var errImpatient = errors.New("guardtest: stampede took too long")
 // ctx is the context of every caller. If ctx has no deadline, the callers have a minute. If they
 // don't return within the minute, the test fails with tb.Fatalf. Call Stampede only on the test's
 // goroutine.
-func (f *Fleet[V]) Stampede(ctx context.Context, key string, callersPerReplica int, load cacheguard.LoadFunc[V]) Answers[V] {
+func (f *Fleet[V]) Stampede(
+	ctx context.Context, key string, callersPerReplica int, load cacheguard.LoadFunc[V],
+) Answers[V] {
 	f.tb.Helper()
 	if callersPerReplica < 1 {
-		f.tb.Fatalf("guardtest: Stampede: %d callers on each replica; at least 1 is needed", callersPerReplica)
+		f.tb.Fatalf("guardtest: Stampede: %d callers on each replica; at least 1 is needed",
+			callersPerReplica)
 	}
 	if load == nil {
 		f.tb.Fatalf("guardtest: Stampede: the load is nil")
@@ -89,7 +93,8 @@ func (f *Fleet[V]) Stampede(ctx context.Context, key string, callersPerReplica i
 		a.Took = time.Since(began)
 	})
 	if late := answers.tooLate(); late > 0 && context.Cause(ctx) == errImpatient {
-		f.tb.Fatalf("guardtest: Stampede: %d of %d callers had no answer for %q within %v", late, len(answers), key, patience)
+		f.tb.Fatalf("guardtest: Stampede: %d of %d callers had no answer for %q within %v", late,
+			len(answers), key, patience)
 	}
 	return answers
 }
@@ -155,6 +160,7 @@ func together(ctx context.Context, tb testing.TB, n int, call func(i int)) {
 	select {
 	case <-done:
 	case <-late.C:
-		tb.Fatalf("guardtest: %d of %d calls have not returned after %v", int64(n)-returned.Load(), n, time.Since(began).Round(time.Millisecond))
+		tb.Fatalf("guardtest: %d of %d calls have not returned after %v", int64(n)-returned.Load(),
+			n, time.Since(began).Round(time.Millisecond))
 	}
 }

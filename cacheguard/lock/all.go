@@ -35,7 +35,9 @@ func TryLockAll(ctx context.Context, locker Locker, names ...string) (*All, erro
 	return all(ctx, locker.TryLock, names)
 }
 
-func all(ctx context.Context, lock func(context.Context, string) (Lock, error), names []string) (*All, error) {
+func all(
+	ctx context.Context, lock func(context.Context, string) (Lock, error), names []string,
+) (*All, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) == 0 {
 		return nil, errors.New("lock: there is no name to lock")
@@ -60,12 +62,16 @@ func all(ctx context.Context, lock func(context.Context, string) (Lock, error), 
 	}
 	switch {
 	case err == nil:
-		err = a.Err() // once at the end: if it were called after each name, thousands of locks would be checked millions of times
+		// Once at the end: if it were called after each name, thousands of locks would be checked
+		// millions of times.
+		err = a.Err()
 	case ctx.Err() == nil && context.Cause(within) == ErrLost:
 		err = ErrLost
 	}
 	if errors.Is(err, ErrLost) {
-		return nil, fmt.Errorf("lock: one of %d locks ended before all of them were held: %w", len(names), err)
+		return nil,
+			fmt.Errorf("lock: one of %d locks ended before all of them were held: %w", len(names),
+				err)
 	}
 	if err != nil {
 		return nil, err
@@ -158,7 +164,8 @@ func (a *All) Unlock(ctx context.Context) error {
 		}
 		done.Go(func() {
 			defer func() {
-				if panics[i] = recover(); panics[i] != nil || errs[i] != nil && !errors.Is(errs[i], ErrLost) {
+				if panics[i] = recover(); panics[i] != nil ||
+					errs[i] != nil && !errors.Is(errs[i], ErrLost) {
 					failed()
 				}
 				select {

@@ -26,7 +26,10 @@ type shelf struct {
 }
 
 func newShelf() *shelf {
-	return &shelf{keeper: tenure.NewKeeper(), taken: make(map[string]chan struct{}), held: make(map[string]lock.Lock)}
+	return &shelf{
+		keeper: tenure.NewKeeper(), taken: make(map[string]chan struct{}),
+		held: make(map[string]lock.Lock),
+	}
 }
 
 func (s *shelf) Lock(ctx context.Context, name string) (lock.Lock, error) {
@@ -51,7 +54,9 @@ func (s *shelf) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return held, err
 }
 
-func (s *shelf) take(ctx context.Context, name string) (held lock.Lock, freed <-chan struct{}, err error) {
+func (s *shelf) take(
+	ctx context.Context, name string,
+) (held lock.Lock, freed <-chan struct{}, err error) {
 	if again, err := s.keeper.Again(ctx, name); again != nil || err != nil {
 		return again, nil, err
 	}
@@ -66,14 +71,17 @@ func (s *shelf) take(ctx context.Context, name string) (held lock.Lock, freed <-
 	free := make(chan struct{})
 	s.taken[name] = free
 	s.did = append(s.did, "+"+name)
-	s.held[name] = s.keeper.Begin(tenure.Terms{Name: name, Token: 7, Until: time.Now().Add(time.Duration(len(name)) * time.Minute), Release: func(context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.taken, name)
-		s.did = append(s.did, "-"+name)
-		close(free)
-		return nil
-	}})
+	s.held[name] = s.keeper.Begin(tenure.Terms{Name: name, Token: 7,
+		Until: time.Now().Add(time.Duration(len(name)) * time.Minute), Release: func(
+			context.Context,
+		) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.taken, name)
+			s.did = append(s.did, "-"+name)
+			close(free)
+			return nil
+		}})
 	return s.held[name], nil, nil
 }
 
@@ -88,7 +96,8 @@ func TestLockAll(t *testing.T) {
 		if got := a.Name(); got != `"a", "bb", "ccc"` {
 			t.Errorf("its name is %s", got)
 		}
-		if locks := a.Locks(); len(locks) != 3 || locks[1].Name() != "bb" || locks[1].Token() != 7 || a.Token() != 0 {
+		if locks := a.Locks(); len(locks) != 3 || locks[1].Name() != "bb" ||
+			locks[1].Token() != 7 || a.Token() != 0 {
 			t.Errorf("it has %v and the token %d", locks, a.Token())
 		}
 		if left := time.Until(a.Until()); left != time.Minute {
@@ -105,7 +114,8 @@ func TestLockAll(t *testing.T) {
 		wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
 		wantErr(t, "Err", a.Err(), lock.ErrNotHeld)
 		back := slices.Sorted(slices.Values(s.did[5:])) // side by side
-		if want := []string{"+a", "+bb", "+ccc", "+0", "-0"}; !slices.Equal(s.did[:5], want) || !slices.Equal(back, []string{"-a", "-bb", "-ccc"}) {
+		if want := []string{"+a", "+bb", "+ccc", "+0", "-0"}; !slices.Equal(s.did[:5], want) ||
+			!slices.Equal(back, []string{"-a", "-bb", "-ccc"}) {
 			t.Errorf("it did %v; want %v and the rest back", s.did, want)
 		}
 		if none, err := lock.LockAll(t.Context(), s); err == nil {
@@ -151,7 +161,8 @@ func TestLockAllWithoutDeadlock(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					time.Sleep(time.Millisecond) // on the bubble's clock, so that all other callers want the locks meanwhile
+					// On the bubble's clock, so that all other callers want the locks meanwhile.
+					time.Sleep(time.Millisecond)
 					wantErr(t, "Unlock", a.Unlock(t.Context()), nil)
 				}
 			})

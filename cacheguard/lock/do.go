@@ -12,7 +12,10 @@ import (
 // joined. [ErrLost] is among them if the lock was lost before Unlock, so another holder may have
 // run at the same time. To learn whether the lock was lost, Do waits for the reply to Unlock even
 // if ctx has ended in the meantime.
-func Do(ctx context.Context, locker Locker, name string, work func(ctx context.Context, held Lock) error) (err error) {
+func Do(
+	ctx context.Context, locker Locker, name string,
+	work func(ctx context.Context, held Lock) error,
+) (err error) {
 	held, err := locker.Lock(ctx, name)
 	if err != nil {
 		return err
@@ -20,7 +23,8 @@ func Do(ctx context.Context, locker Locker, name string, work func(ctx context.C
 	under, cancel := Context(ctx, held)
 	defer cancel()
 	defer func() {
-		if unlocked := held.Unlock(context.WithoutCancel(ctx)); unlocked != nil && !errors.Is(err, unlocked) {
+		if unlocked := held.Unlock(context.WithoutCancel(ctx)); unlocked != nil &&
+			!errors.Is(err, unlocked) {
 			err = errors.Join(err, unlocked)
 		}
 	}()

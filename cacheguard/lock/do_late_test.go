@@ -24,7 +24,9 @@ func (s slow) Lock(_ context.Context, name string) (lock.Lock, error) {
 	}}), nil
 }
 
-func (s slow) TryLock(ctx context.Context, name string) (lock.Lock, error) { return s.Lock(ctx, name) }
+func (s slow) TryLock(ctx context.Context, name string) (lock.Lock, error) {
+	return s.Lock(ctx, name)
+}
 
 // Do waits for the result of Unlock even if its context has ended, because Do returns the errors of
 // the work and of the lock.
@@ -32,7 +34,9 @@ func TestDoAfterItsContext(t *testing.T) {
 	for _, want := range []error{nil, lock.ErrLost} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			err := lock.Do(ctx, slow{tenure.NewKeeper(), want}, "n", func(context.Context, lock.Lock) error {
+			err := lock.Do(ctx, slow{tenure.NewKeeper(), want}, "n", func(
+				context.Context, lock.Lock,
+			) error {
 				cancel()
 				return nil
 			})

@@ -23,15 +23,43 @@ func TestDo(t *testing.T) {
 		released      int64
 	}{
 		{"all goes well", nil, nil, func(context.Context, lock.Lock) error { return nil }, nil, 1},
-		{"no lock", errSystem, nil, func(context.Context, lock.Lock) error { panic("it works") }, []error{errSystem}, 0},
-		{"the work fails", nil, nil, func(context.Context, lock.Lock) error { return errWork }, []error{errWork}, 1},
-		{"the release fails", nil, errSystem, func(context.Context, lock.Lock) error { return nil }, []error{errSystem}, 1},
-		{"both fail", nil, errSystem, func(context.Context, lock.Lock) error { return errWork }, []error{errWork, errSystem}, 1},
-		{"lost in the system", nil, lock.ErrLost, func(context.Context, lock.Lock) error { return nil }, []error{lock.ErrLost}, 1},
-		{"lost", nil, nil, func(_ context.Context, held lock.Lock) error { lose(held); return nil }, []error{lock.ErrLost}, 1},
-		{"lost, and the work fails", nil, nil, func(_ context.Context, held lock.Lock) error { lose(held); return errWork },
+		{
+			"no lock", errSystem, nil, func(context.Context, lock.Lock) error {
+				panic("it works")
+			}, []error{errSystem}, 0,
+		},
+		{
+			"the work fails", nil, nil, func(context.Context, lock.Lock) error {
+				return errWork
+			}, []error{errWork}, 1,
+		},
+		{
+			"the release fails", nil, errSystem, func(context.Context, lock.Lock) error {
+				return nil
+			}, []error{errSystem}, 1,
+		},
+		{
+			"both fail", nil, errSystem, func(context.Context, lock.Lock) error {
+				return errWork
+			}, []error{errWork, errSystem}, 1,
+		},
+		{"lost in the system", nil, lock.ErrLost, func(context.Context, lock.Lock) error {
+			return nil
+		}, []error{lock.ErrLost}, 1},
+		{
+			"lost", nil, nil, func(_ context.Context, held lock.Lock) error {
+				lose(held)
+				return nil
+			}, []error{lock.ErrLost}, 1,
+		},
+		{"lost, and the work fails", nil, nil, func(_ context.Context, held lock.Lock) error {
+			lose(held)
+			return errWork
+		},
 			[]error{lock.ErrLost, errWork}, 1},
-		{"unlocked by the work", nil, nil, func(ctx context.Context, held lock.Lock) error { return held.Unlock(ctx) }, nil, 1},
+		{"unlocked by the work", nil, nil, func(ctx context.Context, held lock.Lock) error {
+			return held.Unlock(ctx)
+		}, nil, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			f := newFake()
@@ -63,7 +91,9 @@ func TestDoSaysOnceThatItWasLost(t *testing.T) {
 }
 
 func TestDoUnlocksHoweverTheWorkEnds(t *testing.T) {
-	for what, exit := range map[string]func(){"panic": func() { panic("of the work") }, "Goexit": runtime.Goexit} {
+	for what, exit := range map[string]func(){
+		"panic": func() { panic("of the work") }, "Goexit": runtime.Goexit,
+	} {
 		f := newFake()
 		var under context.Context
 		recovered := make(chan any)

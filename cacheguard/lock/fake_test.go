@@ -42,7 +42,9 @@ func (f *fake) Lock(ctx context.Context, name string) (lock.Lock, error) {
 	}}), nil
 }
 
-func (f *fake) TryLock(ctx context.Context, name string) (lock.Lock, error) { return f.Lock(ctx, name) }
+func (f *fake) TryLock(ctx context.Context, name string) (lock.Lock, error) {
+	return f.Lock(ctx, name)
+}
 
 // lose makes a lock lost.
 func lose(held lock.Lock) { held.(*tenure.Hold).Lose() }

@@ -51,7 +51,8 @@ func client(t *testing.T, addr string) *redis.Client {
 
 func newLocker(t *testing.T, addr string) *redislock.Locker {
 	t.Helper()
-	l, err := redislock.New(client(t, addr), redislock.Options{Lease: time.Minute, OpTimeout: 20 * time.Second, Logger: quiet})
+	l, err := redislock.New(client(t, addr),
+		redislock.Options{Lease: time.Minute, OpTimeout: 20 * time.Second, Logger: quiet})
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -59,7 +60,8 @@ func newLocker(t *testing.T, addr string) *redislock.Locker {
 
 func wrap(t *testing.T, store cacheguard.Store, locker lock.Locker) *lockstore.Store {
 	t.Helper()
-	s, err := lockstore.New(store, locker, lockstore.Options{Patience: 5 * time.Second, Logger: quiet})
+	s, err := lockstore.New(store, locker,
+		lockstore.Options{Patience: 5 * time.Second, Logger: quiet})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -68,7 +70,8 @@ func wrap(t *testing.T, store cacheguard.Store, locker lock.Locker) *lockstore.S
 // elsewhere are the cases in which a load goes on in another process than the one in which it
 // began. No cache does this, and a cache's lock can't follow the load.
 var elsewhere = []string{
-	"lease knows its own token", "release with any number", "grants have a stamp", "many: leases of each kind", "many: fills of each kind",
+	"lease knows its own token", "release with any number", "grants have a stamp",
+	"many: leases of each kind", "many: fills of each kind",
 }
 
 // conformance runs the suite without these cases. It also doesn't tell the suite how to lose
@@ -86,7 +89,11 @@ func TestConformanceMemory(t *testing.T) {
 	conformance(t, func(t *testing.T) storetest.Fleet {
 		s := memstore.New(memstore.Options{})
 		t.Cleanup(func() { s.Close() })
-		return storetest.Fleet{Stores: []cacheguard.Store{wrap(t, s, newLocker(t, addr)), wrap(t, s, newLocker(t, addr))}}
+		return storetest.Fleet{
+			Stores: []cacheguard.Store{
+				wrap(t, s, newLocker(t, addr)), wrap(t, s, newLocker(t, addr)),
+			},
+		}
 	})
 }
 
@@ -119,7 +126,8 @@ func (s heard) Listen(cache string, tell func(cacheguard.Message)) (stop func())
 func TestConformanceRedis(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	open := func(t *testing.T) cacheguard.Store {
-		s, err := redisstore.New(client(t, addr), redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
+		s, err := redisstore.New(client(t, addr),
+			redisstore.Options{Prefix: "suite", OpTimeout: 20 * time.Second, Logger: quiet})
 		must(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		// Otherwise a change's message may come before the store listens, and a case waits for a

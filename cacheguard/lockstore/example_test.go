@@ -43,13 +43,16 @@ func Example() {
 
 	guarded := lockstore.Wrap(store, locker)
 	defer guarded.Close()
-	products, err := cacheguard.New(guarded, cacheguard.Options[string]{Name: "product", TTL: time.Minute})
+	products, err := cacheguard.New(guarded,
+		cacheguard.Options[string]{Name: "product", TTL: time.Minute})
 	if err != nil {
 		panic(err)
 	}
 	defer products.Close()
 
-	name, err := products.Get(context.Background(), "42", func(ctx context.Context) (string, error) {
+	name, err := products.Get(context.Background(), "42", func(
+		ctx context.Context,
+	) (string, error) {
 		fmt.Println("a load, under", len(locks.Keys()) > 0)
 		return "lamp", nil
 	})

@@ -74,14 +74,15 @@ func (f *fake) acquire(ctx context.Context, name string, wait bool) (lock.Lock, 
 		f.mu.Unlock()
 		switch {
 		case had:
-			return f.keeper.Begin(tenure.Terms{Name: name, Token: time.Now().UnixNano(), Release: func(context.Context) error {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				delete(f.held, name)
-				close(f.free)
-				f.free = make(chan struct{})
-				return nil
-			}}), nil
+			return f.keeper.Begin(tenure.Terms{Name: name, Token: time.Now().UnixNano(),
+				Release: func(context.Context) error {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					delete(f.held, name)
+					close(f.free)
+					f.free = make(chan struct{})
+					return nil
+				}}), nil
 		case silent:
 			<-ctx.Done()
 			return nil, ctx.Err()

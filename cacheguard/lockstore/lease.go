@@ -12,7 +12,9 @@ import (
 
 // Lease requests the lease from the store. If the store grants it, Lease also requests the lock.
 // Most calls are not granted the lease, and never use the lock.
-func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *Store) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	asked := time.Now()
 	answer, err := s.Store.Lease(ctx, k, ask)
 	if err != nil || answer.State != cacheguard.LeaseGranted {
@@ -22,14 +24,18 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 }
 
 // LeaseMany is [Store.Lease] for many keys. Up to 16 locks are requested at the same time.
-func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+func (s *Store) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	asked := time.Now()
 	replies := s.Store.LeaseMany(ctx, keys, asks)
 	room := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i := range replies {
 		if replies[i].Err == nil && replies[i].Answer.State == cacheguard.LeaseGranted {
-			all.Go(func() { replies[i].Answer = s.lock(ctx, keys[i], asks[i], replies[i].Answer, asked, room) })
+			all.Go(func() {
+				replies[i].Answer = s.lock(ctx, keys[i], asks[i], replies[i].Answer, asked, room)
+			})
 		}
 	}
 	all.Wait()
@@ -44,7 +50,8 @@ const atOnce = 16
 // the lease has to be renewed for the first time, because nobody renews the lease until lock
 // returns. It sends its request when room has a free place.
 func (s *Store) lock(
-	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer,
+	asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
 	load := load{k, ask.Token}
 	kept, first := s.locks.begin(load, granted.Grant, ask.TTL)
@@ -69,10 +76,14 @@ func (s *Store) lock(
 	case err == nil:
 		s.recovered()
 		return granted
-	case errors.Is(err, lock.ErrHeld): // the lock is held by a load that has lost its lease and doesn't know it
+	case errors.Is(err, lock.ErrHeld):
+		// The lock is held by a load that has lost its lease and doesn't know it.
 		s.recovered()
-		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token) // if this fails, the lease ends by itself
-		return cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL)}
+		// If this fails, the lease ends by itself.
+		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token)
+		return cacheguard.LeaseAnswer{
+			State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL),
+		}
 	default:
 		s.trouble(err)
 		return granted
@@ -99,13 +110,17 @@ func (s *Store) acquire(ctx context.Context, name string, leave func()) (lock.Lo
 
 // Fill stores a load's result. It gives the lock back first, because the store accepts or refuses a
 // fill by the lease alone.
-func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *Store) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	s.locks.drop(load{k, g.Token})
 	return s.Store.Fill(ctx, k, g, frame, ttl)
 }
 
 // FillMany is [Store.Fill] for many keys.
-func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+func (s *Store) FillMany(
+	ctx context.Context, fills []cacheguard.FillAsk,
+) []cacheguard.Reply[cacheguard.FillAnswer] {
 	for _, f := range fills {
 		s.locks.drop(load{f.Key, f.Grant.Token})
 	}
@@ -113,7 +128,10 @@ func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cach
 }
 
 // Conclude ends a load without a value.
-func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+func (s *Store) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
 	s.locks.drop(load{k, g.Token})
 	return s.Store.Conclude(ctx, k, g, o, keep, backoff)
 }
@@ -126,7 +144,9 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 
 // Claim ends the running load of the key. If that load is in this process, Claim also ends its
 // lock. If it is in another process, a message tells that process to end the lock.
-func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (s *Store) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	g, err := s.Store.Claim(ctx, k, token, ttl)
 	s.locks.changed(k)
 	return g, err
@@ -152,18 +172,23 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 }
 
 // Renew renews the lease, and extends the time for which the lock is kept.
-func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *Store) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	sent := time.Now()
 	holding, err := s.Store.Renew(ctx, k, g, ttl)
 	if err != nil {
 		s.locks.keep(load{k, g.Token}, g)
 		return holding, err
 	}
-	return s.locks.renewed(load{k, g.Token}, g, holding, sent.Add(ttl), min(s.opts.Patience, ttl/3)/4), nil
+	return s.locks.renewed(load{k, g.Token}, g, holding, sent.Add(ttl),
+		min(s.opts.Patience, ttl/3)/4), nil
 }
 
 // RenewMany is [Store.Renew] for many keys.
-func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+func (s *Store) RenewMany(
+	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Reply[cacheguard.Holding] {
 	sent := time.Now()
 	replies := s.Store.RenewMany(ctx, keys, grants, ttl)
 	var all sync.WaitGroup
@@ -174,7 +199,8 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 			continue
 		}
 		all.Go(func() {
-			r.Answer = s.locks.renewed(load, grants[i], r.Answer, sent.Add(ttl), min(s.opts.Patience, ttl/3)/4)
+			r.Answer = s.locks.renewed(load, grants[i], r.Answer, sent.Add(ttl),
+				min(s.opts.Patience, ttl/3)/4)
 		})
 	}
 	all.Wait()

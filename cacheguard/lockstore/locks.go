@@ -22,10 +22,11 @@ type load struct {
 type locks struct {
 	store cacheguard.Store
 
-	mu     sync.Mutex // guards the fields below
-	held   map[load]*kept
-	byKey  map[cacheguard.Key]map[load]*kept
-	caches map[string]func() // for each cache to which the process listens: the function that stops listening
+	mu    sync.Mutex // guards the fields below
+	held  map[load]*kept
+	byKey map[cacheguard.Key]map[load]*kept
+	// For each cache to which the process listens: the function that stops listening.
+	caches map[string]func()
 	closed bool
 
 	work sync.WaitGroup // added to only while mu is held and closed is false
@@ -116,7 +117,10 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 // keeps its lock to its end. No other load runs beside it, because the process that has the lease
 // now doesn't get the lock and gives the lease back. If a change of the key has ended the lease, a
 // message reports the change.
-func (l *locks) renewed(of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time, patience time.Duration) cacheguard.Holding {
+func (l *locks) renewed(
+	of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time,
+	patience time.Duration,
+) cacheguard.Holding {
 	l.mu.Lock()
 	k := l.held[of]
 	if k == nil || k.timer == nil || !k.grant.Is(g) {
@@ -200,7 +204,8 @@ func (l *locks) listen(cache string) {
 	}
 	l.caches[cache] = func() {}
 	l.mu.Unlock()
-	stop := l.store.Listen(cache, func(m cacheguard.Message) { // a message may arrive before Listen returns
+	// A message may arrive before Listen returns.
+	stop := l.store.Listen(cache, func(m cacheguard.Message) {
 		if m.Kind == cacheguard.MessageChanged {
 			l.changed(cacheguard.Key{Cache: cache, Key: m.Key})
 		}

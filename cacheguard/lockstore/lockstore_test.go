@@ -37,9 +37,12 @@ func newFleet(t *testing.T, n int, change func(*cacheguard.Options[string])) *fl
 	f := &fleet{memory: memstore.New(memstore.Options{}), locker: newFake()}
 	t.Cleanup(func() { f.memory.Close() })
 	for range n {
-		s, err := lockstore.New(f.memory, f.locker, lockstore.Options{Logger: slog.New(slog.NewTextHandler(&f.log, nil))})
+		s, err := lockstore.New(f.memory, f.locker,
+			lockstore.Options{Logger: slog.New(slog.NewTextHandler(&f.log, nil))})
 		must(t, err)
-		opts := cacheguard.Options[string]{Name: "c", TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: quiet}
+		opts := cacheguard.Options[string]{
+			Name: "c", TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: quiet,
+		}
 		if change != nil {
 			change(&opts)
 		}
@@ -57,7 +60,8 @@ func (f *fleet) load(value string, takes time.Duration) cacheguard.LoadFunc[stri
 		f.loads.Add(1)
 		now := f.under.Add(1)
 		defer f.under.Add(-1)
-		for most := f.most.Load(); now > most && !f.most.CompareAndSwap(most, now); most = f.most.Load() {
+		for most := f.most.Load(); now > most &&
+			!f.most.CompareAndSwap(most, now); most = f.most.Load() {
 		}
 		select {
 		case <-time.After(takes):
@@ -71,7 +75,8 @@ func (f *fleet) load(value string, takes time.Duration) cacheguard.LoadFunc[stri
 // loseLease ends a lease without its holder's knowledge.
 func (f *fleet) loseLease(t *testing.T, k cacheguard.Key) {
 	t.Helper()
-	a, err := f.memory.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
+	a, err := f.memory.Lease(t.Context(), k,
+		cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
 	must(t, err)
 	if a.State != cacheguard.LeaseHeld {
 		t.Fatalf("the lease is not held: %v", a)
@@ -86,7 +91,8 @@ var errDeaf = errors.New("no route to it")
 
 func (knowing) Deafness() (since, last time.Time, err error) { return since, last, errDeaf }
 
-// What the wrapped store knows about messages gets through. A store that knows nothing has no error.
+// What the wrapped store knows about messages gets through. A store that knows nothing has no
+// error.
 func TestDeafnessGetsThrough(t *testing.T) {
 	memory := memstore.New(memstore.Options{})
 	defer memory.Close()
@@ -125,7 +131,8 @@ func TestOneLoad(t *testing.T) {
 			t.Errorf("%d loads", n)
 		}
 		// Processes that wait never use the lock.
-		if asked, held := f.locker.get(func(f *fake) int { return f.asked }), f.locker.heldNow(); asked != 1 || held != 0 {
+		if asked, held := f.locker.get(func(f *fake) int { return f.asked }),
+			f.locker.heldNow(); asked != 1 || held != 0 {
 			t.Errorf("the locker was asked %d times, %d locks are left", asked, held)
 		}
 	})
@@ -145,7 +152,8 @@ func TestLeaseIsLost(t *testing.T) {
 				for i := range 2 {
 					all.Go(func() {
 						// The load takes as long as several leases.
-						v, err := f.caches[i].Get(t.Context(), "k", f.load(fmt.Sprint(i), 10*time.Second))
+						v, err := f.caches[i].Get(t.Context(), "k",
+							f.load(fmt.Sprint(i), 10*time.Second))
 						if v != fmt.Sprint(i) || err != nil {
 							t.Errorf("process %d got %q, %v", i, v, err)
 						}
@@ -171,14 +179,20 @@ func TestLeaseIsLost(t *testing.T) {
 // If a change has made a load useless, the load doesn't hold up the next load.
 func TestChangeEndsTheLock(t *testing.T) {
 	for name, change := range map[string]func(c *cacheguard.Cache[string]) error{
-		"invalidate": func(c *cacheguard.Cache[string]) error { return c.Invalidate(context.Background(), "k") },
-		"mark stale": func(c *cacheguard.Cache[string]) error { return c.MarkStale(context.Background(), "k") },
+		"invalidate": func(c *cacheguard.Cache[string]) error {
+			return c.Invalidate(context.Background(), "k")
+		},
+		"mark stale": func(c *cacheguard.Cache[string]) error {
+			return c.MarkStale(context.Background(), "k")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 2, nil)
 				var all sync.WaitGroup
-				all.Go(func() { _, _ = f.caches[0].Get(t.Context(), "k", f.load("old", time.Hour)) })
+				all.Go(func() {
+					_, _ = f.caches[0].Get(t.Context(), "k", f.load("old", time.Hour))
+				})
 				synctest.Wait()
 				must(t, change(f.caches[1]))
 				began := time.Now()
@@ -218,7 +232,8 @@ func TestLateMessageOfAChange(t *testing.T) {
 		must(t, err)
 		defer s.Close()
 		k := cacheguard.Key{Cache: "c", Key: "k"}
-		a, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
+		a, err := s.Lease(t.Context(), k,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
 		must(t, err)
 		if a.State != cacheguard.LeaseGranted {
 			t.Fatalf("the lease is not granted: %v", a)
@@ -245,7 +260,9 @@ func (deaf) Listen(string, func(cacheguard.Message)) (stop func()) { return func
 func TestOwnChangeEndsTheLock(t *testing.T) {
 	k := cacheguard.Key{Cache: "c", Key: "k"}
 	for name, change := range map[string]func(s *lockstore.Store) error{
-		"invalidate": func(s *lockstore.Store) error { return s.Invalidate(context.Background(), []cacheguard.Key{k}) },
+		"invalidate": func(s *lockstore.Store) error {
+			return s.Invalidate(context.Background(), []cacheguard.Key{k})
+		},
 		"mark stale": func(s *lockstore.Store) error {
 			return s.MarkStale(context.Background(), []cacheguard.Key{k}, 0, []byte{1})
 		},
@@ -261,7 +278,8 @@ func TestOwnChangeEndsTheLock(t *testing.T) {
 				s, err := lockstore.New(deaf{memory}, locker, lockstore.Options{})
 				must(t, err)
 				defer s.Close()
-				a, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
+				a, err := s.Lease(t.Context(), k,
+					cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute})
 				must(t, err)
 				if a.State != cacheguard.LeaseGranted || locker.heldNow() != 1 {
 					t.Fatalf("the lease is not granted: %v, %d locks", a, locker.heldNow())
@@ -283,11 +301,16 @@ func TestEveryExitUnlocks(t *testing.T) {
 		"error":     func(context.Context) (string, error) { return "", errors.New("no") },
 		"not found": func(context.Context) (string, error) { return "", cacheguard.ErrNotFound },
 		"panic":     func(context.Context) (string, error) { panic("p") },
-		"timeout":   func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() },
+		"timeout": func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, 1, func(o *cacheguard.Options[string]) { o.LoadTimeout = time.Second })
+				f := newFleet(t, 1, func(o *cacheguard.Options[string]) {
+					o.LoadTimeout = time.Second
+				})
 				_, _ = f.caches[0].Get(t.Context(), "k", load)
 				synctest.Wait()
 				if n := f.locker.heldNow(); n != 0 {
@@ -315,7 +338,9 @@ func TestEveryExitUnlocks(t *testing.T) {
 			for i := range 50 {
 				keys = append(keys, fmt.Sprint(i))
 			}
-			got, err := f.caches[0].GetMany(t.Context(), keys, func(_ context.Context, missing []string) (map[string]string, error) {
+			got, err := f.caches[0].GetMany(t.Context(), keys, func(
+				_ context.Context, missing []string,
+			) (map[string]string, error) {
 				if n := f.locker.heldNow(); n != len(missing) {
 					t.Errorf("%d locks for %d keys", n, len(missing))
 				}
@@ -350,7 +375,8 @@ func TestLockerIsDown(t *testing.T) {
 				began := time.Now()
 				for i := range 100 {
 					key := fmt.Sprint(i)
-					if v, err := f.caches[i%2].Get(t.Context(), key, f.load(key, 0)); v != key || err != nil {
+					if v, err := f.caches[i%2].Get(t.Context(), key, f.load(key, 0)); v != key ||
+						err != nil {
 						t.Errorf("got %q, %v", v, err)
 					}
 				}
@@ -363,7 +389,9 @@ func TestLockerIsDown(t *testing.T) {
 				f.locker.set(func(f *fake) { f.down, f.silent = nil, false })
 				time.Sleep(2 * time.Second)
 				for i := range 2 {
-					_, _ = f.caches[i].Get(t.Context(), fmt.Sprint("after", i), func(context.Context) (string, error) {
+					_, _ = f.caches[i].Get(t.Context(), fmt.Sprint("after", i), func(
+						context.Context,
+					) (string, error) {
 						if n := f.locker.heldNow(); n != 1 {
 							t.Errorf("%d locks are held", n)
 						}
@@ -371,7 +399,8 @@ func TestLockerIsDown(t *testing.T) {
 					})
 					synctest.Wait() // until the lock is given back
 				}
-				if warned, over := strings.Count(f.log.String(), "can't be had"), strings.Count(f.log.String(), "had again"); warned != 2 || over != 2 {
+				if warned, over := strings.Count(f.log.String(), "can't be had"),
+					strings.Count(f.log.String(), "had again"); warned != 2 || over != 2 {
 					t.Errorf("two stores logged:\n%s", f.log.String())
 				}
 			})
@@ -386,7 +415,9 @@ func TestLockerGrantsTwice(t *testing.T) {
 		f.locker.set(func(f *fake) { f.sloppy = true })
 		var all sync.WaitGroup
 		for i := range 40 {
-			all.Go(func() { _, _ = f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second)) })
+			all.Go(func() {
+				_, _ = f.caches[i%4].Get(t.Context(), "k", f.load("v", 10*time.Second))
+			})
 		}
 		all.Wait()
 		if n := f.loads.Load(); n != 1 {
@@ -406,7 +437,8 @@ func TestHeldElsewhere(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 2 {
 			all.Go(func() {
-				if v, err := f.caches[i].Get(t.Context(), "k", f.load("v", 0)); v != "v" || err != nil {
+				if v, err := f.caches[i].Get(t.Context(), "k", f.load("v", 0)); v != "v" ||
+					err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
 			})
@@ -437,10 +469,12 @@ func TestLockEndsWithItsLease(t *testing.T) {
 		f := newFleet(t, 1, nil)
 		k := cacheguard.Key{Cache: "c", Key: "k"}
 		token := cacheguard.ID{1}
-		a, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
+		a, err := f.stores[0].Lease(t.Context(), k,
+			cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
 		// The load asks again, as if the first answer had been lost.
-		again, err := f.stores[0].Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second})
+		again, err := f.stores[0].Lease(t.Context(), k,
+			cacheguard.LeaseAsk{Token: token, TTL: time.Second})
 		must(t, err)
 		if again.State != cacheguard.LeaseGranted || !again.Grant.Is(a.Grant) {
 			t.Errorf("asked again it got %v", again)
@@ -471,7 +505,8 @@ func TestClose(t *testing.T) {
 		}
 		must(t, f.stores[0].Close())
 		asked := f.locker.get(func(f *fake) int { return f.asked })
-		if v, err := f.caches[0].Get(t.Context(), "another", f.load("v", time.Second)); v != "v" || err != nil {
+		if v, err := f.caches[0].Get(t.Context(), "another", f.load("v", time.Second)); v != "v" ||
+			err != nil {
 			t.Errorf("after Close: %q, %v", v, err)
 		}
 		if n := f.locker.get(func(f *fake) int { return f.asked }) - asked; n != 0 {
@@ -485,11 +520,17 @@ func TestNewRefuses(t *testing.T) {
 	memory := memstore.New(memstore.Options{})
 	defer memory.Close()
 	if s, err := lockstore.New(nil, nil, lockstore.Options{Patience: -1}); s != nil || err == nil ||
-		!strings.Contains(err.Error(), "store is nil") || !strings.Contains(err.Error(), "locker is nil") || !strings.Contains(err.Error(), "Patience") {
+		!strings.Contains(err.Error(), "store is nil") ||
+		!strings.Contains(err.Error(), "locker is nil") ||
+		!strings.Contains(err.Error(), "Patience") {
 		t.Errorf("New: %v, %v", s, err)
 	}
-	for _, s := range []*lockstore.Store{lockstore.Wrap(nil, newFake()), lockstore.Wrap(memory, nil), lockstore.Wrap((*memstore.Store)(nil), newFake())} {
-		if c, err := cacheguard.New(s, cacheguard.Options[string]{Name: "c"}); c != nil || err == nil {
+	for _, s := range []*lockstore.Store{
+		lockstore.Wrap(nil, newFake()), lockstore.Wrap(memory, nil),
+		lockstore.Wrap((*memstore.Store)(nil), newFake()),
+	} {
+		if c, err := cacheguard.New(s, cacheguard.Options[string]{Name: "c"}); c != nil ||
+			err == nil {
 			t.Errorf("a cache on it: %v, %v", c, err)
 		}
 		must(t, s.Close())
@@ -508,13 +549,15 @@ func FuzzLockNames(f *testing.F) {
 		a, b := cacheguard.Key{Cache: cacheA, Key: keyA}, cacheguard.Key{Cache: cacheB, Key: keyB}
 		var names []string
 		for _, k := range []cacheguard.Key{a, b} {
-			if _, err := cacheguard.New(memory, cacheguard.Options[string]{Name: k.Cache}); err != nil {
+			if _, err := cacheguard.New(memory,
+				cacheguard.Options[string]{Name: k.Cache}); err != nil {
 				t.Skip("no cache has this name")
 			}
 			locker := newFake()
 			s := lockstore.Wrap(memory, locker)
 			token := cacheguard.ID{1}
-			if _, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token, TTL: time.Second}); err != nil {
+			if _, err := s.Lease(t.Context(), k,
+				cacheguard.LeaseAsk{Token: token, TTL: time.Second}); err != nil {
 				t.Fatal(err)
 			}
 			must(t, s.Release(t.Context(), k, token))

@@ -22,5 +22,6 @@ func lockName(k cacheguard.Key) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(k.Key))
-	return "{" + k.Cache + "}" + hex.EncodeToString(sum[:]) + version // no other name begins with a brace
+	// No other name begins with a brace.
+	return "{" + k.Cache + "}" + hex.EncodeToString(sum[:]) + version
 }

@@ -82,7 +82,9 @@ func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, erro
 	case opts.Patience == 0:
 		opts.Patience = defaultPatience
 	case opts.Patience < leastPatience:
-		errs = append(errs, fmt.Errorf("lockstore: Options.Patience is %v, below the least of %v", opts.Patience, leastPatience))
+		errs = append(errs,
+			fmt.Errorf("lockstore: Options.Patience is %v, below the least of %v", opts.Patience,
+				leastPatience))
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

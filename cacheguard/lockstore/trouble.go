@@ -9,9 +9,12 @@ import (
 )
 
 var (
-	noLocksLine = report.Line{Level: slog.LevelWarn, Text: "lockstore: locks can't be had", See: "locks-cant-be-had",
+	noLocksLine = report.Line{Level: slog.LevelWarn, Text: "lockstore: locks can't be had",
+		See:   "locks-cant-be-had",
 		Means: "loads need a lease of the store only: should the store lose leases meanwhile, some keys are loaded twice"}
-	locksLine = report.Line{Level: slog.LevelInfo, Text: "lockstore: locks can be had again", See: "locks-cant-be-had"}
+	locksLine = report.Line{
+		Level: slog.LevelInfo, Text: "lockstore: locks can be had again", See: "locks-cant-be-had",
+	}
 )
 
 // usable reports whether the locker may be used now.

@@ -19,7 +19,8 @@ import (
 func many(n int, ttl time.Duration) (keys []cacheguard.Key, asks []cacheguard.LeaseAsk) {
 	for i := range n {
 		keys = append(keys, cacheguard.Key{Cache: "c", Key: fmt.Sprint(i)})
-		asks = append(asks, cacheguard.LeaseAsk{Token: cacheguard.ID{2, byte(i), byte(i >> 8)}, TTL: ttl})
+		asks = append(asks,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{2, byte(i), byte(i >> 8)}, TTL: ttl})
 	}
 	return keys, asks
 }
@@ -32,13 +33,19 @@ func TestBatchEndsWithinItsLeases(t *testing.T) {
 		harm func(f *fake, keys []cacheguard.Key)
 		want cacheguard.LeaseState
 	}{
-		"slow": {func(f *fake, _ []cacheguard.Key) { f.takes = 150 * time.Millisecond }, cacheguard.LeaseGranted},
+		"slow": {
+			func(f *fake, _ []cacheguard.Key) {
+				f.takes = 150 * time.Millisecond
+			}, cacheguard.LeaseGranted,
+		},
 		"held": {func(f *fake, keys []cacheguard.Key) {
 			for _, k := range keys {
 				f.held["c{"+k.Key+"}"] = true
 			}
 		}, cacheguard.LeaseHeld},
-		"slow and silent": {func(f *fake, _ []cacheguard.Key) { f.silent, f.takes = true, 10*time.Millisecond }, cacheguard.LeaseGranted},
+		"slow and silent": {func(f *fake, _ []cacheguard.Key) {
+			f.silent, f.takes = true, 10*time.Millisecond
+		}, cacheguard.LeaseGranted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,14 +71,16 @@ func TestBatchEndsWithinItsLeases(t *testing.T) {
 func TestPatienceEndsWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)
-		s, err := lockstore.New(f.memory, f.locker, lockstore.Options{Patience: time.Hour, Logger: quiet})
+		s, err := lockstore.New(f.memory, f.locker,
+			lockstore.Options{Patience: time.Hour, Logger: quiet})
 		must(t, err)
 		defer s.Close()
 		keys, asks := many(1, 3*time.Second)
 		f.locker.set(func(f *fake) { f.held["c{0}"] = true })
 		began := time.Now()
 		a, err := s.Lease(t.Context(), keys[0], asks[0])
-		if took := time.Since(began); took >= asks[0].TTL || err != nil || a.State != cacheguard.LeaseHeld {
+		if took := time.Since(began); took >= asks[0].TTL || err != nil ||
+			a.State != cacheguard.LeaseHeld {
 			t.Errorf("after %v of a lease of %v: %v, %v", took, asks[0].TTL, a, err)
 		}
 	})
@@ -85,14 +94,18 @@ type away struct {
 
 var errAway = errors.New("failing over")
 
-func (s *away) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *away) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	if s.down.Load() {
 		return 0, errAway
 	}
 	return s.Store.Renew(ctx, k, g, ttl)
 }
 
-func (s *away) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+func (s *away) RenewMany(
+	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Reply[cacheguard.Holding] {
 	if !s.down.Load() {
 		return s.Store.RenewMany(ctx, keys, grants, ttl)
 	}
@@ -112,7 +125,9 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 			return err
 		},
 		"many": func(f *fleet, c *cacheguard.Cache[string]) error {
-			_, err := c.GetMany(context.Background(), []string{"k", "l"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+			_, err := c.GetMany(context.Background(), []string{"k", "l"}, func(
+				ctx context.Context, _ []string,
+			) (map[string]string, error) {
 				v, err := f.load("v", 20*time.Second)(ctx)
 				return map[string]string{"k": v, "l": v}, err
 			})
@@ -127,7 +142,8 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 				s, err := lockstore.New(store, f.locker, lockstore.Options{Logger: quiet})
 				must(t, err)
 				defer s.Close()
-				first, err := cacheguard.New(s, cacheguard.Options[string]{Name: "c", LeaseTTL: 3 * time.Second, Logger: quiet})
+				first, err := cacheguard.New(s,
+					cacheguard.Options[string]{Name: "c", LeaseTTL: 3 * time.Second, Logger: quiet})
 				must(t, err)
 				defer first.Close()
 
@@ -142,7 +158,8 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 				time.Sleep(8 * time.Second)
 				store.down.Store(false)
 				all.Go(func() {
-					if _, err := f.caches[0].Get(t.Context(), "k", f.load("w", time.Second)); err != nil {
+					if _, err := f.caches[0].Get(t.Context(), "k",
+						f.load("w", time.Second)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -164,7 +181,8 @@ func TestStoreIsAwayForLongerThanALease(t *testing.T) {
 func TestPatienceEndsWithinARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, nil)
-		s, err := lockstore.New(f.memory, f.locker, lockstore.Options{Patience: time.Hour, Logger: quiet})
+		s, err := lockstore.New(f.memory, f.locker,
+			lockstore.Options{Patience: time.Hour, Logger: quiet})
 		must(t, err)
 		defer s.Close()
 		keys, asks := many(2, 3*time.Second)
@@ -175,9 +193,11 @@ func TestPatienceEndsWithinARenewal(t *testing.T) {
 		_, err = f.memory.Lease(t.Context(), k, asks[1])
 		must(t, err)
 		began := time.Now()
-		replies := s.RenewMany(t.Context(), []cacheguard.Key{k}, []cacheguard.Grant{a.Grant}, ask.TTL)
+		replies := s.RenewMany(t.Context(), []cacheguard.Key{k}, []cacheguard.Grant{a.Grant},
+			ask.TTL)
 		held, err := s.Renew(t.Context(), k, a.Grant, ask.TTL)
-		if took := time.Since(began); took >= ask.TTL || err != nil || held != cacheguard.HoldingGone || replies[0].Answer != held {
+		if took := time.Since(began); took >= ask.TTL || err != nil ||
+			held != cacheguard.HoldingGone || replies[0].Answer != held {
 			t.Errorf("after %v: %v, %v, %v", took, replies, held, err)
 		}
 		must(t, s.Release(t.Context(), k, ask.Token))

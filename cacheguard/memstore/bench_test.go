@@ -17,9 +17,12 @@ func BenchmarkSteps(b *testing.B) {
 			return err
 		},
 		"conclude": func(s *memstore.Store, g cacheguard.Grant) error {
-			return s.Conclude(b.Context(), k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "failed"}, time.Hour, 0)
+			return s.Conclude(b.Context(), k, g,
+				cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "failed"}, time.Hour, 0)
 		},
-		"release": func(s *memstore.Store, g cacheguard.Grant) error { return s.Release(b.Context(), k, g.Token) },
+		"release": func(s *memstore.Store, g cacheguard.Grant) error {
+			return s.Release(b.Context(), k, g.Token)
+		},
 		"mark": func(s *memstore.Store, g cacheguard.Grant) error {
 			return s.MarkStale(b.Context(), []cacheguard.Key{k}, 20, []byte("12345678"))
 		},

@@ -18,7 +18,9 @@ func token(n int) (id cacheguard.ID) {
 	return id
 }
 
-func lead(t *testing.T, s *memstore.Store, k cacheguard.Key, n int, ttl time.Duration) cacheguard.Grant {
+func lead(
+	t *testing.T, s *memstore.Store, k cacheguard.Key, n int, ttl time.Duration,
+) cacheguard.Grant {
 	t.Helper()
 	answer, err := s.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: token(n), TTL: ttl})
 	if err != nil || answer.State != cacheguard.LeaseGranted {
@@ -37,9 +39,13 @@ func set(t *testing.T, s *memstore.Store, k cacheguard.Key, size int, ttl time.D
 	fill(t, s, k, g, size, ttl)
 }
 
-func fill(t *testing.T, s *memstore.Store, k cacheguard.Key, g cacheguard.Grant, size int, ttl time.Duration) {
+func fill(
+	t *testing.T, s *memstore.Store, k cacheguard.Key, g cacheguard.Grant, size int,
+	ttl time.Duration,
+) {
 	t.Helper()
-	if answer, err := s.Fill(t.Context(), k, g, make([]byte, size), ttl); err != nil || answer != cacheguard.FillStored {
+	if answer, err := s.Fill(t.Context(), k, g, make([]byte, size), ttl); err != nil ||
+		answer != cacheguard.FillStored {
 		t.Fatalf("Fill: %v, %v; want it stored", answer, err)
 	}
 }
@@ -74,7 +80,8 @@ func TestValueLargerThanTheStoreIsNotKept(t *testing.T) {
 	s := memstore.New(memstore.Options{MaxBytes: 16 << 10})
 	set(t, s, key("small"), 1000, time.Hour)
 	set(t, s, key("large"), 100, time.Hour)
-	refresh, err := s.Lease(t.Context(), key("large"), cacheguard.LeaseAsk{Token: token(1), TTL: time.Hour, Seen: make([]byte, 16)})
+	refresh, err := s.Lease(t.Context(), key("large"),
+		cacheguard.LeaseAsk{Token: token(1), TTL: time.Hour, Seen: make([]byte, 16)})
 	if err != nil {
 		t.Fatalf("Lease: %v", err)
 	}
@@ -104,7 +111,8 @@ func TestLeasesAreNotDropped(t *testing.T) {
 		set(t, s, key("value"), 1000, time.Hour)
 	}
 	for i, g := range grants {
-		if h, err := s.Renew(t.Context(), key(i), g, time.Hour); err != nil || h != cacheguard.HoldingMine {
+		if h, err := s.Renew(t.Context(), key(i), g, time.Hour); err != nil ||
+			h != cacheguard.HoldingMine {
 			t.Fatalf("Renew of lease %d: %v, %v; want it alive", i, h, err)
 		}
 	}
@@ -115,13 +123,15 @@ func TestRecordsAreBoundedApartFromValues(t *testing.T) {
 	set(t, s, key("value"), 40<<10, time.Second)
 	for i := range 1000 {
 		o := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: fmt.Sprintf("%100d", i)}
-		if err := s.Conclude(t.Context(), key(i), lead(t, s, key(i), i, time.Hour), o, time.Hour, time.Hour); err != nil {
+		if err := s.Conclude(t.Context(), key(i), lead(t, s, key(i), i, time.Hour), o, time.Hour,
+			time.Hour); err != nil {
 			t.Fatalf("Conclude: %v", err)
 		}
 	}
 	_, leases, records := s.Items()
 	if leases != 0 || records < 5 || records > 20 {
-		t.Errorf("%d leases and %d records of 100 bytes are kept; want none, and what fits into 4 KiB", leases, records)
+		t.Errorf("%d leases and %d records of 100 bytes are kept; want none, and what fits into 4 KiB",
+			leases, records)
 	}
 	if !has(t, s, key("value")) {
 		t.Error("failed loads pushed out a value")
@@ -136,7 +146,8 @@ func TestExpiredItemsAreFreed(t *testing.T) {
 		for i := range n {
 			set(t, s, key(i), 10, time.Second)
 			g := lead(t, s, key(fmt.Sprint("failed ", i)), i, time.Second)
-			if err := s.Conclude(t.Context(), key(fmt.Sprint("failed ", i)), g, cacheguard.Outcome{}, time.Second, 0); err != nil {
+			if err := s.Conclude(t.Context(), key(fmt.Sprint("failed ", i)), g,
+				cacheguard.Outcome{}, time.Second, 0); err != nil {
 				t.Fatalf("Conclude: %v", err)
 			}
 			lead(t, s, key(fmt.Sprint("leased ", i)), i, time.Second)

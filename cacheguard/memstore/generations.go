@@ -51,7 +51,9 @@ func (t *turn) of(cache string, tags []string) cacheguard.Generations {
 }
 
 // Generations returns the generations of a cache and its tags. See cacheguard.Store.
-func (s *Store) Generations(ctx context.Context, cache string, tags []string) (of cacheguard.Generations, err error) {
+func (s *Store) Generations(
+	ctx context.Context, cache string, tags []string,
+) (of cacheguard.Generations, err error) {
 	err = s.step(ctx, func(t *turn) { of = t.of(cache, tags) })
 	return of, err
 }
@@ -64,7 +66,9 @@ func (s *Store) Clock(ctx context.Context, cache string) (now int64, err error) 
 
 // InvalidateTags invalidates every value that has one of the tags, or the whole cache if there are
 // no tags. See [cacheguard.Store].
-func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+func (s *Store) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (generation int64, err error) {
 	err = s.step(ctx, func(t *turn) {
 		g := t.generations(cache)
 		generation = t.stamp(t.now)
@@ -97,7 +101,9 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 }
 
 // each runs one step for each key.
-func (s *Store) each(ctx context.Context, keys []cacheguard.Key, do func(*turn, cacheguard.Key)) error {
+func (s *Store) each(
+	ctx context.Context, keys []cacheguard.Key, do func(*turn, cacheguard.Key),
+) error {
 	failed := cacheguard.KeyErrors{}
 	for _, k := range keys {
 		if err := s.step(ctx, func(t *turn) { do(t, k) }); err != nil {

@@ -59,8 +59,10 @@ func TestListenerThatIsTooSlowIsToldSo(t *testing.T) {
 	set(t, s, key("last"), 1, time.Hour)
 	close(proceed)
 	first.Wait()
-	if len(got) != 4 || got[0].Kind != cacheguard.MessageRestored || got[2].Kind != cacheguard.MessageRestored || got[3].Key != "last" {
-		t.Errorf("told %d messages, %+v...; want that they arrive, the first, that some were lost, and the last", len(got), got[:min(4, len(got))])
+	if len(got) != 4 || got[0].Kind != cacheguard.MessageRestored ||
+		got[2].Kind != cacheguard.MessageRestored || got[3].Key != "last" {
+		t.Errorf("told %d messages, %+v...; want that they arrive, the first, that some were lost, and the last",
+			len(got), got[:min(4, len(got))])
 	}
 }
 
@@ -163,7 +165,8 @@ func TestNobodyIsToldWhatNobodyWaitsFor(t *testing.T) {
 		t.Fatalf("Fill: %v", err)
 	}
 	g = lead(t, s, key("failed"), 1, time.Hour)
-	if err := s.Conclude(t.Context(), key("failed"), g, cacheguard.Outcome{}, time.Hour, 0); err != nil {
+	if err := s.Conclude(t.Context(), key("failed"), g, cacheguard.Outcome{}, time.Hour,
+		0); err != nil {
 		t.Fatalf("Conclude: %v", err)
 	}
 	lead(t, s, key("released"), 1, time.Hour)
@@ -190,7 +193,8 @@ func TestEachListenerHasItsOwnFrame(t *testing.T) {
 		})
 	}
 	g := lead(t, s, key("k"), 1, time.Hour)
-	if _, err := s.Lease(t.Context(), key("k"), cacheguard.LeaseAsk{Token: token(2), Wait: true}); err != nil {
+	if _, err := s.Lease(t.Context(), key("k"),
+		cacheguard.LeaseAsk{Token: token(2), Wait: true}); err != nil {
 		t.Fatalf("Lease: %v", err)
 	}
 	if _, err := s.Fill(t.Context(), key("k"), g, []byte("frame"), time.Hour); err != nil {

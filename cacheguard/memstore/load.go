@@ -10,7 +10,9 @@ import (
 )
 
 // Lease asks for the right to load a key. See cacheguard.Store.
-func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {
+func (s *Store) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (answer cacheguard.LeaseAnswer, err error) {
 	err = s.step(ctx, func(t *turn) { answer = t.lease(k, ask) })
 	return answer, err
 }
@@ -30,11 +32,14 @@ func (t *turn) lease(k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cachegua
 			answer.Of = t.of(k.Cache, ask.Tags)
 		}
 	case protocol.Held:
-		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseHeld, cacheguard.ID(r.Load), r.Left
+		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseHeld, cacheguard.ID(r.Load),
+			r.Left
 	case protocol.Value:
-		answer.State, answer.Frame, answer.Of = cacheguard.LeaseValue, []byte(r.Frame), t.of(k.Cache, ask.Tags)
+		answer.State, answer.Frame, answer.Of = cacheguard.LeaseValue, []byte(r.Frame),
+			t.of(k.Cache, ask.Tags)
 	case protocol.Outcome:
-		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseOutcome, cacheguard.ID(r.Load), r.Left
+		answer.State, answer.Holder, answer.Remaining = cacheguard.LeaseOutcome,
+			cacheguard.ID(r.Load), r.Left
 		answer.Outcome = outcome(r.Ending)
 	}
 	return answer
@@ -56,18 +61,24 @@ func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 }
 
 // Fill stores a load's frame and ends its lease. See cacheguard.Store.
-func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (answer cacheguard.FillAnswer, err error) {
-	text := string(f) // copied before the mutex is locked, so that a large frame doesn't delay other steps
+func (s *Store) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (answer cacheguard.FillAnswer, err error) {
+	// Copied before the mutex is locked, so that a large frame doesn't delay other steps.
+	text := string(f)
 	err = s.step(ctx, func(t *turn) { answer = t.fill(k, g, text, ttl) })
 	return answer, err
 }
 
-func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Duration) cacheguard.FillAnswer {
+func (t *turn) fill(
+	k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Duration,
+) cacheguard.FillAnswer {
 	slot := t.slot(k)
 	was := slot
 	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
 	t.keep(k, &was, &slot)
-	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) { // these values may be from before the change
+	// These values may be from before the change.
+	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) {
 		t.changed(k, cacheguard.ID{})
 	}
 	if tells != protocol.TellsNothing {
@@ -87,9 +98,13 @@ func (t *turn) fill(k cacheguard.Key, g cacheguard.Grant, f string, ttl time.Dur
 }
 
 // Conclude ends a lease without a value. See cacheguard.Store.
-func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+func (s *Store) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
 	ending := protocol.Ending{
-		Kind: uint8(o.Kind), Text: o.Text, Frame: string(o.Frame), Note: string(o.Note), Failures: o.Failures,
+		Kind: uint8(o.Kind), Text: o.Text, Frame: string(o.Frame), Note: string(o.Note),
+		Failures: o.Failures,
 	}
 	return s.step(ctx, func(t *turn) {
 		slot := t.slot(k)
@@ -97,7 +112,9 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 		tells := slot.Conclude(t.now, protocol.ID(g.Token), g.Number, ending, o.Drop, keep, backoff)
 		t.keep(k, &was, &slot)
 		if tells != protocol.TellsNothing {
-			t.tell(k, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: outcome(ending)})
+			t.tell(k, cacheguard.Message{
+				Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: outcome(ending),
+			})
 		}
 	})
 }
@@ -115,7 +132,9 @@ func outcome(e protocol.Ending) cacheguard.Outcome {
 }
 
 // Renew sets a lease's remaining time. See cacheguard.Store.
-func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *Store) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	answer := cacheguard.HoldingGone
 	err := s.step(ctx, func(t *turn) {
 		slot := t.slot(k)

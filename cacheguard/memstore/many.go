@@ -8,7 +8,9 @@ import (
 )
 
 // GetMany is Get for many keys of one cache. See cacheguard.Store.
-func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (s *Store) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	for i, k := range keys {
 		replies[i].Answer, _, replies[i].Err = s.Get(ctx, k, nil)
@@ -21,7 +23,9 @@ func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []strin
 }
 
 // LeaseMany is Lease for many keys. See cacheguard.Store.
-func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+func (s *Store) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.LeaseAnswer], len(keys))
 	for i, k := range keys {
 		replies[i].Answer, replies[i].Err = s.Lease(ctx, k, asks[i])
@@ -30,7 +34,9 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 }
 
 // FillMany is Fill for many keys. See cacheguard.Store.
-func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+func (s *Store) FillMany(
+	ctx context.Context, fills []cacheguard.FillAsk,
+) []cacheguard.Reply[cacheguard.FillAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.FillAnswer], len(fills))
 	for i, f := range fills {
 		replies[i].Answer, replies[i].Err = s.Fill(ctx, f.Key, f.Grant, f.Frame, f.TTL)
@@ -39,7 +45,9 @@ func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cach
 }
 
 // RenewMany is Renew for many keys. See cacheguard.Store.
-func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+func (s *Store) RenewMany(
+	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Reply[cacheguard.Holding] {
 	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
 	for i, k := range keys {
 		replies[i].Answer, replies[i].Err = s.Renew(ctx, k, grants[i], ttl)

@@ -18,7 +18,9 @@ type budget struct {
 
 // TakePermit gives the token a permit of the budget, if one is free. If the token already has a
 // permit, TakePermit renews it. See cacheguard.Permits.
-func (s *Store) TakePermit(ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+func (s *Store) TakePermit(
+	ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration,
+) (taken bool, wait time.Duration, err error) {
 	err = s.step(ctx, func(t *turn) {
 		b := s.budgets[name]
 		if b == nil {
@@ -55,7 +57,8 @@ func (s *Store) ReturnPermit(ctx context.Context, name string, token cacheguard.
 		delete(b.held, token)
 		if b.wanted {
 			b.wanted = false
-			t.tell(cacheguard.Key{Cache: cacheguard.PermitsCache, Key: name}, cacheguard.Message{Kind: cacheguard.MessageReleased, Load: token})
+			t.tell(cacheguard.Key{Cache: cacheguard.PermitsCache, Key: name},
+				cacheguard.Message{Kind: cacheguard.MessageReleased, Load: token})
 		}
 		if len(b.held) == 0 {
 			delete(s.budgets, name)

@@ -16,7 +16,8 @@ var errClosed = errors.New("cacheguard: memstore is closed")
 
 // Store is a [cacheguard.Store] for the caches of one process. It is safe for concurrent use.
 type Store struct {
-	began time.Time // all times are durations since this time, so that the wall clock doesn't matter
+	// All times are durations since this time, so that the wall clock doesn't matter.
+	began time.Time
 
 	mu        sync.Mutex // guards the fields below
 	values    table[string]
@@ -61,7 +62,8 @@ func (s *Store) Close() error {
 	}
 	s.closed, s.listeners = true, nil
 	s.invalidated = nil
-	s.values, s.leases, s.records = table[string]{}, table[protocol.Lease]{}, table[protocol.Record]{}
+	s.values, s.leases, s.records = table[string]{}, table[protocol.Lease]{},
+		table[protocol.Record]{}
 	s.waiters = table[protocol.Waiters]{}
 	return nil
 }
@@ -93,7 +95,9 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 		l.stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		left := slices.DeleteFunc(s.listeners[cache], func(other *listener) bool { return other == l })
+		left := slices.DeleteFunc(s.listeners[cache], func(other *listener) bool {
+			return other == l
+		})
 		if len(left) > 0 {
 			s.listeners[cache] = left
 		} else {
@@ -172,7 +176,8 @@ func (t *turn) keep(k cacheguard.Key, was, is *protocol.Slot) {
 		t.waiters.set(k, is.Waiters, 0, is.Waiters.Until)
 	}
 	if is.Record != was.Record {
-		t.records.set(k, is.Record, len(is.Record.Text)+len(is.Record.Frame)+len(is.Record.Note), is.Record.Until)
+		t.records.set(k, is.Record, len(is.Record.Text)+len(is.Record.Frame)+len(is.Record.Note),
+			is.Record.Until)
 	}
 }
 
@@ -190,6 +195,7 @@ func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 // ownCopy returns a copy of the message in its own memory, as if the message had come from another
 // process.
 func ownCopy(m cacheguard.Message) cacheguard.Message {
-	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame), slices.Clone(m.Tags)
+	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame),
+		slices.Clone(m.Tags)
 	return m
 }

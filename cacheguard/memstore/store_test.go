@@ -77,10 +77,12 @@ func TestDoneContext(t *testing.T) {
 		}
 	}
 	if values, leases, records := s.Items(); values+leases+records > 0 {
-		t.Errorf("there are %d values, %d leases and %d records after steps with errors", values, leases, records)
+		t.Errorf("there are %d values, %d leases and %d records after steps with errors", values,
+			leases, records)
 	}
 	var keys cacheguard.KeyErrors
-	if err := s.Invalidate(ctx, []cacheguard.Key{key("a"), key("b")}); !errors.As(err, &keys) || len(keys) != 2 {
+	if err := s.Invalidate(ctx, []cacheguard.Key{key("a"), key("b")}); !errors.As(err, &keys) ||
+		len(keys) != 2 {
 		t.Errorf("Invalidate: %v; want the two keys", err)
 	}
 }
@@ -109,7 +111,8 @@ func TestExactExpiry(t *testing.T) {
 		if !has(t, s, key("k")) {
 			t.Error("the value is gone a nanosecond too early")
 		}
-		if h, err := s.Renew(t.Context(), key("leased"), g, 1); err != nil || h != cacheguard.HoldingMine {
+		if h, err := s.Renew(t.Context(), key("leased"), g, 1); err != nil ||
+			h != cacheguard.HoldingMine {
 			t.Errorf("Renew: %v, %v; want the lease a nanosecond before its end", h, err)
 		}
 		<-time.After(1)

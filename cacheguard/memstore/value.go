@@ -9,7 +9,9 @@ import (
 )
 
 // Get returns the frame of a key, or nil. See cacheguard.Store.
-func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []byte, of cacheguard.Generations, err error) {
+func (s *Store) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) (f []byte, of cacheguard.Generations, err error) {
 	frame, found := "", false
 	err = s.step(ctx, func(t *turn) {
 		if v := t.values.get(k, t.now); v != nil {
@@ -26,7 +28,9 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []b
 }
 
 // Claim removes the value and takes over the lease. See [cacheguard.Store].
-func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (g cacheguard.Grant, err error) {
+func (s *Store) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (g cacheguard.Grant, err error) {
 	err = s.step(ctx, func(t *turn) {
 		slot := t.slot(k)
 		was := slot

@@ -59,7 +59,9 @@ func TestHeaders(t *testing.T) {
 			for _, m := range declaration.FindAllStringSubmatch(body, -1) {
 				declared = append(declared, strings.Split(m[1], ", ")...)
 			}
-			described = slices.DeleteFunc(described, func(s string) bool { return s == "invalid end state" })
+			described = slices.DeleteFunc(described, func(s string) bool {
+				return s == "invalid end state"
+			})
 			sameNames(t, "checks of the header", described, "checks of the model", declared)
 			for _, d := range declared {
 				if !strings.Contains(body, "assert(!"+d+")") {
@@ -99,7 +101,8 @@ func sortedSet(names []string) []string {
 // TestJudge tests the judgement with outputs that look similar to other outputs.
 func TestJudge(t *testing.T) {
 	const checks = "\tassertion violations\t+\n\tinvalid end states\t+\n\n"
-	const good = checks + "State-vector 60 byte, depth reached 136, errors: 0\n  1000 states, stored\n"
+	const good = checks +
+		"State-vector 60 byte, depth reached 136, errors: 0\n  1000 states, stored\n"
 	const violated = "pan:1: assertion violated  !(secondLoad) (at depth 75)\n\nWarning: Search not completed\n" +
 		checks + "State-vector 60 byte, depth reached 75, errors: 1\n   20 states, stored\n"
 	const asleep = "pan:1: invalid end state (at depth 21)\n\nWarning: Search not completed\n" +
@@ -122,13 +125,26 @@ func TestJudge(t *testing.T) {
 		{"depth", rule, "error: max search depth too small\n" + good, "max search depth"},
 		{"memory", rule, "pan: reached -DMEMLIM bound\n" + good, "MEMLIM"},
 		{"not completed", rule, "Warning: Search not completed\n" + good, "not completed"},
-		{"end states ignored", rule, strings.Replace(good, "end states\t+", "end states\t-", 1), "did not look"},
-		{"unreached", rule, good + "unreached in proctype call\n\t/m/update.pml:87, state 41, \"lease = 0\"\n", "update.pml:87 lease = 0"},
-		{"endless process", rule, good + "unreached in proctype call\n\t/m/update.pml:87, state 41, \"-end-\"\n", ""},
+		{
+			"end states ignored", rule, strings.Replace(good, "end states\t+", "end states\t-", 1),
+			"did not look",
+		},
+		{
+			"unreached", rule,
+			good + "unreached in proctype call\n\t/m/update.pml:87, state 41, \"lease = 0\"\n",
+			"update.pml:87 lease = 0",
+		},
+		{
+			"endless process", rule,
+			good + "unreached in proctype call\n\t/m/update.pml:87, state 41, \"-end-\"\n", "",
+		},
 		{"mutant fails", mutant, violated, ""},
 		{"mutant holds", mutant, good, `must fail by "secondLoad"`},
 		{"mutant sleeps", mutant, asleep, `fails by "invalid end state"`},
-		{"mutant of a longer name", run{fails: "secondLoadForWaiter"}, violated, `fails by "secondLoad", but`},
+		{
+			"mutant of a longer name", run{fails: "secondLoadForWaiter"}, violated,
+			`fails by "secondLoad", but`,
+		},
 		{"lost wake-up", run{fails: "invalid end state"}, asleep, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

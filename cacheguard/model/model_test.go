@@ -69,13 +69,15 @@ func TestModels(t *testing.T) {
 				if err := r.judge(rep); err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				t.Logf("%d states, %.1f s, found: %q", rep.states, time.Since(start).Seconds(), rep.failed)
+				t.Logf("%d states, %.1f s, found: %q", rep.states, time.Since(start).Seconds(),
+					rep.failed)
 			})
 		}
 	}
 	if len(left) > 0 {
 		t.Run("full", func(t *testing.T) {
-			t.Skipf("skipping the long runs, set CACHEGUARD_TEST=full for them: %s", strings.Join(left, " "))
+			t.Skipf("skipping the long runs, set CACHEGUARD_TEST=full for them: %s",
+				strings.Join(left, " "))
 		})
 	}
 }
@@ -104,7 +106,8 @@ func check(t *testing.T, path string, r run) string {
 	if r.full {
 		how, table = "-O2", "-w25"
 	}
-	command(ctx, t, dir, "gcc", how, "-w", "-DSAFETY", fmt.Sprintf("-DMEMLIM=%d", maxMegabyte), "-o", "pan", "pan.c")
+	command(ctx, t, dir, "gcc", how, "-w", "-DSAFETY", fmt.Sprintf("-DMEMLIM=%d", maxMegabyte),
+		"-o", "pan", "pan.c")
 
 	return command(ctx, t, dir, filepath.Join(dir, "pan"), fmt.Sprintf("-m%d", maxDepth), table)
 }
@@ -138,7 +141,8 @@ var (
 	panAssertion = regexp.MustCompile(`^assertion violated\s+!\((\w+)\)$`)
 	panErrors    = regexp.MustCompile(`(?m)^State-vector .* errors: (\d+)$`)
 	panStates    = regexp.MustCompile(`(?m)^\s*(\d+) states, stored`)
-	panTruncated = regexp.MustCompile(`(?m)^(error: max search depth too small.*|pan: reached -DMEMLIM bound|pan: out of memory.*|Warning: Search not completed)$`)
+	panTruncated = regexp.MustCompile(
+		`(?m)^(error: max search depth too small.*|pan: reached -DMEMLIM bound|pan: out of memory.*|Warning: Search not completed)$`)
 	panUnreached = regexp.MustCompile(`(?m)^\t(\S+:\d+), state \d+, "(.*)"$`)
 	panChecks    = regexp.MustCompile(`(?s)assertion violations\s+\+.*invalid end states\s+\+`)
 )
@@ -193,10 +197,11 @@ func (r run) judge(rep report) error {
 
 // fullTest says whether what cannot run must fail instead of being skipped.
 func fullTest() bool {
-	return slices.ContainsFunc(strings.Split(os.Getenv("CACHEGUARD_TEST"), ","), func(s string) bool {
-		s = strings.TrimSpace(s)
-		return s == "full" || s == "soak"
-	})
+	return slices.ContainsFunc(strings.Split(os.Getenv("CACHEGUARD_TEST"), ","),
+		func(s string) bool {
+			s = strings.TrimSpace(s)
+			return s == "full" || s == "soak"
+		})
 }
 
 func models(t *testing.T) []string {
@@ -210,7 +215,8 @@ func models(t *testing.T) []string {
 
 var (
 	runPrefix = regexp.MustCompile(`^\s*run:`)
-	runLine   = regexp.MustCompile(`^\s*run: (?:([A-Z][A-Z_,]*) )?(?:holds, over (\d+) states|fails "([^"]+)")( \(full\))?$`)
+	runLine   = regexp.MustCompile(
+		`^\s*run: (?:([A-Z][A-Z_,]*) )?(?:holds, over (\d+) states|fails "([^"]+)")( \(full\))?$`)
 )
 
 // runs reads the run lines from the header of a model.

@@ -63,8 +63,10 @@ func TestBombs(t *testing.T) {
 	}
 	refusesAll(t, "lists in lists", bytes.Repeat([]byte{0x91}, 8<<20))
 	refusesAll(t, "lists in lists, all there", append(bytes.Repeat([]byte{0x91}, many), 0))
-	refusesAll(t, "maps in maps, all there", append(bytes.Repeat([]byte{0x81, 0xa2, 'I', 'n'}, many), 0xc0))
-	refusesAll(t, "a field nobody knows", append(append([]byte{0x81, 0xa1, 'q'}, bytes.Repeat([]byte{0x91}, many)...), 0))
+	refusesAll(t, "maps in maps, all there",
+		append(bytes.Repeat([]byte{0x81, 0xa2, 'I', 'n'}, many), 0xc0))
+	refusesAll(t, "a field nobody knows",
+		append(append([]byte{0x81, 0xa1, 'q'}, bytes.Repeat([]byte{0x91}, many)...), 0))
 	refusesAll(t, "many lists of eight, none whole", bytes.Repeat([]byte{0x98}, many))
 	refusesAll(t, "nothing", nil)
 	refusesAll(t, "a byte that means nothing", []byte{0xc1})
@@ -72,8 +74,10 @@ func TestBombs(t *testing.T) {
 	for n := range 8 {
 		refusesAll(t, "an extension", append([]byte{0xd7, byte(n)}, make([]byte, 8)...))
 	}
-	refusesAll(t, "a timestamp of a second in nanoseconds", append([]byte{0xd7, 0xff}, bytes.Repeat([]byte{0xff}, 8)...))
-	refusesAll(t, "a long timestamp of a second in nanoseconds", append([]byte{0xc7, 12, 0xff, 0xdf}, make([]byte, 11)...))
+	refusesAll(t, "a timestamp of a second in nanoseconds",
+		append([]byte{0xd7, 0xff}, bytes.Repeat([]byte{0xff}, 8)...))
+	refusesAll(t, "a long timestamp of a second in nanoseconds",
+		append([]byte{0xc7, 12, 0xff, 0xdf}, make([]byte, 11)...))
 }
 
 // If the library expects a map, it would read the body of a timestamp as a map.
@@ -90,8 +94,11 @@ func TestTimestampsThatLookLikeMaps(t *testing.T) {
 		refuses[map[string]string](t, name, timestamp)
 		refuses[map[any]any](t, name, timestamp)
 		refuses[map[string][1024]int64](t, name, timestamp)
-		refuses[[]map[string]any](t, name+", in a list", slices.Concat([]byte{0x92}, timestamp, []byte{0x80}))
-		refuses[map[string]map[string]any](t, name+", in a map", slices.Concat([]byte{0x81, 0xa1, 'k'}, timestamp))
-		refuses[everything](t, name+", in a field", slices.Concat([]byte{0x81, 0xa5}, []byte("Loose"), timestamp))
+		refuses[[]map[string]any](t, name+", in a list",
+			slices.Concat([]byte{0x92}, timestamp, []byte{0x80}))
+		refuses[map[string]map[string]any](t, name+", in a map",
+			slices.Concat([]byte{0x81, 0xa1, 'k'}, timestamp))
+		refuses[everything](t, name+", in a field",
+			slices.Concat([]byte{0x81, 0xa5}, []byte("Loose"), timestamp))
 	}
 }

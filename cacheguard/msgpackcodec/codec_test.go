@@ -61,15 +61,21 @@ func TestConformance(t *testing.T) {
 			Codec: msgpackcodec.Codec[everything]{},
 			Values: []everything{
 				{
-					Base: Base{Kind: "k"}, ID: math.MinInt64, Name: "näme", Price: -0.1, On: true, Blob: []byte{0xdd, 0xff, 0xff, 0xff, 0xff},
-					Words: []string{"", "a", strings.Repeat("w", 70000)}, Counts: map[string]int{"a": 1, "": -1}, Ages: map[int]string{-5: "x"},
-					Loose: map[string]any{"n": nil, "i": int64(5), "s": "s", "l": []any{true, 1.5}}, Any: "any",
-					Next: &everything{ID: 1}, Many: []everything{{ID: 2}, {}}, Fixed: [4]uint16{1, 2, 3, math.MaxUint16},
+					Base: Base{Kind: "k"}, ID: math.MinInt64, Name: "näme", Price: -0.1, On: true,
+					Blob:   []byte{0xdd, 0xff, 0xff, 0xff, 0xff},
+					Words:  []string{"", "a", strings.Repeat("w", 70000)},
+					Counts: map[string]int{"a": 1, "": -1}, Ages: map[int]string{-5: "x"},
+					Loose: map[string]any{"n": nil, "i": int64(5), "s": "s", "l": []any{true, 1.5}},
+					Any:   "any",
+					Next:  &everything{ID: 1}, Many: []everything{{ID: 2}, {}},
+					Fixed: [4]uint16{1, 2, 3, math.MaxUint16},
 					Times: []time.Time{now, now.Add(time.Hour)}, Last: &now, For: time.Minute,
-					Big: new(big.Int).Lsh(big.NewInt(3), 100), Addr: netip.MustParseAddr("2001:db8::1"),
+					Big:  new(big.Int).Lsh(big.NewInt(3), 100),
+					Addr: netip.MustParseAddr("2001:db8::1"),
 				},
 				{
-					Words: []string{"a", "b"}, Loose: map[string]any{"a": 1.5, "b": []any{int8(1), int8(2)}},
+					Words: []string{"a", "b"},
+					Loose: map[string]any{"a": 1.5, "b": []any{int8(1), int8(2)}},
 					Times: []time.Time{time.Unix(1<<31, 5)}, Many: make([]everything, 3),
 				},
 			},
@@ -79,19 +85,30 @@ func TestConformance(t *testing.T) {
 				}
 				return reflect.DeepEqual(a, b)
 			},
-			Losses:    map[string]codectest.Loss[everything]{"a field that is left out": {Value: everything{ID: 1, Skipped: "s"}, Becomes: everything{ID: 1}}},
+			Losses: map[string]codectest.Loss[everything]{
+				"a field that is left out": {
+					Value: everything{ID: 1, Skipped: "s"}, Becomes: everything{ID: 1},
+				},
+			},
 			Garbage:   bombs,
 			Delimited: true,
 		})
 	})
 	t.Run("anything", func(t *testing.T) {
-		losses := map[string]codectest.Loss[any]{"a struct": {Value: Base{"k"}, Becomes: map[string]any{"Kind": "k"}}}
+		losses := map[string]codectest.Loss[any]{
+			"a struct": {Value: Base{"k"}, Becomes: map[string]any{"Kind": "k"}},
+		}
 		for in, want := range map[any]any{5: int8(5), -200: int16(-200), uint(200): uint8(200)} {
-			losses[fmt.Sprintf("%T", in)+fmt.Sprint(in)] = codectest.Loss[any]{Value: in, Becomes: want}
+			losses[fmt.Sprintf("%T", in)+fmt.Sprint(in)] = codectest.Loss[any]{
+				Value: in, Becomes: want,
+			}
 		}
 		codectest.Run(t, codectest.Subject[any]{
-			Codec:     msgpackcodec.Codec[any]{},
-			Values:    []any{nil, int64(5), uint16(5), float32(1), "s", map[string]any{"a": 1.5, "b": []any{int8(1), int8(2)}, "t": []any{now}}},
+			Codec: msgpackcodec.Codec[any]{},
+			Values: []any{
+				nil, int64(5), uint16(5), float32(1), "s",
+				map[string]any{"a": 1.5, "b": []any{int8(1), int8(2)}, "t": []any{now}},
+			},
 			Losses:    losses,
 			Refused:   map[string]any{"a function": func() {}, "one that panics": panicking{}},
 			Garbage:   bombs,
@@ -100,22 +117,26 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		codectest.Run(t, codectest.Subject[string]{
-			Codec: msgpackcodec.Codec[string]{}, Values: []string{"text", ""}, Garbage: bombs, Stable: true, Delimited: true,
+			Codec: msgpackcodec.Codec[string]{}, Values: []string{"text", ""}, Garbage: bombs,
+			Stable: true, Delimited: true,
 		})
 	})
 	t.Run("bytes", func(t *testing.T) {
 		codectest.Run(t, codectest.Subject[[]byte]{
-			Codec: msgpackcodec.Codec[[]byte]{}, Values: [][]byte{[]byte("bytes"), nil}, Garbage: bombs, Stable: true, Delimited: true,
+			Codec: msgpackcodec.Codec[[]byte]{}, Values: [][]byte{[]byte("bytes"), nil},
+			Garbage: bombs, Stable: true, Delimited: true,
 		})
 	})
 	t.Run("a pointer", func(t *testing.T) {
 		codectest.Run(t, codectest.Subject[*everything]{
-			Codec: msgpackcodec.Codec[*everything]{}, Values: []*everything{nil, {ID: 1}}, Garbage: bombs, Delimited: true,
+			Codec: msgpackcodec.Codec[*everything]{}, Values: []*everything{nil, {ID: 1}},
+			Garbage: bombs, Delimited: true,
 		})
 	})
 	t.Run("a map", func(t *testing.T) {
 		codectest.Run(t, codectest.Subject[map[string]int]{
-			Codec: msgpackcodec.Codec[map[string]int]{}, Values: []map[string]int{nil, {"a": 1}}, Garbage: bombs, Delimited: true,
+			Codec: msgpackcodec.Codec[map[string]int]{}, Values: []map[string]int{nil, {"a": 1}},
+			Garbage: bombs, Delimited: true,
 		})
 	})
 }
@@ -136,8 +157,14 @@ func roundTrip[V any](t *testing.T, v V) V {
 // Times are decoded as they were encoded, also times whose bytes could be mistaken for the head of
 // a map.
 func TestTimes(t *testing.T) {
-	for _, seconds := range []int64{0, 1, 1<<31 - 1, 1 << 31, 0x8f000000, 0xc0000000, 0xde000000, 0xdf000000, 1<<32 - 1, 1 << 32, 1<<34 - 1, 1 << 34, -1, -1 << 40} {
-		for _, nanos := range []int64{0, 1, 536_870_912, 0x81 << 22, 0x8f << 22, 0xc0 << 22, 0xde << 22, 0xdf << 22, 999_999_999} {
+	for _, seconds := range []int64{
+		0, 1, 1<<31 - 1, 1 << 31, 0x8f000000, 0xc0000000, 0xde000000, 0xdf000000, 1<<32 - 1,
+		1 << 32, 1<<34 - 1, 1 << 34, -1, -1 << 40,
+	} {
+		for _, nanos := range []int64{
+			0, 1, 536_870_912, 0x81 << 22, 0x8f << 22, 0xc0 << 22, 0xde << 22, 0xdf << 22,
+			999_999_999,
+		} {
 			want := time.Unix(seconds, nanos)
 			if got := roundTrip(t, want); !got.Equal(want) {
 				t.Errorf("%v is %v", want, got)
@@ -168,7 +195,10 @@ func TestTimes(t *testing.T) {
 
 // If only one side knows a field, the field is skipped, whatever its type is.
 func TestStructsGrow(t *testing.T) {
-	full := everything{Base: Base{Kind: "k"}, ID: 7, Words: []string{"a"}, Times: []time.Time{time.Unix(1<<31, 0)}, Loose: map[string]any{"a": 1}}
+	full := everything{
+		Base: Base{Kind: "k"}, ID: 7, Words: []string{"a"}, Times: []time.Time{time.Unix(1<<31, 0)},
+		Loose: map[string]any{"a": 1},
+	}
 	out, err := msgpackcodec.Codec[everything]{}.Append(nil, full)
 	if err != nil {
 		t.Fatal(err)
@@ -205,10 +235,13 @@ func TestAppendRefuses(t *testing.T) {
 	x := []byte("x")
 	refused(msgpackcodec.Codec[func()]{}.Append(x, func() {}))
 	refused(msgpackcodec.Codec[panicking]{}.Append(x, panicking{}))
-	for _, bad := range [][]byte{nil, {0xc1}, {1, 2}, {0x91}, {0xd4, 5, 0}, {0xdb, 0xff, 0xff, 0xff, 0xff}} {
+	for _, bad := range [][]byte{
+		nil, {0xc1}, {1, 2}, {0x91}, {0xd4, 5, 0}, {0xdb, 0xff, 0xff, 0xff, 0xff},
+	} {
 		refused(msgpackcodec.Codec[odd]{}.Append(x, odd{bad}))
 	}
-	if out, err := (msgpackcodec.Codec[odd]{}).Append(x, odd{[]byte{0x91, 1}}); err != nil || string(out) != "x\x91\x01" {
+	if out, err := (msgpackcodec.Codec[odd]{}).Append(x, odd{[]byte{0x91, 1}}); err != nil ||
+		string(out) != "x\x91\x01" {
 		t.Errorf("%q, %v", out, err)
 	}
 	type list struct{ Next *list }
@@ -226,7 +259,8 @@ func TestAsDeepAsMayBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := (msgpackcodec.Codec[any]{}).Append(nil, deep); err != nil || !bytes.Equal(out, src) {
+	if out, err := (msgpackcodec.Codec[any]{}).Append(nil, deep); err != nil ||
+		!bytes.Equal(out, src) {
 		t.Errorf("%d bytes became %d, %v", len(src), len(out), err)
 	}
 	if _, err := (msgpackcodec.Codec[any]{}).Decode(append([]byte{0x91}, src...)); err == nil {
@@ -236,7 +270,8 @@ func TestAsDeepAsMayBe(t *testing.T) {
 
 // A panic of the library is returned as an error, and the codec can still be used.
 func TestDecoderPanics(t *testing.T) {
-	if _, err := (msgpackcodec.Codec[odd]{}).Decode([]byte{1}); err == nil || !strings.Contains(err.Error(), "decoder panics") {
+	if _, err := (msgpackcodec.Codec[odd]{}).Decode([]byte{1}); err == nil ||
+		!strings.Contains(err.Error(), "decoder panics") {
 		t.Errorf("got %v", err)
 	}
 	unhashable := []byte{0x81, 0x91, 1, 2} // a map whose key is a list

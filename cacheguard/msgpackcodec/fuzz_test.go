@@ -14,22 +14,29 @@ import (
 // and needs bounded memory.
 func FuzzDecode(f *testing.F) {
 	out, err := msgpackcodec.Codec[everything]{}.Append(nil, everything{
-		Words: []string{"a"}, Loose: map[string]any{"a": 1.5}, Times: []time.Time{time.Unix(1<<31, 5)}, Many: make([]everything, 2),
+		Words: []string{"a"}, Loose: map[string]any{"a": 1.5},
+		Times: []time.Time{time.Unix(1<<31, 5)}, Many: make([]everything, 2),
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(out)
 	f.Add([]byte{0xdd, 0xff, 0xff, 0xff, 0xff})
-	f.Add([]byte{0x81, 0xa5, 'L', 'o', 'o', 's', 'e', 0xd7, 0xff, 0xdf, 0xff, 0xff, 0xff, 0xff, 0, 0, 0})
+	f.Add([]byte{
+		0x81, 0xa5, 'L', 'o', 'o', 's', 'e', 0xd7, 0xff, 0xdf, 0xff, 0xff, 0xff, 0xff, 0, 0, 0,
+	})
 	f.Add(bytes.Repeat([]byte{0x91}, 20_000))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		// A byte can be an element of everything.Many. The rest is for the fuzzer, which runs at
 		// the same time.
-		if costs := codectest.Allocated(func() { decodes[everything](t, src) }); costs > uint64(8<<20+4096*len(src)) {
+		if costs := codectest.Allocated(func() {
+			decodes[everything](t, src)
+		}); costs > uint64(8<<20+4096*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
-		if costs := codectest.Allocated(func() { decodes[any](t, src) }); costs > uint64(8<<20+1024*len(src)) {
+		if costs := codectest.Allocated(func() {
+			decodes[any](t, src)
+		}); costs > uint64(8<<20+1024*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		decodes[map[string]any](t, src)
@@ -74,7 +81,8 @@ func FuzzRoundTrip(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out.S != s || !bytes.Equal(out.B, b) || out.I != i || math.Float64bits(out.F) != math.Float64bits(x) ||
+		if out.S != s || !bytes.Equal(out.B, b) || out.I != i ||
+			math.Float64bits(out.F) != math.Float64bits(x) ||
 			!bytes.Equal(out.M[s], in.M[s]) || len(out.M) != len(in.M) || !out.T.Equal(in.T) {
 			t.Fatalf("%+v came back as %+v", in, out)
 		}

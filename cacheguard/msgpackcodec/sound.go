@@ -28,9 +28,10 @@ const (
 // timestamp is rewritten in its longest form, whose first byte can't be the head of a map.
 func sound(src []byte) ([]byte, error) {
 	var (
-		few   [32]uint64
-		lacks = append(few[:0], 1) // for each open array or map the number of missing objects, the innermost last
-		fixed []byte               // a copy of src[:done] with longer timestamps, if there are any
+		few [32]uint64
+		// For each open array or map the number of missing objects, the innermost last.
+		lacks = append(few[:0], 1)
+		fixed []byte // a copy of src[:done] with longer timestamps, if there are any
 		done  int
 	)
 	for at := 0; ; {

@@ -24,7 +24,8 @@ func Example() {
 
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	products, err := cacheguard.New(store, cacheguard.Options[string]{Name: "product", Observer: observer})
+	products, err := cacheguard.New(store,
+		cacheguard.Options[string]{Name: "product", Observer: observer})
 	if err != nil {
 		panic(err)
 	}
@@ -60,7 +61,8 @@ func Example() {
 	}
 	for _, s := range exported.GetSpans() {
 		for _, link := range s.Links {
-			fmt.Println(s.Name, "is linked to the load:", link.SpanContext.SpanID() == load.SpanContext.SpanID())
+			fmt.Println(s.Name, "is linked to the load:",
+				link.SpanContext.SpanID() == load.SpanContext.SpanID())
 		}
 	}
 	// Output:

@@ -19,8 +19,9 @@ const (
 
 // metrics has the instruments.
 type metrics struct {
-	counters  []metric.Int64ObservableCounter // as in eventcount.Metrics; nil if the metric has no name
-	gauges    []metric.Int64ObservableGauge   // as in eventcount.Gauges
+	// As in eventcount.Metrics; nil if the metric has no name.
+	counters  []metric.Int64ObservableCounter
+	gauges    []metric.Int64ObservableGauge // as in eventcount.Gauges
 	nines     metric.Float64ObservableGauge
 	durations []metric.Float64Histogram // as in eventcount.Durations
 	observed  []metric.Observable       // all but durations

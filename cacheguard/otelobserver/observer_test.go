@@ -87,17 +87,21 @@ func TestEveryKindIsCounted(t *testing.T) {
 	want := map[cacheguard.EventKind]events{
 		cacheguard.EventHit: {
 			"requests{hit}": {}, "requests{negative_hit}": {NotFound: true},
-			"requests{local_hit}": {Local: true}, "requests{local_negative_hit}": {Local: true, NotFound: true},
+			"requests{local_hit}":          {Local: true},
+			"requests{local_negative_hit}": {Local: true, NotFound: true},
 		},
 		cacheguard.EventMiss: {"misses{}": {}},
 		cacheguard.EventCoalesced: {
-			"requests{coalesced} wait.duration{}": {Took: 1}, "requests{coalesced}": {NotFound: true}, "requests{failed}": {Err: failed},
+			"requests{coalesced} wait.duration{}": {Took: 1},
+			"requests{coalesced}":                 {NotFound: true},
+			"requests{failed}":                    {Err: failed},
 		},
 		cacheguard.EventLeaseAsked:   {"leases.asked{}": {}},
 		cacheguard.EventLeaseGranted: {"leases.granted{}": {}},
 		cacheguard.EventWaited:       {"fleet_wait.duration{}": {Took: 1}},
 		cacheguard.EventLoad: {
-			"load.duration{value}": {Took: 1}, "load.duration{not_found}": {NotFound: true}, "load.duration{error}": {Err: failed},
+			"load.duration{value}": {Took: 1}, "load.duration{not_found}": {NotFound: true},
+			"load.duration{error}": {Err: failed},
 			"load.duration{audit}": {Err: failed, Audit: true},
 		},
 		cacheguard.EventLoadLate:    {"loads.late{}": {}},
@@ -109,19 +113,26 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventLeaseLost:   {"leases.lost{}": {}},
 		cacheguard.EventCorrupt:     {"values.corrupt{}": {}},
 		cacheguard.EventStoreError: {
-			"store.errors{other}": {Err: failed}, "store.errors{memory}": {Err: located("its memory is full (maxmemory)")},
+			"store.errors{other}":  {Err: failed},
+			"store.errors{memory}": {Err: located("its memory is full (maxmemory)")},
 		},
 		cacheguard.EventOverloaded: {"overloads{}": {}},
-		cacheguard.EventStale:      {"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1}},
+		cacheguard.EventStale: {
+			"requests{stale}": {Err: failed}, "requests{stale} wait.duration{}": {Took: 1},
+		},
 		cacheguard.EventCompared: {
 			"compared{same}": {}, "compared{meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
-			"compared{missed}": {Differs: cacheguard.DiffersMissed}, "": {Differs: cacheguard.Differences},
+			"compared{missed}": {Differs: cacheguard.DiffersMissed},
+			"":                 {Differs: cacheguard.Differences},
 		},
 		cacheguard.EventSampled: {"": {}},
 		cacheguard.EventUnstored: {
-			"unstored{private}": {Reason: cacheguard.ReasonPrivate}, "unstored{store}": {Reason: cacheguard.ReasonStore}, "": {},
+			"unstored{private}": {Reason: cacheguard.ReasonPrivate},
+			"unstored{store}":   {Reason: cacheguard.ReasonStore}, "": {},
 		},
-		cacheguard.EventLoaded: {"requests{loaded} wait.duration{}": {Took: 1}, "requests{failed}": {Err: failed}},
+		cacheguard.EventLoaded: {
+			"requests{loaded} wait.duration{}": {Took: 1}, "requests{failed}": {Err: failed},
+		},
 	}
 	for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
 		if len(want[kind]) == 0 {
@@ -129,7 +140,9 @@ func TestEveryKindIsCounted(t *testing.T) {
 		}
 		for counted, e := range want[kind] {
 			reader := sdkmetric.NewManualReader()
-			o := newObserver(t, otelobserver.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+			o := newObserver(t, otelobserver.Options{
+				MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+			})
 			e.Kind, e.Cache, e.Key = kind, "a", "secret"
 			o.Observe(t.Context(), e)
 			var got []string
@@ -148,10 +161,13 @@ func TestEveryKindIsCounted(t *testing.T) {
 // the reading.
 func TestGauges(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	o := newObserver(t, otelobserver.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	o := newObserver(t, otelobserver.Options{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	})
 	stats := func() cacheguard.Stats {
 		return cacheguard.Stats{
-			LocalEntries: 1, LocalHits: 2, LocalNegativeHits: 3, LoadsRunning: 4, LoadsQueued: 5, Flights: 6, Callers: 7, BreakersOpen: 8, Breakers: 9,
+			LocalEntries: 1, LocalHits: 2, LocalNegativeHits: 3, LoadsRunning: 4, LoadsQueued: 5,
+			Flights: 6, Callers: 7, BreakersOpen: 8, Breakers: 9,
 			Unsent: 10, SentLate: 11, SwitchedOff: 12, InShadow: 13,
 		}
 	}
@@ -163,8 +179,10 @@ func TestGauges(t *testing.T) {
 		got := measured(t, reader)
 		for name, n := range map[string]int64{
 			"local.entries{}": times, "requests{local_hit}": 5, "requests{local_negative_hit}": 6,
-			"loads.running{}": 4 * times, "loads.queued{}": 5 * times, "flights{}": 6 * times, "callers{}": 7 * times,
-			"changes.unsent{}": 10 * times, "changes.late{}": 22, "switched_off{}": 12 * times, "in_shadow{}": 13 * times,
+			"loads.running{}": 4 * times, "loads.queued{}": 5 * times, "flights{}": 6 * times,
+			"callers{}":        7 * times,
+			"changes.unsent{}": 10 * times, "changes.late{}": 22, "switched_off{}": 12 * times,
+			"in_shadow{}":     13 * times,
 			"breakers.open{}": 8 * times, "breakers{}": 9 * times,
 		} {
 			if got[name] != n {
@@ -187,7 +205,8 @@ func TestGauges(t *testing.T) {
 // to.
 func TestWaits(t *testing.T) {
 	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	if _, note, _ := newObserver(t, otelobserver.Options{TracerProvider: never}).StartLoad(t.Context(), "a", "k"); note != nil {
+	if _, note, _ := newObserver(t,
+		otelobserver.Options{TracerProvider: never}).StartLoad(t.Context(), "a", "k"); note != nil {
 		t.Errorf("a load that is not sampled has the note %x", note)
 	}
 	for _, keys := range []bool{false, true} {
@@ -206,16 +225,24 @@ func TestWaits(t *testing.T) {
 		for _, c := range []struct {
 			note   []byte
 			linked bool
-		}{{note, true}, {nil, false}, {note[1:], false}, {append([]byte{1}, note[1:]...), false}, {make([]byte, len(note)), false}} {
+		}{
+			{note, true}, {nil, false}, {note[1:], false}, {append([]byte{1}, note[1:]...), false},
+			{make([]byte, len(note)), false},
+		} {
 			exporter.Reset()
 			o.Observe(t.Context(), cacheguard.Event{
-				Kind: cacheguard.EventStale, Cache: "a", Key: "k", Took: time.Second, Note: c.note, Err: errors.New("no such table"),
+				Kind: cacheguard.EventStale, Cache: "a", Key: "k", Took: time.Second, Note: c.note,
+				Err: errors.New("no such table"),
 			})
 			wait := spanOf(exporter.GetSpans()[0])
-			if linked := slices.Equal(wait.Links, []string{load.Trace + "/" + load.ID}); linked != c.linked || len(wait.Links) > 0 && !linked {
-				t.Errorf("a wait with the note %x is linked to %v; want it linked: %v", c.note, wait.Links, c.linked)
+			if linked := slices.Equal(wait.Links,
+				[]string{load.Trace + "/" + load.ID}); linked != c.linked ||
+				len(wait.Links) > 0 && !linked {
+				t.Errorf("a wait with the note %x is linked to %v; want it linked: %v", c.note,
+					wait.Links, c.linked)
 			}
-			if wait.Failed != "" || wait.Attributes["cacheguard.stale"] != "true" || wait.End.Sub(wait.Start) != time.Second {
+			if wait.Failed != "" || wait.Attributes["cacheguard.stale"] != "true" ||
+				wait.End.Sub(wait.Start) != time.Second {
 				t.Errorf("the wait of a caller who got a stale value: %+v", wait)
 			}
 			if got := wait.Attributes["cacheguard.key"]; (got == "k") != keys {
@@ -224,7 +251,8 @@ func TestWaits(t *testing.T) {
 		}
 		exporter.Reset()
 		for _, e := range []cacheguard.Event{
-			{Kind: cacheguard.EventStale}, {Kind: cacheguard.EventHit}, {Kind: cacheguard.EventWaited, Took: 1}, {Kind: cacheguard.EventLoaded, Took: 1},
+			{Kind: cacheguard.EventStale}, {Kind: cacheguard.EventHit},
+			{Kind: cacheguard.EventWaited, Took: 1}, {Kind: cacheguard.EventLoaded, Took: 1},
 		} {
 			e.Cache = "a"
 			o.Observe(t.Context(), e)
@@ -241,8 +269,12 @@ func TestHitsAllocateNothing(t *testing.T) {
 		TracerProvider: sdktrace.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(),
 	})
 	ctx := context.Background()
-	for _, kind := range []cacheguard.EventKind{cacheguard.EventHit, cacheguard.EventMiss, cacheguard.EventStale} {
-		if n := testing.AllocsPerRun(100, func() { o.Observe(ctx, cacheguard.Event{Kind: kind, Cache: "a"}) }); n != 0 {
+	for _, kind := range []cacheguard.EventKind{
+		cacheguard.EventHit, cacheguard.EventMiss, cacheguard.EventStale,
+	} {
+		if n := testing.AllocsPerRun(100, func() {
+			o.Observe(ctx, cacheguard.Event{Kind: kind, Cache: "a"})
+		}); n != 0 {
 			t.Errorf("%v costs %v allocations", kind, n)
 		}
 	}

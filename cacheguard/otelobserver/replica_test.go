@@ -59,7 +59,8 @@ func replicaMain(config string) int {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: rc.Redis, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	store, err := redisstore.New(rdb, redisstore.Options{Prefix: rc.Prefix, OpTimeout: 20 * time.Second})
+	store, err := redisstore.New(rdb,
+		redisstore.Options{Prefix: rc.Prefix, OpTimeout: 20 * time.Second})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "replica:", err)
 		return 1
@@ -71,7 +72,9 @@ func replicaMain(config string) int {
 		close(open)
 	}()
 	out := json.NewEncoder(os.Stdout)
-	spans, err := stampede(store, rc, open, func(lease string) { _ = out.Encode(replicaReport{Lease: lease}) })
+	spans, err := stampede(store, rc, open, func(lease string) {
+		_ = out.Encode(replicaReport{Lease: lease})
+	})
 	if err == nil {
 		err = out.Encode(replicaReport{Spans: spans})
 	}
@@ -88,7 +91,9 @@ type leaseReports struct {
 	report func(lease string)
 }
 
-func (s leaseReports) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s leaseReports) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	answer, err := s.Store.Lease(ctx, k, ask)
 	switch {
 	case err != nil:
@@ -129,7 +134,9 @@ var errOrigin = errors.New("the origin is down")
 
 // stampede is callers of one cold key in one replica, each with a request of its own. The load,
 // wherever it runs, waits for open to be closed.
-func stampede(store cacheguard.Store, rc replicaConfig, open <-chan struct{}, report func(lease string)) ([]span, error) {
+func stampede(
+	store cacheguard.Store, rc replicaConfig, open <-chan struct{}, report func(lease string),
+) ([]span, error) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	observer, err := otelobserver.New(otelobserver.Options{TracerProvider: provider})
@@ -141,7 +148,8 @@ func stampede(store cacheguard.Store, rc replicaConfig, open <-chan struct{}, re
 	leader := make(chan struct{})
 	leads := sync.OnceFunc(func() { close(leader) })
 	cache, err := cacheguard.New(leaseReports{store, report}, cacheguard.Options[string]{
-		Name: "product", TTL: time.Hour, Observer: cacheguard.Observers(observer, gate{leads, &joined}),
+		Name: "product", TTL: time.Hour,
+		Observer: cacheguard.Observers(observer, gate{leads, &joined}),
 	})
 	if err != nil {
 		return nil, err
@@ -200,7 +208,8 @@ func stampede(store cacheguard.Store, rc replicaConfig, open <-chan struct{}, re
 func spanOf(s tracetest.SpanStub) span {
 	out := span{
 		Name: s.Name, Trace: s.SpanContext.TraceID().String(), ID: s.SpanContext.SpanID().String(),
-		Start: s.StartTime, End: s.EndTime, Failed: s.Status.Description, Attributes: attributes(s.Attributes),
+		Start: s.StartTime, End: s.EndTime, Failed: s.Status.Description,
+		Attributes: attributes(s.Attributes),
 	}
 	if s.Parent.IsValid() {
 		out.Parent = s.Parent.SpanID().String()

@@ -24,7 +24,9 @@ func TestStampedeOfProcesses(t *testing.T) {
 	server := redistest.Shared(t)
 	for name, fail := range outcomes {
 		t.Run(name, func(t *testing.T) {
-			config := replicaConfig{Redis: server.Addr(), Prefix: "otel-" + rand.Text(), Callers: callers, Fail: fail}
+			config := replicaConfig{
+				Redis: server.Addr(), Prefix: "otel-" + rand.Text(), Callers: callers, Fail: fail,
+			}
 			checkStampede(t, fail, inProcesses(t, config))
 		})
 	}
@@ -43,7 +45,8 @@ func TestStampedeOfCaches(t *testing.T) {
 			var running sync.WaitGroup
 			for range replicas {
 				running.Go(func() {
-					its, err := stampede(store, replicaConfig{Callers: callers, Fail: fail}, open, answered)
+					its, err := stampede(store, replicaConfig{Callers: callers, Fail: fail}, open,
+						answered)
 					if err != nil {
 						t.Error(err)
 					}
@@ -158,7 +161,8 @@ func checkStampede(t *testing.T, fails bool, spans []span) {
 		t.Errorf("the load's span %+v belongs to no request", load)
 	}
 	delete(requests, load.Parent)
-	if queries := named(spans, "query"); len(queries) != 1 || queries[0].Parent != load.ID || queries[0].Trace != load.Trace {
+	if queries := named(spans, "query"); len(queries) != 1 || queries[0].Parent != load.ID ||
+		queries[0].Trace != load.Trace {
 		t.Errorf("what the load does is not below its span %s: %+v", load.ID, queries)
 	}
 	if failed := load.Failed == errOrigin.Error(); failed != fails || load.Failed != "" && !fails {
@@ -181,8 +185,10 @@ func checkStampede(t *testing.T, fails bool, spans []span) {
 		}
 		// A wait ends after the load. It seems to begin a little late when its goroutine is held up
 		// before it is told.
-		if w.Start.Before(r.Start) || w.End.After(r.End) || w.End.Before(w.Start) || w.End.Before(load.End) {
-			t.Errorf("a wait from %v to %v in a request from %v to %v, for a load to %v", w.Start, w.End, r.Start, r.End, load.End)
+		if w.Start.Before(r.Start) || w.End.After(r.End) || w.End.Before(w.Start) ||
+			w.End.Before(load.End) {
+			t.Errorf("a wait from %v to %v in a request from %v to %v, for a load to %v", w.Start,
+				w.End, r.Start, r.End, load.End)
 		}
 	}
 }

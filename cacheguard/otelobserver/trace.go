@@ -20,8 +20,11 @@ const (
 )
 
 // StartLoad begins the span of a load. See [cacheguard.LoadTracer].
-func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Context, []byte, func(err error, notFound bool)) {
-	ctx, span := o.tracer.Start(ctx, "cacheguard.load", trace.WithAttributes(o.attributes(cache, key)...))
+func (o *Observer) StartLoad(
+	ctx context.Context, cache, key string,
+) (context.Context, []byte, func(err error, notFound bool)) {
+	ctx, span := o.tracer.Start(ctx, "cacheguard.load",
+		trace.WithAttributes(o.attributes(cache, key)...))
 	return ctx, note(span.SpanContext()), func(err error, notFound bool) {
 		if notFound {
 			span.SetAttributes(notFoundKey.Bool(true))
@@ -35,7 +38,8 @@ func (o *Observer) StartLoad(ctx context.Context, cache, key string) (context.Co
 func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
 	now := time.Now()
 	opts := []trace.SpanStartOption{
-		trace.WithTimestamp(now.Add(-e.Took)), trace.WithAttributes(o.attributes(e.Cache, e.Key)...),
+		trace.WithTimestamp(now.Add(-e.Took)),
+		trace.WithAttributes(o.attributes(e.Cache, e.Key)...),
 	}
 	if load := loadOf(e.Note); load.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: load}))
@@ -98,6 +102,7 @@ func loadOf(note []byte) trace.SpanContext {
 		return trace.SpanContext{}
 	}
 	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID(note[1:17]), SpanID: trace.SpanID(note[17:25]), TraceFlags: trace.TraceFlags(note[25]), Remote: true,
+		TraceID: trace.TraceID(note[1:17]), SpanID: trace.SpanID(note[17:25]),
+		TraceFlags: trace.TraceFlags(note[25]), Remote: true,
 	})
 }

@@ -38,10 +38,14 @@ type shop struct {
 }
 
 func onEachShop(b *testing.B, bench func(b *testing.B, s shop)) {
-	for name, open := range map[string]func(testing.TB) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+	for name, open := range map[string]func(testing.TB) system{
+		"SQLite": onSQLite, "PostgreSQL": onPostgreSQL,
+	} {
 		b.Run(name, func(b *testing.B) {
 			s := shop{system: open(b)}
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(b).Addr(), ContextTimeoutEnabled: true})
+			rdb := redis.NewClient(&redis.Options{
+				Addr: redistest.Shared(b).Addr(), ContextTimeoutEnabled: true,
+			})
 			b.Cleanup(func() { _ = rdb.Close() })
 			store, err := redisstore.New(rdb, redisstore.Options{Prefix: s.Table})
 			if err != nil {
@@ -50,7 +54,8 @@ func onEachShop(b *testing.B, bench func(b *testing.B, s shop)) {
 			b.Cleanup(func() { _ = store.Close() })
 			s.delivered = &delivered{Store: store, keys: make(chan int, 1<<20)}
 			s.db = s.system.db(b)
-			s.exec(b, s.db, "CREATE TABLE OUTBOX_products (id BIGINT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
+			s.exec(b, s.db,
+				"CREATE TABLE OUTBOX_products (id BIGINT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
 			s.exec(b, s.db, "INSERT INTO OUTBOX_products (id) VALUES (1)")
 			s.box = s.system.box(b, s.delivered, func(o *outbox.Options) {
 				o.Poll = 0 // the default
@@ -65,7 +70,8 @@ func onEachShop(b *testing.B, bench func(b *testing.B, s shop)) {
 
 func (s shop) sell(b *testing.B, with bool) {
 	in(b, s.db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(b.Context(), "UPDATE "+s.Table+"_products SET sold = sold + 1 WHERE id = 1")
+		_, err := tx.ExecContext(b.Context(),
+			"UPDATE "+s.Table+"_products SET sold = sold + 1 WHERE id = 1")
 		if err == nil && with {
 			err = s.box.Invalidate(b.Context(), tx, "product", "1")
 		}
@@ -118,7 +124,9 @@ func BenchmarkBacklog(b *testing.B) {
 	onEachShop(b, func(b *testing.B, s shop) {
 		for b.Loop() {
 			b.StopTimer()
-			in(b, s.db, func(tx *sql.Tx) error { return s.box.Invalidate(b.Context(), tx, "product", names...) })
+			in(b, s.db, func(tx *sql.Tx) error {
+				return s.box.Invalidate(b.Context(), tx, "product", names...)
+			})
 			b.StartTimer()
 			stop := run(b, s.box)
 			for left := rows; left > 0; {

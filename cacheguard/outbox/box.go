@@ -31,7 +31,9 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	if db == nil {
 		return nil, errors.Join(errors.New("outbox: the db is nil"), err)
 	}
-	b := &Box{db: db, store: store, opts: opts, sql: statementsFor(opts), woken: make(chan struct{}, 1)}
+	b := &Box{
+		db: db, store: store, opts: opts, sql: statementsFor(opts), woken: make(chan struct{}, 1),
+	}
 	locks, wrongLocks := b.newLocks(opts.Lease, 0)
 	cache, wrongStore := b.newCache("any")
 	if err := errors.Join(err, wrongStore, wrongLocks); err != nil {
@@ -45,8 +47,9 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 // is 0, the default for the lease applies.
 func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 	locks, err := sqllock.New(b.db, sqllock.Options{
-		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: lease, OpTimeout: patience, MaxHold: -1,
-		Poll: max(b.opts.Poll, standbyPoll), Logger: b.opts.Logger,
+		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: lease, OpTimeout: patience,
+		MaxHold: -1,
+		Poll:    max(b.opts.Poll, standbyPoll), Logger: b.opts.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
@@ -57,7 +60,8 @@ func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 // newCache makes a cache that the relay uses to send invalidations to the store. The cache loads
 // nothing, so its type doesn't matter. It logs nothing, because the relay logs the same errors.
 func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
-	cache, err := cacheguard.New(b.store, cacheguard.Options[[]byte]{Name: name, Logger: slog.New(slog.DiscardHandler)})
+	cache, err := cacheguard.New(b.store,
+		cacheguard.Options[[]byte]{Name: name, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("outbox: %w", err)
 	}

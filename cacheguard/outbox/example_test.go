@@ -38,7 +38,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer prices.Close()
-	if _, err := db.ExecContext(ctx, `CREATE TABLE prices (id TEXT PRIMARY KEY, cents INTEGER NOT NULL);
+	if _, err := db.ExecContext(ctx,
+		`CREATE TABLE prices (id TEXT PRIMARY KEY, cents INTEGER NOT NULL);
 		INSERT INTO prices VALUES ('42', 100)`); err != nil {
 		log.Fatal(err)
 	}

@@ -57,7 +57,9 @@ type Options struct {
 // except those that sqllock finds.
 func (o Options) validate() (Options, error) {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("outbox: Options."+format, args...)) }
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("outbox: Options."+format, args...))
+	}
 	if o.Table == "" {
 		o.Table = defaultTable
 	}

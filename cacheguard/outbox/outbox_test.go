@@ -54,8 +54,12 @@ func TestDelivery(t *testing.T) {
 				price := "old"
 				get := func() string {
 					t.Helper()
-					r, err := products.GetEntry(soon(t), "42", func(context.Context, cacheguard.Result[string]) (cacheguard.Entry[string], error) {
-						return cacheguard.Entry[string]{Value: price, Tags: []string{"brand:7"}, SoftTags: []string{"shelf:1"}}, nil
+					r, err := products.GetEntry(soon(t), "42", func(
+						context.Context, cacheguard.Result[string],
+					) (cacheguard.Entry[string], error) {
+						return cacheguard.Entry[string]{
+							Value: price, Tags: []string{"brand:7"}, SoftTags: []string{"shelf:1"},
+						}, nil
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -93,7 +97,8 @@ func TestRollback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(b.Invalidate(soon(t), tx, "product", "1"), tx.Rollback()); err != nil {
+		if err := errors.Join(b.Invalidate(soon(t), tx, "product", "1"),
+			tx.Rollback()); err != nil {
 			t.Fatal(err)
 		}
 		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "2") })
@@ -110,20 +115,26 @@ func TestRollback(t *testing.T) {
 // Rows are delivered in the order of their ids. Rows of the same kind and cache are delivered
 // together. Any name is delivered unchanged.
 func TestOrderAndNames(t *testing.T) {
-	names := []string{"", "a", "b\x00c", "\xff\xfe", `\x61`, `\xzz`, "日本", `"quoted" <&> ` + "\u2028", strings.Repeat("long", 1000)}
+	names := []string{
+		"", "a", "b\x00c", "\xff\xfe", `\x61`, `\xzz`, "日本", `"quoted" <&> ` + "\u2028",
+		strings.Repeat("long", 1000),
+	}
 	onEach(t, func(t *testing.T, s system) {
 		l := newLedger(t)
 		b, db := s.box(t, l), s.db(t)
 		var want []string
 		for range 3 {
 			in(t, db, func(tx *sql.Tx) error {
-				return errors.Join(b.Invalidate(soon(t), tx, "one", names...), b.InvalidateTags(soon(t), tx, "one", "x", "\xffy"),
-					b.Invalidate(soon(t), tx, "two"), b.Invalidate(soon(t), tx, "a\xffb", "1"), b.InvalidateAll(soon(t), tx, "two"))
+				return errors.Join(b.Invalidate(soon(t), tx, "one", names...),
+					b.InvalidateTags(soon(t), tx, "one", "x", "\xffy"),
+					b.Invalidate(soon(t), tx, "two"), b.Invalidate(soon(t), tx, "a\xffb", "1"),
+					b.InvalidateAll(soon(t), tx, "two"))
 			})
 			for _, name := range names[:len(names)-1] {
 				want = append(want, fmt.Sprintf("key one %q", name))
 			}
-			want = append(want, "a long one", `tags one ["x" "\xffy"]`, "key a\xffb \"1\"", `tags two []`)
+			want = append(want, "a long one", `tags one ["x" "\xffy"]`, "key a\xffb \"1\"",
+				`tags two []`)
 		}
 		run(t, b)
 		if err := b.Flush(soon(t)); err != nil {
@@ -191,7 +202,8 @@ func TestStoreIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The cache of the relay also repeats the failed change, so the second key may come twice.
-		if got := firsts(l.all()); !slices.Equal(got, []string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
+		if got := firsts(l.all()); !slices.Equal(got,
+			[]string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
 			t.Errorf("delivered: %q", got)
 		}
 		log.Await(t, 1, "delivered again")
@@ -218,10 +230,13 @@ func TestRefused(t *testing.T) {
 		var log logtest.Lines
 		b, db := s.box(t, l, func(o *outbox.Options) { o.Logger = log.Logger() }), s.db(t)
 		for _, r := range [][3]string{
-			{"tag", "product", ""}, {"tag", "product", strings.Repeat("x", 5000)}, {"key", "", "1"}, {"key", "a{b}", "1"},
-			{"key", "product", `\xnothex`}, {"stale-tag", "product", `\x00`}, {"key", "product", "good"},
+			{"tag", "product", ""}, {"tag", "product", strings.Repeat("x", 5000)}, {"key", "", "1"},
+			{"key", "a{b}", "1"},
+			{"key", "product", `\xnothex`}, {"stale-tag", "product", `\x00`},
+			{"key", "product", "good"},
 		} {
-			s.exec(t, db, "INSERT INTO OUTBOX (kind, cache, name) VALUES ($1, $2, $3)", r[0], r[1], r[2])
+			s.exec(t, db, "INSERT INTO OUTBOX (kind, cache, name) VALUES ($1, $2, $3)", r[0], r[1],
+				r[2])
 		}
 		run(t, b)
 		if err := b.Flush(soon(t)); err != nil {
@@ -230,13 +245,16 @@ func TestRefused(t *testing.T) {
 		if got := l.all(); !slices.Equal(got, []string{`key product "good"`}) {
 			t.Errorf("delivered: %q", got)
 		}
-		if backlog, err := b.Backlog(soon(t)); err != nil || backlog != (outbox.Backlog{Refused: 6}) {
+		if backlog, err := b.Backlog(soon(t)); err != nil ||
+			backlog != (outbox.Backlog{Refused: 6}) {
 			t.Errorf("%+v, %v", backlog, err)
 		}
 		if n := log.Count("can't be delivered and is kept"); n != 6 {
 			t.Errorf("%d lines:\n%s", n, &log)
 		}
-		if _, err := db.ExecContext(soon(t), "INSERT INTO "+s.Table+" (kind, cache, name) VALUES ('nothing', 'product', '1')"); err == nil {
+		if _, err := db.ExecContext(soon(t),
+			"INSERT INTO "+s.Table+
+				" (kind, cache, name) VALUES ('nothing', 'product', '1')"); err == nil {
 			t.Error("the table takes any kind")
 		}
 	})
@@ -247,7 +265,10 @@ func TestRefused(t *testing.T) {
 func TestWrongNames(t *testing.T) {
 	s := onSQLite(t)
 	b, db := s.box(t, nil), s.db(t)
-	for _, cache := range []string{"", "a{", "}b", strings.Repeat("c", 129), strings.Repeat("c", 128), "a b", "\x00", "{permits}"} {
+	for _, cache := range []string{
+		"", "a{", "}b", strings.Repeat("c", 129), strings.Repeat("c", 128), "a b", "\x00",
+		"{permits}",
+	} {
 		err := b.Invalidate(soon(t), db, cache, "1")
 		other, wrong := cacheguard.New(memoryStore(t), cacheguard.Options[string]{Name: cache})
 		if wrong == nil {
@@ -289,7 +310,9 @@ func TestTakeover(t *testing.T) {
 		first.await(t, "b", func(told []string) bool { return len(told) == 2 })
 		first.be(errors.New("no route to the store"))
 		write("c")
-		second.await(t, "c", func(told []string) bool { return slices.Equal(told, []string{`key product "c"`}) })
+		second.await(t, "c", func(told []string) bool {
+			return slices.Equal(told, []string{`key product "c"`})
+		})
 		first.be(nil)
 		stop()
 		write("d")
@@ -307,7 +330,9 @@ func TestWaking(t *testing.T) {
 			b, db := s.box(t, l, slowly), s.db(t)
 			run(t, b)
 			for i := range 10 {
-				in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", fmt.Sprint(i)) })
+				in(t, db, func(tx *sql.Tx) error {
+					return b.Invalidate(soon(t), tx, "product", fmt.Sprint(i))
+				})
 				b.Wake()
 				l.await(t, "the next", func(told []string) bool { return len(told) == i+1 })
 			}
@@ -323,11 +348,17 @@ func TestWaking(t *testing.T) {
 		run(t, b)
 		waittest.Next(t, "LISTEN", standing)
 		for i := range 10 {
-			in(t, db, func(tx *sql.Tx) error { return other.Invalidate(soon(t), tx, "product", fmt.Sprint(i)) })
+			in(t, db, func(tx *sql.Tx) error {
+				return other.Invalidate(soon(t), tx, "product", fmt.Sprint(i))
+			})
 			l.await(t, "the next", func(told []string) bool { return len(told) == i+1 })
 		}
-		s.exec(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%"+s.Table+"%'")
-		in(t, db, func(tx *sql.Tx) error { return other.Invalidate(soon(t), tx, "product", "meanwhile") })
+		s.exec(t, db,
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%"+
+				s.Table+"%'")
+		in(t, db, func(tx *sql.Tx) error {
+			return other.Invalidate(soon(t), tx, "product", "meanwhile")
+		})
 		l.await(t, "what was said to nobody", func(told []string) bool { return len(told) == 11 })
 	})
 }
@@ -346,10 +377,13 @@ func TestPgx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.Invalidate(soon(t), outbox.Pgx(tx), "product", "1", "\xff"), tx.Commit(soon(t))); err != nil {
+	if err := errors.Join(b.Invalidate(soon(t), outbox.Pgx(tx), "product", "1", "\xff"),
+		tx.Commit(soon(t))); err != nil {
 		t.Fatal(err)
 	}
-	l.await(t, "it", func(told []string) bool { return slices.Equal(told, []string{`key product "1"`, `key product "\xff"`}) })
+	l.await(t, "it", func(told []string) bool {
+		return slices.Equal(told, []string{`key product "1"`, `key product "\xff"`})
+	})
 }
 
 // Many processes may create the tables at the same time, and again later, also while a relay works.
@@ -369,12 +403,15 @@ func TestCreate(t *testing.T) {
 		ledger, b := newLedger(t), s.box(t, nil)
 		relay := s.box(t, ledger)
 		run(t, relay)
-		in(t, s.db(t), func(tx *sql.Tx) error { return relay.Invalidate(soon(t), tx, "product", "a") })
+		in(t, s.db(t), func(tx *sql.Tx) error {
+			return relay.Invalidate(soon(t), tx, "product", "a")
+		})
 		ledger.await(t, "a", func(told []string) bool { return len(told) == 1 })
 		if err := b.Create(soon(t)); err != nil { // this process starts while another one relays
 			t.Error(err)
 		}
-		if schema := s.box(t, nil).Schema(); len(schema) != 2 || !strings.Contains(schema[0], s.Table) || !strings.Contains(schema[1], s.LockTable) {
+		if schema := s.box(t, nil).Schema(); len(schema) != 2 ||
+			!strings.Contains(schema[0], s.Table) || !strings.Contains(schema[1], s.LockTable) {
 			t.Errorf("%q", schema)
 		}
 	})
@@ -386,9 +423,12 @@ func TestNoTable(t *testing.T) {
 		b, db := s.box(t, nil), s.db(t)
 		_, backlog := b.Backlog(soon(t))
 		for what, err := range map[string]error{
-			"Invalidate": b.Invalidate(soon(t), db, "product", "1"), "Flush": b.Flush(soon(t)), "Backlog": backlog,
+			"Invalidate": b.Invalidate(soon(t), db, "product", "1"), "Flush": b.Flush(soon(t)),
+			"Backlog": backlog,
 		} {
-			if err == nil || !strings.Contains(err.Error(), "there is no table nowhere; make it with Box.Create") {
+			if err == nil ||
+				!strings.Contains(err.Error(),
+					"there is no table nowhere; make it with Box.Create") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -399,16 +439,27 @@ func TestOptions(t *testing.T) {
 	s := onSQLite(t)
 	db := s.db(t)
 	for want, change := range map[string]func(*outbox.Options){
-		"Options.Dialect is not set":                    func(o *outbox.Options) { o.Dialect = 0 },
-		"Options.Table is \"drop table\"":               func(o *outbox.Options) { o.Table = "drop table" },
-		"Options.Table has 64 bytes":                    func(o *outbox.Options) { o.Table = strings.Repeat("t", 64) },
-		"Options.Table and Options.LockTable are both":  func(o *outbox.Options) { o.Table = o.LockTable },
-		"Options.Lease is 1ms":                          func(o *outbox.Options) { o.Lease = 1e6 },
-		"Options.Poll is -1s":                           func(o *outbox.Options) { o.Poll = -1e9 },
-		"Options.Listen is set, and SQLite":             func(o *outbox.Options) { o.Listen = listen("", nil) },
-		"Options.Table is \"a;b\"; it has to be a name": func(o *outbox.Options) { o.LockTable = "a;b" },
+		"Options.Dialect is not set": func(o *outbox.Options) { o.Dialect = 0 },
+		"Options.Table is \"drop table\"": func(o *outbox.Options) {
+			o.Table = "drop table"
+		},
+		"Options.Table has 64 bytes": func(o *outbox.Options) {
+			o.Table = strings.Repeat("t", 64)
+		},
+		"Options.Table and Options.LockTable are both": func(o *outbox.Options) {
+			o.Table = o.LockTable
+		},
+		"Options.Lease is 1ms": func(o *outbox.Options) { o.Lease = 1e6 },
+		"Options.Poll is -1s":  func(o *outbox.Options) { o.Poll = -1e9 },
+		"Options.Listen is set, and SQLite": func(o *outbox.Options) {
+			o.Listen = listen("", nil)
+		},
+		"Options.Table is \"a;b\"; it has to be a name": func(o *outbox.Options) {
+			o.LockTable = "a;b"
+		},
 	} {
-		if _, err := outbox.New(db, memoryStore(t), s.options(change)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := outbox.New(db, memoryStore(t), s.options(change)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
@@ -418,7 +469,8 @@ func TestOptions(t *testing.T) {
 	if _, err := outbox.New(db, nil, s.options()); err == nil {
 		t.Error("without a store: no error")
 	}
-	if _, err := outbox.New(db, memoryStore(t), outbox.Options{Dialect: sqllock.SQLite}); err != nil {
+	if _, err := outbox.New(db, memoryStore(t),
+		outbox.Options{Dialect: sqllock.SQLite}); err != nil {
 		t.Error(err)
 	}
 }

@@ -45,7 +45,10 @@ type replica struct {
 }
 
 // points are the points at which a replica may die.
-var points = []string{"before the commit", "after the commit", "before the delivery", "after the delivery", "during the removal"}
+var points = []string{
+	"before the commit", "after the commit", "before the delivery", "after the delivery",
+	"during the removal",
+}
 
 // child is the process of a replica. It writes until it is killed, and reports each commit.
 func child(config string) int {
@@ -121,7 +124,9 @@ func (m *mortal) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	err := m.Store.Invalidate(ctx, keys)
 	m.at("after the delivery")
 	if m.DieAt == "during the removal" {
-		time.AfterFunc(time.Duration(rand.N(int64(time.Millisecond))), func() { m.at("during the removal") })
+		time.AfterFunc(time.Duration(rand.N(int64(time.Millisecond))), func() {
+			m.at("during the removal")
+		})
 	}
 	return err
 }
@@ -135,11 +140,14 @@ func (m *mortal) sell(db *sql.DB, box *outbox.Box) error {
 		return err
 	}
 	var sale int64
-	if err := tx.QueryRowContext(ctx, "UPDATE "+m.System.Table+"_sales SET n = n + 1 RETURNING n").Scan(&sale); err != nil {
+	if err := tx.QueryRowContext(ctx,
+		"UPDATE "+m.System.Table+"_sales SET n = n + 1 RETURNING n").Scan(&sale); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE "+m.System.Table+"_products SET sold = $1 WHERE id = $2", sale, id)
-	if err = errors.Join(err, box.Invalidate(ctx, tx, "product", id, fmt.Sprint("sale:", sale))); err != nil {
+	_, err = tx.ExecContext(ctx, "UPDATE "+m.System.Table+"_products SET sold = $1 WHERE id = $2",
+		sale, id)
+	if err = errors.Join(err,
+		box.Invalidate(ctx, tx, "product", id, fmt.Sprint("sale:", sale))); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	m.at("before the commit")
@@ -205,7 +213,8 @@ func (p *running) end(t *testing.T) {
 	for range p.sold {
 	}
 	_ = p.cmd.Wait()
-	if text := p.stderr.String(); strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
+	if text := p.stderr.String(); strings.Contains(text, "panic") ||
+		strings.Contains(text, "DATA RACE") {
 		t.Errorf("a process said:\n%s", text)
 	}
 }
@@ -223,11 +232,15 @@ func TestKilled(t *testing.T) {
 		db := s.db(t)
 		s.exec(t, db, "CREATE TABLE OUTBOX_sales (n BIGINT NOT NULL)")
 		s.exec(t, db, "INSERT INTO OUTBOX_sales VALUES (0)")
-		s.exec(t, db, "CREATE TABLE OUTBOX_products (id TEXT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
+		s.exec(t, db,
+			"CREATE TABLE OUTBOX_products (id TEXT NOT NULL PRIMARY KEY, sold BIGINT NOT NULL DEFAULT 0)")
 		for id := range products {
 			s.exec(t, db, "INSERT INTO OUTBOX_products (id) VALUES ($1)", strconv.Itoa(id))
 		}
-		r := replica{System: s, Redis: redistest.Start(t).Addr(), Prefix: s.Table + string(s.Dialect.String()[0])}
+		r := replica{
+			System: s, Redis: redistest.Start(t).Addr(),
+			Prefix: s.Table + string(s.Dialect.String()[0]),
+		}
 		rdb := redis.NewClient(&redis.Options{Addr: r.Redis, ContextTimeoutEnabled: true})
 		defer rdb.Close()
 		store, err := redisstore.New(rdb, redisstore.Options{Prefix: r.Prefix})
@@ -235,7 +248,8 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		cache, err := cacheguard.New(store, cacheguard.Options[int64]{Name: "product", TTL: time.Hour})
+		cache, err := cacheguard.New(store,
+			cacheguard.Options[int64]{Name: "product", TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +260,9 @@ func TestKilled(t *testing.T) {
 			for id := range products {
 				var want int64
 				load := func(ctx context.Context) (sold int64, err error) {
-					err = db.QueryRowContext(ctx, "SELECT sold FROM "+s.Table+"_products WHERE id = $1", strconv.Itoa(id)).Scan(&sold)
+					err = db.QueryRowContext(ctx,
+						"SELECT sold FROM "+s.Table+"_products WHERE id = $1",
+						strconv.Itoa(id)).Scan(&sold)
 					return sold, err
 				}
 				got, err := cache.Get(soon(t), strconv.Itoa(id), load)
@@ -313,7 +329,9 @@ func TestKilled(t *testing.T) {
 		}
 		slices.Sort(took)
 		t.Logf("a relay begins to nothing left: %v, 99 %% %v, longest %v; deaths: %v",
-			took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), of)
+			took[len(took)/2].Round(time.Millisecond),
+			took[len(took)*99/100].Round(time.Millisecond),
+			took[len(took)-1].Round(time.Millisecond), of)
 		wantInOrder(t, rdb, r.Prefix+":delivered", db, s)
 	})
 }
@@ -327,7 +345,8 @@ func wantInOrder(t *testing.T, rdb *redis.Client, list string, db *sql.DB, s sys
 		t.Fatal(err)
 	}
 	var all, last int64
-	if err := db.QueryRowContext(soon(t), "SELECT n FROM "+s.Table+"_sales").Scan(&all); err != nil {
+	if err := db.QueryRowContext(soon(t),
+		"SELECT n FROM "+s.Table+"_sales").Scan(&all); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range delivered {

@@ -23,10 +23,15 @@ const (
 )
 
 var (
-	undeliveredLine = report.Line{Level: slog.LevelWarn, Text: "outbox: invalidations can't be delivered", See: "the-outbox-cant-deliver",
+	undeliveredLine = report.Line{Level: slog.LevelWarn,
+		Text: "outbox: invalidations can't be delivered", See: "the-outbox-cant-deliver",
 		Means: "caches may answer with what is out of date until they are; none is lost"}
-	deliveredLine = report.Line{Level: slog.LevelInfo, Text: "outbox: invalidations are delivered again", See: "the-outbox-cant-deliver"}
-	pollsLine     = report.Line{Level: slog.LevelWarn, Text: "outbox: notifications don't arrive; the relay polls", See: "the-outbox-cant-deliver",
+	deliveredLine = report.Line{
+		Level: slog.LevelInfo, Text: "outbox: invalidations are delivered again",
+		See: "the-outbox-cant-deliver",
+	}
+	pollsLine = report.Line{Level: slog.LevelWarn,
+		Text: "outbox: notifications don't arrive; the relay polls", See: "the-outbox-cant-deliver",
 		Means: "what other processes commit is delivered after Options.Poll at the latest"}
 )
 
@@ -129,7 +134,8 @@ func (r *relay) failed(ctx context.Context, err error) {
 
 func (r *relay) succeeded() {
 	if !r.since.IsZero() {
-		deliveredLine.Log(context.Background(), r.b.opts.Logger, "table", r.b.opts.Table, "after", time.Since(r.since).Round(time.Millisecond))
+		deliveredLine.Log(context.Background(), r.b.opts.Logger, "table", r.b.opts.Table, "after",
+			time.Since(r.since).Round(time.Millisecond))
 		r.since = time.Time{}
 	}
 }

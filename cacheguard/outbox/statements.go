@@ -34,7 +34,9 @@ func statementsFor(o Options) statements {
 	}
 	said := func(file string) string { return files.Bare(dir+file, o.Table) }
 	return statements{
-		schema: files.Read(dir+"schema.sql", o.Table), write: said(write), read: said("read.sql"), remove: said("remove.sql"),
-		refuse: said("refuse.sql"), last: said("last.sql"), pending: said("pending.sql"), backlog: said("backlog.sql"),
+		schema: files.Read(dir+"schema.sql", o.Table), write: said(write), read: said("read.sql"),
+		remove: said("remove.sql"),
+		refuse: said("refuse.sql"), last: said("last.sql"), pending: said("pending.sql"),
+		backlog: said("backlog.sql"),
 	}
 }

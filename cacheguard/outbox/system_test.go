@@ -44,8 +44,11 @@ var tables atomic.Int64
 func onSQLite(t testing.TB) system {
 	t.Helper()
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "shop.db"))
-	source := "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(5000)&_txlock=immediate"
-	return system{Dialect: sqllock.SQLite, Source: source, Table: "outbox", LockTable: "locks"}.created(t)
+	source := "file:" + file +
+		"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(5000)&_txlock=immediate"
+	return system{
+		Dialect: sqllock.SQLite, Source: source, Table: "outbox", LockTable: "locks",
+	}.created(t)
 }
 
 // onPostgreSQL makes tables for the test on the server that all tests share.
@@ -68,7 +71,9 @@ func (s system) created(t testing.TB) system {
 
 // onEach runs a test on each database, at the same time.
 func onEach(t *testing.T, test func(t *testing.T, s system)) {
-	for name, open := range map[string]func(testing.TB) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+	for name, open := range map[string]func(testing.TB) system{
+		"SQLite": onSQLite, "PostgreSQL": onPostgreSQL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t))
@@ -101,7 +106,9 @@ func (s system) db(t testing.TB) *sql.DB {
 
 // box returns an outbox with connections of its own, like that of another process. Without a store
 // it delivers to nobody.
-func (s system) box(t testing.TB, store cacheguard.Store, change ...func(*outbox.Options)) *outbox.Box {
+func (s system) box(
+	t testing.TB, store cacheguard.Store, change ...func(*outbox.Options),
+) *outbox.Box {
 	t.Helper()
 	if store == nil {
 		store = memoryStore(t)
@@ -143,7 +150,8 @@ func run(t testing.TB, b *outbox.Box) (stop func()) {
 // exec executes a statement in which OUTBOX stands for the table.
 func (s system) exec(t testing.TB, db outbox.Tx, statement string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(soon(t), strings.ReplaceAll(statement, "OUTBOX", s.Table), args...); err != nil {
+	if _, err := db.ExecContext(soon(t), strings.ReplaceAll(statement, "OUTBOX", s.Table),
+		args...); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }

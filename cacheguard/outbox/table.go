@@ -64,7 +64,8 @@ func (r *row) decode() (err error) {
 }
 
 // refusedLine doesn't contain the error, because the error would name keys. The row has the error.
-var refusedLine = report.Line{Level: slog.LevelError, Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
+var refusedLine = report.Line{Level: slog.LevelError,
+	Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
 	Means: "what it should have removed is served until its TTL is over; the row's column refused says why"}
 
 // refuse marks a row as refused, so that it doesn't block the others.
@@ -120,9 +121,10 @@ const flushPause = time.Millisecond
 
 // Backlog says how many invalidations wait for delivery.
 type Backlog struct {
-	Rows    int64         // number of rows to be delivered
-	Oldest  time.Duration // age of the oldest of these rows, by the database's clock
-	Refused int64         // number of rows that can never be delivered; see the table's column refused
+	Rows   int64         // number of rows to be delivered
+	Oldest time.Duration // age of the oldest of these rows, by the database's clock
+	// Number of rows that can never be delivered; see the table's column refused.
+	Refused int64
 }
 
 // Backlog counts the invalidations that wait for delivery. It reads the whole table, which is small

@@ -117,7 +117,8 @@ func wrongCache(name string) error {
 	case name == "":
 		return errors.New("the name of the cache is empty")
 	case len(name) > maxCache:
-		return fmt.Errorf("the name of the cache has %d bytes, at most %d are allowed", len(name), maxCache)
+		return fmt.Errorf("the name of the cache has %d bytes, at most %d are allowed", len(name),
+			maxCache)
 	case strings.ContainsAny(name, "{}"):
 		return fmt.Errorf("the name of the cache, %q, has a brace", name)
 	}
@@ -158,7 +159,8 @@ func nameOf(text string) (string, error) {
 	}
 	name, err := hex.DecodeString(digits)
 	if err != nil {
-		return "", fmt.Errorf("the name %q begins with %s, and is not hexadecimal after it", text, inHex)
+		return "", fmt.Errorf("the name %q begins with %s, and is not hexadecimal after it", text,
+			inHex)
 	}
 	return string(name), nil
 }

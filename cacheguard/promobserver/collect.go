@@ -36,7 +36,8 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 				if v.Word != "" {
 					word = []string{v.Word}
 				}
-				tell(o.metrics.counters[i], prometheus.CounterValue, float64(c.Read(v.Number, s)), word...)
+				tell(o.metrics.counters[i], prometheus.CounterValue, float64(c.Read(v.Number, s)),
+					word...)
 			}
 		}
 		if !gauges {

@@ -66,7 +66,8 @@ func TestDashboard(t *testing.T) {
 		for _, target := range p.Targets {
 			found := metric.FindAllStringSubmatch(target.Expr, -1)
 			if n := strings.Count(target.Expr, "cacheguard_"); len(found) != n || n == 0 {
-				t.Errorf("panel %q: %d of %d metrics in %s are understood", p.Title, len(found), n, target.Expr)
+				t.Errorf("panel %q: %d of %d metrics in %s are understood", p.Title, len(found), n,
+					target.Expr)
 			}
 			for _, m := range found {
 				name := m[1]
@@ -77,13 +78,15 @@ func TestDashboard(t *testing.T) {
 				shown[family[name]] = true
 				for _, l := range label.FindAllStringSubmatch(m[2], -1) {
 					if !labels[name][l[1]] {
-						t.Errorf("panel %q chooses by %s, which %s doesn't have", p.Title, l[1], name)
+						t.Errorf("panel %q chooses by %s, which %s doesn't have", p.Title, l[1],
+							name)
 					}
 				}
 				for _, by := range grouped.FindAllStringSubmatch(target.Expr, -1) {
 					for l := range strings.SplitSeq(by[1], ",") {
 						if !labels[name][strings.TrimSpace(l)] {
-							t.Errorf("panel %q groups by %s, which %s doesn't have", p.Title, l, name)
+							t.Errorf("panel %q groups by %s, which %s doesn't have", p.Title, l,
+								name)
 						}
 					}
 				}

@@ -26,19 +26,23 @@ func Example() {
 
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	products, err := cacheguard.New(store, cacheguard.Options[string]{Name: "product", Observer: observer})
+	products, err := cacheguard.New(store,
+		cacheguard.Options[string]{Name: "product", Observer: observer})
 	if err != nil {
 		panic(err)
 	}
 	defer products.Close()
 	for range 3 {
-		_, _ = products.Get(context.Background(), "42", func(context.Context) (string, error) { return "lamp", nil })
+		_, _ = products.Get(context.Background(), "42", func(context.Context) (string, error) {
+			return "lamp", nil
+		})
 	}
 
 	page := httptest.NewRecorder()
 	metrics.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(page.Body.String()) {
-		if strings.HasPrefix(line, "cacheguard_requests_total") && !strings.HasSuffix(line, " 0\n") {
+		if strings.HasPrefix(line, "cacheguard_requests_total") &&
+			!strings.HasSuffix(line, " 0\n") {
 			fmt.Print(line)
 		}
 	}

@@ -52,7 +52,8 @@ func (o *Observer) time(ctx context.Context, h prometheus.Observer, e cacheguard
 	if o.exemplar != nil {
 		labels = o.exemplar(ctx, e)
 	}
-	defer func() { _ = recover() }() // for labels that Prometheus refuses; the value has already been counted
+	// For labels that Prometheus refuses; the value has already been counted.
+	defer func() { _ = recover() }()
 	h.(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels)
 }
 

@@ -49,9 +49,11 @@ func samples(t *testing.T, o prometheus.Collector) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			v := m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 			if v != 0 {
-				found[strings.TrimPrefix(f.GetName(), "cacheguard_")+"{"+strings.Join(labels, ",")+"}"] = v
+				found[strings.TrimPrefix(f.GetName(), "cacheguard_")+"{"+strings.Join(labels, ",")+
+					"}"] = v
 			}
 		}
 	}
@@ -72,17 +74,25 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventMiss: {"misses_total{cache=a}": {}},
 		cacheguard.EventCoalesced: {
 			"requests_total{cache=a,result=coalesced} wait_duration_seconds{cache=a}": {Took: 1},
-			"requests_total{cache=a,result=coalesced}":                                {NotFound: true},
-			"requests_total{cache=a,result=failed}":                                   {Err: failed},
+			"requests_total{cache=a,result=coalesced}": {
+				NotFound: true,
+			},
+			"requests_total{cache=a,result=failed}": {
+				Err: failed,
+			},
 		},
 		cacheguard.EventLeaseAsked:   {"lease_requests_total{cache=a}": {}},
 		cacheguard.EventLeaseGranted: {"lease_grants_total{cache=a}": {}},
 		cacheguard.EventWaited:       {"fleet_wait_duration_seconds{cache=a}": {Took: 1}},
 		cacheguard.EventLoad: {
-			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=value}":     {Took: 1},
-			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=not_found}": {NotFound: true},
-			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=error}":     {Err: failed},
-			"loads_total{cache=a,outcome=audit}":                                    {Err: failed, Audit: true},
+			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=value}": {Took: 1},
+			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=not_found}": {
+				NotFound: true,
+			},
+			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=error}": {Err: failed},
+			"loads_total{cache=a,outcome=audit}": {
+				Err: failed, Audit: true,
+			},
 		},
 		cacheguard.EventLoadLate:    {"late_loads_total{cache=a}": {}},
 		cacheguard.EventFilled:      {"fills_total{cache=a,result=stored}": {}},
@@ -93,8 +103,10 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventLeaseLost:   {"lost_leases_total{cache=a}": {}},
 		cacheguard.EventCorrupt:     {"corrupt_values_total{cache=a}": {}},
 		cacheguard.EventStoreError: {
-			"store_errors_total{cache=a,cause=other}":  {Err: failed},
-			"store_errors_total{cache=a,cause=rights}": {Err: fmt.Errorf("a key: %w", located("the Redis user lacks a right"))},
+			"store_errors_total{cache=a,cause=other}": {Err: failed},
+			"store_errors_total{cache=a,cause=rights}": {
+				Err: fmt.Errorf("a key: %w", located("the Redis user lacks a right")),
+			},
 		},
 		cacheguard.EventOverloaded: {"overloads_total{cache=a}": {}},
 		cacheguard.EventStale: {
@@ -102,8 +114,10 @@ func TestEveryKindIsCounted(t *testing.T) {
 			"requests_total{cache=a,result=stale} wait_duration_seconds{cache=a}": {Took: 1},
 		},
 		cacheguard.EventCompared: {
-			"compared_total{cache=a,result=same}": {}, "compared_total{cache=a,result=meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
-			"compared_total{cache=a,result=missed}": {Differs: cacheguard.DiffersMissed}, "": {Differs: cacheguard.Differences},
+			"compared_total{cache=a,result=same}":      {},
+			"compared_total{cache=a,result=meanwhile}": {Differs: cacheguard.DiffersMeanwhile},
+			"compared_total{cache=a,result=missed}":    {Differs: cacheguard.DiffersMissed},
+			"":                                         {Differs: cacheguard.Differences},
 		},
 		cacheguard.EventSampled: {"": {}},
 		cacheguard.EventUnstored: {
@@ -151,8 +165,11 @@ func TestConventions(t *testing.T) {
 	o := newObserver(t, promobserver.Options{})
 	series := func(keys int) int {
 		for key := range keys {
-			for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(), "EventKind("); kind++ {
-				o.Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: "a", Key: fmt.Sprint(key), Took: time.Duration(key)})
+			for kind := cacheguard.EventKind(1); !strings.HasPrefix(kind.String(),
+				"EventKind("); kind++ {
+				o.Observe(t.Context(), cacheguard.Event{
+					Kind: kind, Cache: "a", Key: fmt.Sprint(key), Took: time.Duration(key),
+				})
 			}
 		}
 		return testutil.CollectAndCount(o)
@@ -180,7 +197,9 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := newObserver(t, promobserver.Options{})
-	opts := cacheguard.Options[string]{Name: "a", Observer: o, Local: cacheguard.Local[string]{Entries: 10}}
+	opts := cacheguard.Options[string]{
+		Name: "a", Observer: o, Local: cacheguard.Local[string]{Entries: 10},
+	}
 	cache, err := cacheguard.New(store, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +229,10 @@ func TestCache(t *testing.T) {
 			}
 		}
 	}
-	check("while loading", map[string]float64{"loads_running{cache=a}": 1, "flights{cache=a}": 1, "callers{cache=a}": 1, "misses_total{cache=a}": 1})
+	check("while loading", map[string]float64{
+		"loads_running{cache=a}": 1, "flights{cache=a}": 1, "callers{cache=a}": 1,
+		"misses_total{cache=a}": 1,
+	})
 	close(finish)
 	calling.Wait()
 	nothing := func(context.Context) (string, error) { return "", cacheguard.ErrNotFound }
@@ -248,7 +270,8 @@ func TestNameThatIsNoLabel(t *testing.T) {
 	}
 	got := samples(t, o)
 	for name, n := range map[string]float64{
-		"misses_total{cache=a\ufffd}": 3, "misses_total{cache=b}": 1, "loads_running{cache=a\ufffd}": 3,
+		"misses_total{cache=a\ufffd}": 3, "misses_total{cache=b}": 1,
+		"loads_running{cache=a\ufffd}": 3,
 	} {
 		if got[name] != n {
 			t.Errorf("%s is %v, want %v", name, got[name], n)
@@ -270,9 +293,11 @@ func TestOptions(t *testing.T) {
 			t.Errorf("the error doesn't say that %s is wrong: %v", part, err)
 		}
 	}
-	o := newObserver(t, promobserver.Options{Namespace: "shop", ConstLabels: prometheus.Labels{"zone": "eu"}})
+	o := newObserver(t,
+		promobserver.Options{Namespace: "shop", ConstLabels: prometheus.Labels{"zone": "eu"}})
 	o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a"})
-	if got := samples(t, o); got["shop_loads_total{cache=a,outcome=value,zone=eu}"] != 1 || got["shop_load_duration_seconds{cache=a,zone=eu}"] != 1 {
+	if got := samples(t, o); got["shop_loads_total{cache=a,outcome=value,zone=eu}"] != 1 ||
+		got["shop_load_duration_seconds{cache=a,zone=eu}"] != 1 {
 		t.Errorf("with a namespace and a label: %v", got)
 	}
 }
@@ -299,7 +324,9 @@ func TestOwnLabelsAreRefused(t *testing.T) {
 		}
 	}
 	for name := range own {
-		if _, err := promobserver.New(promobserver.Options{ConstLabels: prometheus.Labels{name: "x"}}); err == nil {
+		if _, err := promobserver.New(promobserver.Options{
+			ConstLabels: prometheus.Labels{name: "x"},
+		}); err == nil {
 			t.Errorf("the label %s was taken", name)
 		}
 	}
@@ -323,15 +350,19 @@ func TestNoAllocations(t *testing.T) {
 // Observations have the labels of their trace. Invalid labels don't lose the observation.
 func TestExemplars(t *testing.T) {
 	type id struct{}
-	o := newObserver(t, promobserver.Options{Exemplar: func(ctx context.Context, e cacheguard.Event) prometheus.Labels {
-		trace, _ := ctx.Value(id{}).(string)
-		if trace == "" {
-			return nil
-		}
-		return prometheus.Labels{"trace_id": trace, "kind": e.Kind.String()}
-	}})
+	o := newObserver(t,
+		promobserver.Options{Exemplar: func(
+			ctx context.Context, e cacheguard.Event,
+		) prometheus.Labels {
+			trace, _ := ctx.Value(id{}).(string)
+			if trace == "" {
+				return nil
+			}
+			return prometheus.Labels{"trace_id": trace, "kind": e.Kind.String()}
+		}})
 	for _, trace := range []string{"abc", "", strings.Repeat("x", 200), "\xff"} {
-		o.Observe(context.WithValue(t.Context(), id{}, trace), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Took: time.Second})
+		o.Observe(context.WithValue(t.Context(), id{}, trace),
+			cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Took: time.Second})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(o)
@@ -354,7 +385,9 @@ func TestExemplars(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"kind=load", "trace_id=abc"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
+	if want := []string{
+		"kind=load", "trace_id=abc",
+	}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
 		t.Errorf("exemplars have %q, want %q", found, want)
 	}
 }

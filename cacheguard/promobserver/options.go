@@ -50,7 +50,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Namespace = "cacheguard"
 	}
 	if !metricName.MatchString(o.Namespace) {
-		errs = append(errs, fmt.Errorf("promobserver: Options.Namespace %q is no name of a metric", o.Namespace))
+		errs = append(errs,
+			fmt.Errorf("promobserver: Options.Namespace %q is no name of a metric", o.Namespace))
 	}
 	own := []string{"cache", "le"}
 	for _, m := range eventcount.Metrics {
@@ -60,9 +61,13 @@ func (o Options) withDefaults() (Options, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.ConstLabels)) {
 		switch {
 		case name != "" && slices.Contains(own, name):
-			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which metrics have themselves", name))
+			errs = append(errs,
+				fmt.Errorf("promobserver: Options.ConstLabels has %q, which metrics have themselves",
+					name))
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
-			errs = append(errs, fmt.Errorf("promobserver: Options.ConstLabels has %q, which is no name of a label", name))
+			errs = append(errs,
+				fmt.Errorf("promobserver: Options.ConstLabels has %q, which is no name of a label",
+					name))
 		}
 	}
 	if o.Buckets == nil {
@@ -71,7 +76,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.Buckets = slices.Clone(o.Buckets)
 	for i, b := range o.Buckets {
 		if i > 0 && !(b > o.Buckets[i-1]) { // this condition is also true if a bound is NaN
-			errs = append(errs, fmt.Errorf("promobserver: Options.Buckets %v don't ascend", o.Buckets))
+			errs = append(errs,
+				fmt.Errorf("promobserver: Options.Buckets %v don't ascend", o.Buckets))
 			break
 		}
 	}

@@ -56,7 +56,9 @@ func (Codec[V]) Name() string {
 func blank[V proto.Message]() (m V, err error) {
 	defer func() {
 		if recover() != nil {
-			err = errType // proto.Message itself has no type, and *dynamicpb.Message needs more than a nil pointer
+			// proto.Message itself has no type, and *dynamicpb.Message needs more than a nil
+			// pointer.
+			err = errType
 		}
 	}()
 	return m.ProtoReflect().New().Interface().(V), nil

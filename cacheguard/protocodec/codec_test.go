@@ -23,7 +23,9 @@ var _ cacheguard.Codec[*structpb.Struct] = protocodec.Codec[*structpb.Struct]{}
 
 func product(t testing.TB) *structpb.Struct {
 	t.Helper()
-	s, err := structpb.NewStruct(map[string]any{"id": "42", "tags": []any{"a", "b", nil, true}, "price": map[string]any{"eur": 9.5}})
+	s, err := structpb.NewStruct(map[string]any{
+		"id": "42", "tags": []any{"a", "b", nil, true}, "price": map[string]any{"eur": 9.5},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,8 @@ func TestUnknownFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := (protocodec.Codec[*emptypb.Empty]{}).Append(nil, old); err != nil || !bytes.Equal(out, newer) {
+	if out, err := (protocodec.Codec[*emptypb.Empty]{}).Append(nil, old); err != nil ||
+		!bytes.Equal(out, newer) {
 		t.Errorf("%x became %x, %v", newer, out, err)
 	}
 }
@@ -73,7 +76,8 @@ func TestNoMessage(t *testing.T) {
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), nil))
 	refused(protocodec.Codec[proto.Message]{}.Append([]byte("x"), (*structpb.Struct)(nil)))
 	// The text is not UTF-8.
-	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"), wrapperspb.String("\xff")))
+	refused(protocodec.Codec[*wrapperspb.StringValue]{}.Append([]byte("x"),
+		wrapperspb.String("\xff")))
 	if m, err := (protocodec.Codec[proto.Message]{}).Decode(nil); err == nil || m != nil {
 		t.Errorf("Decode for proto.Message: %v, %v; want an error", m, err)
 	}
@@ -103,12 +107,15 @@ func refuses[V proto.Message](t *testing.T, name string, src []byte) {
 // If a declared length exceeds the bytes that are there, or if the nesting is too deep, Decode
 // returns an error. It allocates no more than for that number of bytes.
 func TestBombs(t *testing.T) {
-	long := append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0x07) // 2 GiB
+	// 2 GiB.
+	long := append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0x07)
 	for _, kind := range []protoreflect.FieldNumber{1, 2, 5, 6} {
 		long[0] = byte(kind<<3 | 2)
-		refuses[*structpb.Struct](t, "a length that nothing backs", append([]byte{0x0a, 10}, long...))
+		refuses[*structpb.Struct](t, "a length that nothing backs",
+			append([]byte{0x0a, 10}, long...))
 		refuses[*structpb.Value](t, "a length that nothing backs", long)
-		refuses[*structpb.ListValue](t, "a length that nothing backs", append(bytes.Repeat([]byte{0x0a, 0}, 50), long...))
+		refuses[*structpb.ListValue](t, "a length that nothing backs",
+			append(bytes.Repeat([]byte{0x0a, 0}, 50), long...))
 		refuses[*anypb.Any](t, "a length that nothing backs", long)
 		refuses[*emptypb.Empty](t, "a length that nothing backs, in an unknown field", long)
 	}
@@ -143,7 +150,9 @@ func FuzzDecode(f *testing.F) {
 		var m *structpb.Struct
 		var err error
 		// The rest is for the fuzzer, which runs at the same time.
-		if costs := codectest.Allocated(func() { m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src) }); costs > uint64(8<<20+512*len(src)) {
+		if costs := codectest.Allocated(func() {
+			m, err = protocodec.Codec[*structpb.Struct]{}.Decode(src)
+		}); costs > uint64(8<<20+512*len(src)) {
 			t.Fatalf("%d bytes took %d", len(src), costs)
 		}
 		if err != nil {

@@ -24,7 +24,9 @@ func Example() {
 	defer names.Close()
 
 	for range 2 {
-		name, err := names.Get(context.Background(), "42", func(context.Context) (*wrapperspb.StringValue, error) {
+		name, err := names.Get(context.Background(), "42", func(
+			context.Context,
+		) (*wrapperspb.StringValue, error) {
 			fmt.Println("loading")
 			return wrapperspb.String("lamp"), nil
 		})

@@ -13,7 +13,8 @@ import (
 
 // lookalikes are prefixes and caches that look alike when they are joined with colons.
 var lookalikes = []struct{ prefix, cache string }{
-	{"", "eu:user"}, {":eu", "user"}, {"", "eu:user:"}, {":eu:", "user"}, {":eu", "user:"}, {"", "eu%3Auser"}, {"", ":eu:user"}, {":", "eu:user"},
+	{"", "eu:user"}, {":eu", "user"}, {"", "eu:user:"}, {":eu:", "user"}, {":eu", "user:"},
+	{"", "eu%3Auser"}, {"", ":eu:user"}, {":", "eu:user"},
 }
 
 // However similar the joined names of a prefix and a cache are, no two of them share a value, a
@@ -26,7 +27,9 @@ func TestPrefixesAndCachesAreApart(t *testing.T) {
 	})
 	t.Run("cluster", func(t *testing.T) {
 		addrs := redistest.StartCluster(t, 3, 0).Addrs()
-		prefixesAndCachesAreApart(t, func() redis.UniversalClient { return clusterClient(t, addrs...) })
+		prefixesAndCachesAreApart(t, func() redis.UniversalClient {
+			return clusterClient(t, addrs...)
+		})
 	})
 }
 
@@ -34,13 +37,18 @@ func prefixesAndCachesAreApart(t *testing.T, client func() redis.UniversalClient
 	ctx, base := t.Context(), newPrefix()
 	var all []*replica
 	for _, l := range lookalikes {
-		all = append(all, newReplica(t, "", base+l.prefix, func(s *site) { s.rdb, s.cache.Name = client(), l.cache }))
+		all = append(all, newReplica(t, "", base+l.prefix, func(s *site) {
+			s.rdb, s.cache.Name = client(), l.cache
+		}))
 	}
 	has := func(of int, want cacheguard.Status) {
 		t.Helper()
 		res, err := all[of].cache.Peek(ctx, "k")
-		if err != nil || res.Status != want || (want == cacheguard.StatusHit && res.Value != lookalikes[of].prefix+"|"+lookalikes[of].cache) {
-			t.Errorf("prefix %q and cache %q have %+v, %v; want a %v", lookalikes[of].prefix, lookalikes[of].cache, res, err, want)
+		if err != nil || res.Status != want ||
+			(want == cacheguard.StatusHit &&
+				res.Value != lookalikes[of].prefix+"|"+lookalikes[of].cache) {
+			t.Errorf("prefix %q and cache %q have %+v, %v; want a %v", lookalikes[of].prefix,
+				lookalikes[of].cache, res, err, want)
 		}
 	}
 	var letGo []func()
@@ -64,7 +72,11 @@ func prefixesAndCachesAreApart(t *testing.T, client func() redis.UniversalClient
 			}
 		}
 	}
-	got, err := all[0].cache.GetMany(ctx, []string{"k"}, func(context.Context, []string) (map[string]string, error) { return nil, nil })
+	got, err := all[0].cache.GetMany(ctx, []string{"k"}, func(
+		context.Context, []string,
+	) (map[string]string, error) {
+		return nil, nil
+	})
 	if err != nil || got["k"] != "|eu:user" {
 		t.Errorf("together with others it is %q, %v", got, err)
 	}

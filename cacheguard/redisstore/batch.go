@@ -26,7 +26,8 @@ const (
 var errGoexit = fmt.Errorf("redisstore: %w", redislink.ErrGoexit)
 
 // errManyReads is returned for a read that would have to wait behind thousands of other reads.
-var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", mostReads, cacheguard.ErrOverloaded)
+var errManyReads = fmt.Errorf("redisstore: %d reads wait already: %w", mostReads,
+	cacheguard.ErrOverloaded)
 
 // lane has the batches for one node, or for the only server. Each node of a cluster has its own
 // lane, so that a dead node doesn't delay reads from other nodes. A lane exists as long as a
@@ -117,7 +118,9 @@ func (b *batch) generations(cache string, tags []string) cacheguard.Generations 
 }
 
 // batched adds the read to the next batch and waits for it, until ctx is done or limit has passed.
-func (r *reader) batched(ctx context.Context, w want, limit time.Duration) ([]byte, cacheguard.Generations, error) {
+func (r *reader) batched(
+	ctx context.Context, w want, limit time.Duration,
+) ([]byte, cacheguard.Generations, error) {
 	b, i, err := r.join(w)
 	if err != nil {
 		return nil, nil, err
@@ -288,7 +291,8 @@ func (s *valueSize) learn(b *batch) {
 	switch {
 	case b.err == nil:
 		s.bytes.Store((was + int64(b.frames.size()/len(b.names()))) / 2)
-	case redislink.NoAnswer(b.err) && len(b.names()) > 1: // perhaps because of its size: the next one has a quarter
+	case redislink.NoAnswer(b.err) && len(b.names()) > 1:
+		// Perhaps because of its size: the next one has a quarter.
 		s.bytes.Store(max(was, int64(4*batchBytes/len(b.names()))))
 	}
 }
@@ -296,7 +300,9 @@ func (s *valueSize) learn(b *batch) {
 func (r *reader) read(b *batch) {
 	began, names := time.Now(), b.names()
 	ask := r.s.manyAtOnce(b)
-	b.frames, b.err = twice(context.Background(), r.s, func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+	b.frames, b.err = twice(context.Background(), r.s, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (frames, error) {
 		if _, single := rdb.(*redis.Client); single {
 			return ask(ctx, rdb)
 		}
@@ -327,7 +333,8 @@ func (r *reader) read(b *batch) {
 // manyAtOnce sends one command for all names. If generations of a cache's tags are wanted, it sends
 // one more command for this cache. For a value of a wrong type MGET returns nothing, so the value
 // counts as a miss.
-func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.UniversalClient) (frames, error) {
+func (s *Store) manyAtOnce(b *batch) func(ctx context.Context,
+	rdb redis.UniversalClient) (frames, error) {
 	reads := len(b.names())
 	args := b.args
 	var untagged, tagged []*scores
@@ -347,7 +354,8 @@ func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.Univers
 			_ = pipe.Process(ctx, values)
 			read := make([]*redis.FloatSliceCmd, len(tagged))
 			for i, all := range tagged {
-				read[i] = pipe.ZMScore(ctx, s.names.generations(all.cache), append([]string{""}, all.tags...)...)
+				read[i] = pipe.ZMScore(ctx, s.names.generations(all.cache),
+					append([]string{""}, all.tags...)...)
 			}
 			_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 			for i, all := range tagged {
@@ -360,7 +368,8 @@ func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.Univers
 			return frames{}, err
 		}
 		if len(texts) != len(args)-1 {
-			return frames{}, fmt.Errorf("MGET answered %d values for %d keys", len(texts), len(args)-1)
+			return frames{},
+				fmt.Errorf("MGET answered %d values for %d keys", len(texts), len(args)-1)
 		}
 		for i, text := range texts[reads:] {
 			untagged[i].of = cacheguard.Generations{wholeOf(text)}
@@ -371,13 +380,16 @@ func (s *Store) manyAtOnce(b *batch) func(ctx context.Context, rdb redis.Univers
 
 // readEach reads the names with a pipeline, which a cluster client sends to the nodes that have the
 // keys.
-func readEach(ctx context.Context, s *Store, rdb redis.UniversalClient, names []any) (frames, error) {
+func readEach(
+	ctx context.Context, s *Store, rdb redis.UniversalClient, names []any,
+) (frames, error) {
 	pipe := rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, len(names))
 	for i, name := range names {
 		cmds[i] = pipe.Get(ctx, name.(string))
 	}
-	if _, err := redislink.Exec(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) && redislink.NoAnswer(err) {
+	if _, err := redislink.Exec(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) &&
+		redislink.NoAnswer(err) {
 		return frames{}, err
 	}
 	got := frames{bytes: make([][]byte, len(names)), errs: make([]error, len(names))}

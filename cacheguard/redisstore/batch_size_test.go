@@ -65,8 +65,8 @@ func (h *sizesHook) crowd(t *testing.T, store *redisstore.Store, silent bool) in
 	return h.most
 }
 
-// TestBatchesFitIntoTheirTime: a batch of large values has few reads. Otherwise it would take longer
-// than the time for a step, and all of its reads would fail, as often as they are repeated.
+// TestBatchesFitIntoTheirTime: a batch of large values has few reads. Otherwise it would take
+// longer than the time for a step, and all of its reads would fail, as often as they are repeated.
 func TestBatchesFitIntoTheirTime(t *testing.T) {
 	rdb := newClient(t, redistest.Start(t).Addr())
 	prefix := newPrefix()
@@ -78,7 +78,9 @@ func TestBatchesFitIntoTheirTime(t *testing.T) {
 	hook := &sizesHook{}
 	rdb.AddHook(hook)
 	write := func(size int) {
-		must(t, newClient(t, rdb.Options().Addr).Set(t.Context(), redisstore.ValueName(prefix, testKey), strings.Repeat("x", size), 0).Err())
+		must(t,
+			newClient(t, rdb.Options().Addr).Set(t.Context(), redisstore.ValueName(prefix, testKey),
+				strings.Repeat("x", size), 0).Err())
 	}
 	const large = 200 << 10
 
@@ -104,7 +106,8 @@ func TestBatchesFitIntoTheirTime(t *testing.T) {
 		})
 	}
 	if most := hook.crowd(t, store, false); most > 2 {
-		t.Errorf("after batches of all sizes were without an answer, one has %d reads, want 2 at most", most)
+		t.Errorf("after batches of all sizes were without an answer, one has %d reads, want 2 at most",
+			most)
 	}
 	write(large << 3)
 	hook.crowd(t, store, false)

@@ -24,8 +24,12 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for how, leaving := range map[string]func() (context.Context, context.CancelFunc){
-		"deadline":  func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), shortOp) },
-		"cancelled": func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
+		"deadline": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), shortOp)
+		},
+		"cancelled": func() (context.Context, context.CancelFunc) {
+			return context.WithCancel(t.Context())
+		},
 	} {
 		for where, client := range map[string]func(*testing.T, string) redis.UniversalClient{
 			"directly": clientKinds["careful"], "in a batch": clientKinds["own"],
@@ -54,7 +58,8 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				}()
 				select {
 				case <-late.Struck():
-				case <-time.After(shortOp): // its deadline was over before it began to read: it has shown nothing
+				case <-time.After(shortOp):
+					// Its deadline was over before it began to read: it has shown nothing.
 				}
 				stays := r.ask(t, 3, "k", o.load)
 				stays.arrived.Wait()
@@ -63,7 +68,8 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 				}
 				select {
 				case err := <-left: // not a result, because the load is held
-					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+					if !errors.Is(err, context.DeadlineExceeded) &&
+						!errors.Is(err, context.Canceled) {
 						t.Errorf("the caller that left got %v; want its context's error", err)
 					}
 				case <-time.After(patience):
@@ -102,7 +108,8 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range 5000 {
 		readers.Go(func() {
-			if _, err := r.cache.Peek(t.Context(), fmt.Sprint("k", i)); !errors.Is(err, cacheguard.ErrUnavailable) {
+			if _, err := r.cache.Peek(t.Context(), fmt.Sprint("k", i)); !errors.Is(err,
+				cacheguard.ErrUnavailable) {
 				t.Errorf("Peek in a blackhole gave %v; want %v", err, cacheguard.ErrUnavailable)
 			}
 		})
@@ -115,7 +122,8 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 		return err == nil
 	})
 
-	if sent := proxy.Counts()["MGET"]; sent > 9*128 { // four batches on their way, their repetitions, and the last Peek
+	// Four batches on their way, their repetitions, and the last Peek.
+	if sent := proxy.Counts()["MGET"]; sent > 9*128 {
 		t.Errorf("%d reads were sent after their readers had left", sent)
 	}
 }
@@ -124,9 +132,13 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 func TestFullBatchesGoSideBySide(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t, redistest.Start(t).Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
-	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, 2*time.Minute })
+	r := newReplica(t, "", newPrefix(), func(s *site) {
+		s.rdb, s.store.OpTimeout = rdb, 2*time.Minute
+	})
 	r.listens(t)
 	gate := make(chan struct{})
 	late := proxy.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
@@ -142,7 +154,8 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 		})
 	}
 	<-late.Struck()
-	waittest.Until(t, "the others have been answered, but for one batch that collects", func() bool { return answered.Load() >= all-2*128 })
+	waittest.Until(t, "the others have been answered, but for one batch that collects",
+		func() bool { return answered.Load() >= all-2*128 })
 	if answered.Load() == all {
 		t.Error("nobody waited for the late answer")
 	}
@@ -170,7 +183,8 @@ func TestWarmEndsWithContext(t *testing.T) {
 				t.Errorf("Warm returned %v after the beginning of a context of 100ms", took)
 			}
 			var none context.Context
-			if err := s.Warm(none); err == nil || !strings.Contains(err.Error(), "the context is nil") {
+			if err := s.Warm(none); err == nil ||
+				!strings.Contains(err.Error(), "the context is nil") {
 				t.Errorf("Warm without a context: %v", err)
 			}
 		})
@@ -187,7 +201,8 @@ func TestCloseInBlackhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t, client(t, proxy.Addr()), redisstore.Options{Prefix: newPrefix()})
-			_, _ = s.Lease(t.Context(), cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{TTL: time.Second})
+			_, _ = s.Lease(t.Context(), cacheguard.Key{Cache: "test", Key: "k"},
+				cacheguard.LeaseAsk{TTL: time.Second})
 			began := time.Now()
 			must(t, s.Close())
 			if took := time.Since(began); took > soon {

@@ -19,7 +19,8 @@ const (
 	// tolerance is how many steps in a row may fail without an answer before the breaker opens.
 	tolerance = 3
 
-	firstProbe = 50 * time.Millisecond // pause after the breaker has opened; it doubles after each probe
+	// Pause after the breaker has opened; it doubles after each probe.
+	firstProbe = 50 * time.Millisecond
 	mostProbe  = time.Second / 2
 
 	// slotsTogether is how many neighbouring slots of a cluster share a breaker. A node has ranges
@@ -29,19 +30,31 @@ const (
 
 // errOpen is the error of a step that is not sent.
 var (
-	errOpen    = errors.New("redisstore: not asked, because Redis has not answered and hasn't been reached since")
+	errOpen = errors.New(
+		"redisstore: not asked, because Redis has not answered and hasn't been reached since")
 	errNoWrite = errors.New("redisstore: not asked, because Redis takes no writes at present")
 )
 
 var (
-	silentLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis doesn't answer; it is not asked until it does", See: "redis-doesnt-answer",
+	silentLine = report.Line{Level: slog.LevelWarn,
+		Text:  "redisstore: Redis doesn't answer; it is not asked until it does",
+		See:   "redis-doesnt-answer",
 		Means: "no hits; each process loads for itself, nothing is stored, and only changes wait for Redis"}
-	crowdedLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no more connections; it is not asked until it does", See: "redis-doesnt-answer",
+	crowdedLine = report.Line{Level: slog.LevelWarn,
+		Text:  "redisstore: Redis takes no more connections; it is not asked until it does",
+		See:   "redis-doesnt-answer",
 		Means: "no hits; each process loads for itself, nothing is stored, and only changes wait for Redis"}
-	answersLine  = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis answers again", See: "redis-doesnt-answer"}
-	noWritesLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: Redis takes no writes; no leases are asked for until it does", See: "redis-doesnt-answer",
+	answersLine = report.Line{
+		Level: slog.LevelInfo, Text: "redisstore: Redis answers again", See: "redis-doesnt-answer",
+	}
+	noWritesLine = report.Line{Level: slog.LevelWarn,
+		Text:  "redisstore: Redis takes no writes; no leases are asked for until it does",
+		See:   "redis-doesnt-answer",
 		Means: "hits are served; what is missing each process loads for itself, and nothing is stored"}
-	writesLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again", See: "redis-doesnt-answer"}
+	writesLine = report.Line{
+		Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again",
+		See: "redis-doesnt-answer",
+	}
 )
 
 // breakers save callers from waiting OpTimeout each for a Redis that doesn't answer. A single
@@ -75,8 +88,10 @@ type breaker struct {
 	failed atomic.Int32 // failures in a row
 	open   atomic.Bool
 	why    atomic.Pointer[redislink.Trouble] // error of a step that is not sent
-	since  atomic.Int64                      // when the breaker was last opened, in nanoseconds since the clock's base
-	until  atomic.Int64                      // when the breaker was last closed, in nanoseconds since the clock's base
+	// When the breaker was last opened, in nanoseconds since the clock's base.
+	since atomic.Int64
+	// When the breaker was last closed, in nanoseconds since the clock's base.
+	until atomic.Int64
 
 	closing chan struct{} // closed to end the probe; guarded by all.mu
 }
@@ -144,7 +159,8 @@ func (b *breaker) answered(name string, err error, took time.Duration) {
 		if b.failed.Load() != 0 { // checked first, so that not every step writes to shared memory
 			b.failed.Store(0)
 		}
-		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) { // unless the step was sent before the breaker opened
+		// Unless the step was sent before the breaker opened.
+		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) {
 			b.close()
 		}
 		return
@@ -185,7 +201,8 @@ func (b *breaker) close() {
 	b.until.Store(int64(bs.s.clock.elapsed()))
 	close(b.closing)
 	if bs.open--; bs.open == 0 {
-		bs.spell.End(context.Background(), bs.closes, bs.s.opts.Logger, "process", bs.s.name, "server", bs.s.link.Server())
+		bs.spell.End(context.Background(), bs.closes, bs.s.opts.Logger, "process", bs.s.name,
+			"server", bs.s.link.Server())
 	}
 }
 
@@ -200,7 +217,8 @@ func (bs *breakers) tell(name string, err error) {
 		if redislink.Crowded(err) {
 			opens = crowdedLine
 		}
-		bs.spell.Begin(context.Background(), opens, bs.s.opts.Logger, "process", bs.s.name, "error", err)
+		bs.spell.Begin(context.Background(), opens, bs.s.opts.Logger, "process", bs.s.name, "error",
+			err)
 	}
 }
 
@@ -218,7 +236,9 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 			return
 		}
 		began := time.Now()
-		_, err := redislink.Once(context.Background(), b.all.s.link, func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+		_, err := redislink.Once(context.Background(), b.all.s.link, func(
+			ctx context.Context, rdb redis.UniversalClient,
+		) (struct{}, error) {
 			return struct{}{}, b.all.probe(ctx, rdb, name)
 		})
 		b.answered(name, err, time.Since(began))

@@ -37,7 +37,8 @@ func BenchmarkBreakerOpen(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { _ = store.Close() })
-		cache, err := cacheguard.New(store, cacheguard.Options[string]{Name: "test", TTL: time.Hour, MaxLoads: -1, Logger: quiet})
+		cache, err := cacheguard.New(store,
+			cacheguard.Options[string]{Name: "test", TTL: time.Hour, MaxLoads: -1, Logger: quiet})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -56,8 +57,12 @@ func BenchmarkBreakerOpen(b *testing.B) {
 		call func(ctx context.Context, key string) (string, error)
 	}{
 		{"load", func(ctx context.Context, _ string) (string, error) { return load(ctx) }},
-		{"breaker open", func(ctx context.Context, key string) (string, error) { return cut.Get(ctx, key, load) }},
-		{"hit", func(ctx context.Context, key string) (string, error) { return healthy.Get(ctx, key, load) }},
+		{"breaker open", func(ctx context.Context, key string) (string, error) {
+			return cut.Get(ctx, key, load)
+		}},
+		{"hit", func(ctx context.Context, key string) (string, error) {
+			return healthy.Get(ctx, key, load)
+		}},
 	} {
 		b.Run("one/"+c.name, func(b *testing.B) {
 			b.ReportAllocs()

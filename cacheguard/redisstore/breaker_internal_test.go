@@ -127,7 +127,9 @@ func TestTurnedAwayIsAnswered(t *testing.T) {
 			}
 		})
 	}
-	for _, says := range []string{"LOADING Redis is loading the dataset in memory", "ERR max number of clients reached"} {
+	for _, says := range []string{
+		"LOADING Redis is loading the dataset in memory", "ERR max number of clients reached",
+	} {
 		s := storeThatHangs(t) // go-redis goes on trying, and callers wait for it
 		for began := s.clock.elapsed(); s.clock.elapsed()-began < s.opts.OpTimeout/4; {
 			runtime.Gosched()
@@ -136,7 +138,8 @@ func TestTurnedAwayIsAnswered(t *testing.T) {
 			s.health.of("x").answered("x", said(says), s.opts.OpTimeout/4)
 		}
 		if open, _ := s.Breakers(); open != 1 {
-			t.Errorf("%d breakers are open with a server that takes all their time to say %s, want 1", open, says)
+			t.Errorf("%d breakers are open with a server that takes all their time to say %s, want 1",
+				open, says)
 		}
 	}
 }
@@ -167,10 +170,13 @@ func TestRefusalsAreNoSignOfWrites(t *testing.T) {
 	server := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = admin.Close() })
-	if err := admin.Do(t.Context(), "ACL", "SETUSER", "reader", "on", "nopass", "~*", "&*", "+@all", "-eval", "-evalsha").Err(); err != nil {
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "reader", "on", "nopass", "~*", "&*", "+@all",
+		"-eval", "-evalsha").Err(); err != nil {
 		t.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "reader", Password: "any", ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), Username: "reader", Password: "any", ContextTimeoutEnabled: true,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	s, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -184,7 +190,8 @@ func TestRefusalsAreNoSignOfWrites(t *testing.T) {
 	}
 	pastOpening(b)
 	var each cacheguard.KeyErrors
-	if err := s.Invalidate(t.Context(), keys); !errors.As(err, &each) || len(each) != 2 || !redislink.Refused(each["a"]) {
+	if err := s.Invalidate(t.Context(), keys); !errors.As(err, &each) || len(each) != 2 ||
+		!redislink.Refused(each["a"]) {
 		t.Errorf("Invalidate: %v", err)
 	}
 	if !b.open.Load() {
@@ -215,7 +222,9 @@ func TestOpenBreakerHasTheCauseOfNow(t *testing.T) {
 	for range tolerance {
 		b.answered("x", io.ErrUnexpectedEOF, 0)
 	}
-	for _, cause := range []string{"the connection was closed by the other side", "can't be reached: connection refused"} {
+	for _, cause := range []string{
+		"the connection was closed by the other side", "can't be reached: connection refused",
+	} {
 		if _, got := report.Where(b.refusal()); got != cause || !errors.Is(b.refusal(), errOpen) {
 			t.Errorf("a step that is not sent has the cause %q, want %q", got, cause)
 		}
@@ -277,7 +286,8 @@ func TestBatchedReadNamesServerAndCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := s.reads.batched(c.ctx, want{name: "x"}, c.limit)
 			server, cause := report.Where(err)
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || server != s.link.Server() || cause == "" || c.cause != "" && cause != c.cause {
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || server != s.link.Server() ||
+				cause == "" || c.cause != "" && cause != c.cause {
 				t.Errorf("%v; it names the server %q and the cause %q", err, server, cause)
 			}
 		})

@@ -122,15 +122,17 @@ func TestBreaker(t *testing.T) {
 	}
 
 	f.down.Store(false)
-	waittest.Until(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+	waittest.Until(t, "Redis is used again", func() bool {
+		return !r.get(t, "new", o.load).res.Degraded
+	})
 	r.get(t, "new", mustNotLoad(t)).hit(t, "v")
 	if n := r.log.Count("Redis answers again"); n != 1 {
 		t.Errorf("that Redis answers again was logged %d times; want once", n)
 	}
 }
 
-// A change of many keys takes several trips. If Redis doesn't answer the first one, nobody waits for
-// the others.
+// A change of many keys takes several trips. If Redis doesn't answer the first one, nobody waits
+// for the others.
 func TestManyChangesWaitOnceForRedis(t *testing.T) {
 	t.Parallel()
 	const trip = 256
@@ -143,11 +145,13 @@ func TestManyChangesWaitOnceForRedis(t *testing.T) {
 	}
 	f.down.Store(true)
 	var failed cacheguard.KeyErrors
-	if err := store.Invalidate(t.Context(), keys); !errors.As(err, &failed) || len(failed) != len(keys) {
+	if err := store.Invalidate(t.Context(), keys); !errors.As(err, &failed) ||
+		len(failed) != len(keys) {
 		t.Errorf("of %d changes %d failed", len(keys), len(failed))
 	}
 	if n := f.sent.Load(); n != 2*trip {
-		t.Errorf("%d commands were sent to a Redis that doesn't answer, want two times one trip of %d", n, trip)
+		t.Errorf("%d commands were sent to a Redis that doesn't answer, want two times one trip of %d",
+			n, trip)
 	}
 }
 
@@ -155,14 +159,21 @@ func TestManyChangesWaitOnceForRedis(t *testing.T) {
 // answer closes the breaker.
 func TestChangesPassAnOpenBreaker(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(ctx context.Context, c *cacheguard.Cache[string]) error{
-		"invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Invalidate(ctx, "k") },
+	for name, change := range map[string]func(ctx context.Context,
+		c *cacheguard.Cache[string]) error{
+		"invalidate": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Invalidate(ctx, "k")
+		},
 		"invalidate many": func(ctx context.Context, c *cacheguard.Cache[string]) error {
 			return c.Invalidate(ctx, "k", "l", "m")
 		},
-		"set": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.Set(ctx, "k", "new") },
+		"set": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+			return c.Set(ctx, "k", "new")
+		},
 		"update": func(ctx context.Context, c *cacheguard.Cache[string]) error {
-			_, err := c.Update(ctx, "k", func(context.Context) (string, error) { return "new", nil })
+			_, err := c.Update(ctx, "k", func(context.Context) (string, error) {
+				return "new", nil
+			})
 			return err
 		},
 	} {
@@ -224,17 +235,28 @@ func TestTurnedAway(t *testing.T) {
 		cause   string
 		timeout time.Duration
 	}{
-		"wrong password":   {[]string{"--requirepass", "right"}, redis.Options{Password: "wrong"}, "authentication failed", opTimeout},
-		"no password":      {[]string{"--requirepass", "right"}, redis.Options{}, "no password was given", opTimeout},
-		"too many clients": {[]string{"--maxclients", "1"}, redis.Options{}, "too many clients", time.Second},
-		"and a password":   {[]string{"--maxclients", "1"}, redis.Options{Password: "any"}, "too many clients", time.Second},
+		"wrong password": {
+			[]string{"--requirepass", "right"}, redis.Options{Password: "wrong"},
+			"authentication failed", opTimeout,
+		},
+		"no password": {
+			[]string{"--requirepass", "right"}, redis.Options{}, "no password was given", opTimeout,
+		},
+		"too many clients": {
+			[]string{"--maxclients", "1"}, redis.Options{}, "too many clients", time.Second,
+		},
+		"and a password": {
+			[]string{"--maxclients", "1"}, redis.Options{Password: "any"}, "too many clients",
+			time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, c.args...)
 			if c.cause == "too many clients" {
 				rdb := newClient(t, server.Addr())
-				waittest.Until(t, "this client has the only connection", func() bool { // and not the one that waited for the server
+				// And not the one that waited for the server.
+				waittest.Until(t, "this client has the only connection", func() bool {
 					conn := rdb.Conn()
 					t.Cleanup(func() { _ = conn.Close() })
 					return conn.Ping(t.Context()).Err() == nil
@@ -251,7 +273,8 @@ func TestTurnedAway(t *testing.T) {
 				t.Errorf("the log says %q", lines)
 			}
 			open, _ := r.store.Breakers()
-			if crowded := c.cause == "too many clients"; crowded != (open > 0) || r.log.Count("no more connections", c.cause) != open {
+			if crowded := c.cause == "too many clients"; crowded != (open > 0) ||
+				r.log.Count("no more connections", c.cause) != open {
 				t.Errorf("%d breakers are open, and the log says %q", open, r.log.With())
 			}
 			if n := r.log.Count("store can't be used for reading", c.cause); n != 1 && open == 0 {
@@ -273,7 +296,8 @@ func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 		fault := p.DelayReply(redistest.IsCommand("GET", "MGET"), gate)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		// A value that came in the last moment, in another way, is right, too.
-		if v, err := r.cache.Get(ctx, "k", mustNotLoad(t)); v != "v" && !errors.Is(err, context.DeadlineExceeded) {
+		if v, err := r.cache.Get(ctx, "k", mustNotLoad(t)); v != "v" &&
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %q, %v", v, err)
 		}
 		cancel()
@@ -326,7 +350,9 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 			}
 			must(t, server.Resume())
 			began := time.Now()
-			waittest.Until(t, "Redis is used again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+			waittest.Until(t, "Redis is used again", func() bool {
+				return !r.get(t, "new", o.load).res.Degraded
+			})
 			t.Logf("normal %v after it was continued", time.Since(began))
 		})
 	}
@@ -347,31 +373,51 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}{
 		{"get", named(prefix, "-get"), getting, "+get:"},
 		{"mget", named(prefix, "-mget"), gettingBoth, "+mget:"},
-		{"keys", []any{"resetkeys", "~other:*", "&" + prefix + ":*"}, getting, "~" + prefix + ":*:"},
+		{
+			"keys", []any{"resetkeys", "~other:*", "&" + prefix + ":*"}, getting,
+			"~" + prefix + ":*:",
+		},
 		{"scripts", named(prefix, "-evalsha", "-eval"), leasing, "+evalsha:"},
 		{"inside a script", named(prefix, "-mget"), leasing, "+mget:"},
 		{"set inside a script", named(prefix, "-set"), leasing, "+set:"},
-		{"getrange to mark", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
-			return s.MarkStale(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}}, 10, make([]byte, 8))
+		{"getrange to mark", named(prefix, "-getrange"), func(
+			ctx context.Context, s *redisstore.Store,
+		) error {
+			return s.MarkStale(ctx, []cacheguard.Key{{Cache: "test", Key: "k"}}, 10,
+				make([]byte, 8))
 		}, "+getrange:"},
-		{"getrange to claim", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Claim(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1}, time.Second)
+		{"getrange to claim", named(prefix, "-getrange"), func(
+			ctx context.Context, s *redisstore.Store,
+		) error {
+			_, err := s.Claim(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.ID{1},
+				time.Second)
 			return err
 		}, "+getrange:"},
-		{"getrange to fill", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Fill(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.Grant{}, make([]byte, 80), time.Second)
+		{"getrange to fill", named(prefix, "-getrange"), func(
+			ctx context.Context, s *redisstore.Store,
+		) error {
+			_, err := s.Fill(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.Grant{},
+				make([]byte, 80), time.Second)
 			return err
 		}, "+getrange:"},
-		{"getrange to lease", named(prefix, "-getrange"), func(ctx context.Context, s *redisstore.Store) error {
-			_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second, Seen: make([]byte, 16)})
+		{"getrange to lease", named(prefix, "-getrange"), func(
+			ctx context.Context, s *redisstore.Store,
+		) error {
+			_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{
+				Token: cacheguard.ID{1}, TTL: time.Second, Seen: make([]byte, 16),
+			})
 			return err
 		}, "+getrange:"},
 		{"publish", named(prefix, "-publish"), invalidating, "+publish:"},
-		{"channel", named(prefix, "resetchannels"), invalidating, "&" + prefix + ":messages &" + prefix + ":messages:*:"},
+		{
+			"channel", named(prefix, "resetchannels"), invalidating,
+			"&" + prefix + ":messages &" + prefix + ":messages:*:",
+		},
 	} {
 		rdb := newUser(t, admin, c.change...)
 		s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
-		if err := c.call(t.Context(), s); err == nil || !strings.Contains(err.Error(), "lacks "+c.want) {
+		if err := c.call(t.Context(), s); err == nil ||
+			!strings.Contains(err.Error(), "lacks "+c.want) {
 			t.Errorf("%s: got %v; want that the user lacks %s", c.name, err, c.want)
 		}
 	}
@@ -388,7 +434,8 @@ func getting(ctx context.Context, s *redisstore.Store) error {
 }
 
 func leasing(ctx context.Context, s *redisstore.Store) error {
-	_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "k"}, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
+	_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "k"},
+		cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second})
 	return err
 }
 
@@ -401,13 +448,18 @@ func invalidating(ctx context.Context, s *redisstore.Store) error {
 func TestRedisTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ begin, end []any }{
-		"read-only":        {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
-		"too few replicas": {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"read-only": {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		"too few replicas": {
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "1"},
+			[]any{"CONFIG", "SET", "min-replicas-to-write", "0"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			admin := newClient(t, redistest.Start(t).Addr())
-			r := newReplica(t, admin.Options().Addr, newPrefix(), func(s *site) { s.store.OpTimeout = 0 })
+			r := newReplica(t, admin.Options().Addr, newPrefix(), func(s *site) {
+				s.store.OpTimeout = 0
+			})
 			r.listens(t)
 			must(t, r.cache.Set(t.Context(), "before", "v"))
 			must(t, admin.Do(t.Context(), c.begin...).Err())
@@ -436,7 +488,9 @@ func TestRedisTakesNoWrites(t *testing.T) {
 				t.Errorf("that Redis takes no writes was logged %d times; want once", n)
 			}
 			must(t, admin.Do(t.Context(), c.end...).Err())
-			waittest.Until(t, "leases are asked for again", func() bool { return !r.get(t, "new", o.load).res.Degraded })
+			waittest.Until(t, "leases are asked for again", func() bool {
+				return !r.get(t, "new", o.load).res.Degraded
+			})
 			if n := r.log.Count("takes writes again"); n != 1 {
 				t.Errorf("that Redis takes writes again was logged %d times; want once", n)
 			}

@@ -43,23 +43,29 @@ func TestManyKeysAtOnce(t *testing.T) {
 			},
 		},
 		{
-			name:   "stale keys, if error",
-			change: func(s *site) { s.cache.TTL, s.cache.StaleIfError = time.Millisecond, time.Hour },
-			begin:  (*burst).storeAll,
+			name: "stale keys, if error",
+			change: func(s *site) {
+				s.cache.TTL, s.cache.StaleIfError = time.Millisecond, time.Hour
+			},
+			begin: (*burst).storeAll,
 			check: func(b *burst, t *testing.T) {
 				b.wantNoErrors(t)
 				b.wantStoreUsed(t)
 				for i, a := range b.answers {
-					if a.res.Status == cacheguard.StatusStale && !errors.Is(a.res.Err, cacheguard.ErrOverloaded) {
-						t.Fatalf("caller %d was served a stale value because of %v; want %v", i, a.res.Err, cacheguard.ErrOverloaded)
+					if a.res.Status == cacheguard.StatusStale &&
+						!errors.Is(a.res.Err, cacheguard.ErrOverloaded) {
+						t.Fatalf("caller %d was served a stale value because of %v; want %v", i,
+							a.res.Err, cacheguard.ErrOverloaded)
 					}
 				}
 			},
 		},
 		{
-			name:   "stale keys, while revalidated",
-			change: func(s *site) { s.cache.TTL, s.cache.StaleWhileRevalidate = time.Millisecond, time.Hour },
-			begin:  (*burst).storeAll,
+			name: "stale keys, while revalidated",
+			change: func(s *site) {
+				s.cache.TTL, s.cache.StaleWhileRevalidate = time.Millisecond, time.Hour
+			},
+			begin: (*burst).storeAll,
 			check: func(b *burst, t *testing.T) {
 				b.wantNoErrors(t)
 				b.wantStoreUsed(t)
@@ -85,11 +91,13 @@ func TestManyKeysAtOnce(t *testing.T) {
 		{
 			name: "Redis is out of memory",
 			begin: func(b *burst, t *testing.T) {
-				must(t, newClient(t, b.server.Addr()).ConfigSet(t.Context(), "maxmemory", "1").Err())
+				must(t,
+					newClient(t, b.server.Addr()).ConfigSet(t.Context(), "maxmemory", "1").Err())
 			},
 			check: (*burst).wantFilledQueue,
 			end: func(b *burst, t *testing.T) {
-				must(t, newClient(t, b.server.Addr()).ConfigSet(t.Context(), "maxmemory", "0").Err())
+				must(t,
+					newClient(t, b.server.Addr()).ConfigSet(t.Context(), "maxmemory", "0").Err())
 			},
 		},
 	} {
@@ -185,7 +193,8 @@ func (b *burst) load(ctx context.Context) (string, error) {
 	b.loads.Add(1)
 	now := b.running.Add(1)
 	defer b.running.Add(-1)
-	for most := b.most.Load(); now > most && !b.most.CompareAndSwap(most, now); most = b.most.Load() {
+	for most := b.most.Load(); now > most &&
+		!b.most.CompareAndSwap(most, now); most = b.most.Load() {
 	}
 	timer := time.NewTimer(burstTakes)
 	defer timer.Stop()
@@ -207,7 +216,8 @@ func (b *burst) wantFilledQueue(t *testing.T) {
 		case a.err == nil && a.res.Value == "new":
 			served++
 		case !errors.Is(a.err, cacheguard.ErrOverloaded):
-			t.Fatalf("caller %d got %q, %v; want %v", i, a.res.Value, a.err, cacheguard.ErrOverloaded)
+			t.Fatalf("caller %d got %q, %v; want %v", i, a.res.Value, a.err,
+				cacheguard.ErrOverloaded)
 		}
 	}
 	if served < burstLoads+b.queue {
@@ -225,7 +235,8 @@ func (b *burst) wantStoreUsed(t *testing.T) {
 		}
 	}
 	if n := b.events.of(cacheguard.EventStoreError); without > 0 || n > 0 {
-		t.Errorf("%d callers were served without the store, which had %d errors; want none, for it works", without, n)
+		t.Errorf("%d callers were served without the store, which had %d errors; want none, for it works",
+			without, n)
 	}
 }
 
@@ -262,7 +273,8 @@ func (b *burst) wantNormal(t *testing.T) {
 
 func (b *burst) figures(t *testing.T, fault string, normal time.Duration) {
 	t.Helper()
-	figures(t, fmt.Sprintf("%d keys at once: %s", burstKeys, fault), b.loads.Load(), normal, b.answers...)
+	figures(t, fmt.Sprintf("%d keys at once: %s", burstKeys, fault), b.loads.Load(), normal,
+		b.answers...)
 	stale, degraded := 0, 0
 	for _, a := range b.answers {
 		if a.res.Status == cacheguard.StatusStale {
@@ -272,15 +284,19 @@ func (b *burst) figures(t *testing.T, fault string, normal time.Duration) {
 			degraded++
 		}
 	}
-	t.Logf("at most %d loads at a time; %d callers were served a stale value, %d without the store", b.most.Load(), stale, degraded)
+	t.Logf("at most %d loads at a time; %d callers were served a stale value, %d without the store",
+		b.most.Load(), stale, degraded)
 }
 
 // wantNothingLeft checks that memory and goroutines are as they were.
 func (b *burst) wantNothingLeft(t *testing.T) {
 	t.Helper()
-	const few = 6 << 20 // bytes, of connections' buffers and of keys that are remembered for a while, 4,096 at most
+	// Bytes, of connections' buffers and of keys that are remembered for a while, 4,096 at most.
+	const few = 6 << 20
 	b.answers = nil
-	waittest.Until(t, "the goroutines of the burst are gone", func() bool { return len(ours()) <= b.goroutines })
+	waittest.Until(t, "the goroutines of the burst are gone", func() bool {
+		return len(ours()) <= b.goroutines
+	})
 	if most := b.most.Load(); most > burstLoads {
 		t.Errorf("%d loads ran at a time; want %d at most", most, burstLoads)
 	}
@@ -288,7 +304,8 @@ func (b *burst) wantNothingLeft(t *testing.T) {
 	if heap > b.heap+few {
 		t.Errorf("%d kB are in use after the burst, %d kB before", heap>>10, b.heap>>10)
 	}
-	t.Logf("in use were %d kB before the burst and %d kB after it; %d goroutines of the library's own", b.heap>>10, heap>>10, b.goroutines)
+	t.Logf("in use were %d kB before the burst and %d kB after it; %d goroutines of the library's own",
+		b.heap>>10, heap>>10, b.goroutines)
 }
 
 // crowdOnce starts as many goroutines as a burst has.

@@ -16,7 +16,10 @@ import (
 // answer comes within half of OpTimeout, call sends the step once more. Every step recognises what
 // its first copy did. name says which node the step is for. While that node doesn't answer or takes
 // no writes, the step is not sent.
-func call[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+func call[T any](
+	ctx context.Context, s *Store, name string,
+	step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	if err := cmp.Or(s.health.of(name).refusal(), s.writes.of(name).refusal()); err != nil {
 		return v, err
 	}
@@ -25,7 +28,10 @@ func call[T any](ctx context.Context, s *Store, name string, step func(context.C
 
 // look is call for a step that possibly writes nothing, such as a read. So its success doesn't show
 // that Redis accepts writes.
-func look[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+func look[T any](
+	ctx context.Context, s *Store, name string,
+	step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	b := s.health.of(name)
 	if err := b.refusal(); err != nil {
 		return v, err
@@ -40,7 +46,10 @@ func look[T any](ctx context.Context, s *Store, name string, step func(context.C
 
 // change is call for a step that tells Redis of a change. It is sent even while the breaker is
 // open, because a change must be tried.
-func change[T any](ctx context.Context, s *Store, name string, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+func change[T any](
+	ctx context.Context, s *Store, name string,
+	step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)
 	if !errors.Is(err, errClosed) && ctx.Err() == nil {
@@ -52,7 +61,9 @@ func change[T any](ctx context.Context, s *Store, name string, step func(context
 }
 
 // twice sends a step. If no answer comes, it sends the step once more.
-func twice[T any](ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+func twice[T any](
+	ctx context.Context, s *Store, step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	if s.closed.Load() {
 		return v, errClosed
 	}

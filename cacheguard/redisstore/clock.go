@@ -18,7 +18,8 @@ type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
 
-	tried    atomic.Int64 // when the clock was last measured, or could not be, as a time.Duration since base
+	// When the clock was last measured, or could not be, as a time.Duration since base.
+	tried    atomic.Int64
 	borrowed atomic.Int64 // when another node's clock was last asked for, in nanoseconds since base
 	refused  atomic.Int32 // failed measurements in a row
 }
@@ -59,7 +60,8 @@ func (s *Store) Now() time.Time {
 func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
 
 func (c *clock) due() bool {
-	return c.known() && time.Since(c.last.Load().taken) > clockAge && time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
+	return c.known() && time.Since(c.last.Load().taken) > clockAge &&
+		time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
 }
 
 // sample is one reading of the server's clock: the server read it between sent and received.
@@ -124,7 +126,8 @@ func (s *Store) readClock(ctx context.Context, rdb redis.UniversalClient) (m sam
 			usec, err = strconv.ParseInt(reply[1], 10, 64)
 		}
 	}
-	if err != nil || len(reply) != 2 || sec <= 0 || sec >= pastAll/1_000_000 || usec < 0 || usec >= 1_000_000 {
+	if err != nil || len(reply) != 2 || sec <= 0 || sec >= pastAll/1_000_000 || usec < 0 ||
+		usec >= 1_000_000 {
 		return m, fmt.Errorf("TIME answered %q", reply)
 	}
 	m.server = time.UnixMicro(sec*1e6 + usec)
@@ -148,11 +151,14 @@ func (s *Store) knowTime(ctx context.Context) error {
 func (s *Store) borrowTime(ctx context.Context, c *redis.ClusterClient) error {
 	// While no node answers, borrowTime asks only from time to time, so that not each caller waits
 	// for another node.
-	if s.clock.refused.Load() >= tolerance+2 && s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
+	if s.clock.refused.Load() >= tolerance+2 &&
+		s.clock.elapsed()-time.Duration(s.clock.borrowed.Load()) < borrowPause {
 		return &redislink.Trouble{Server: s.link.Server(), Cause: "no answer", Err: errOpen}
 	}
 	anywhere := rand.Text()
-	m, err := look(ctx, s, anywhere, func(ctx context.Context, _ redis.UniversalClient) (m sample, err error) {
+	m, err := look(ctx, s, anywhere, func(
+		ctx context.Context, _ redis.UniversalClient,
+	) (m sample, err error) {
 		node, err := c.MasterForKey(ctx, anywhere)
 		if err != nil {
 			return m, err

@@ -15,10 +15,14 @@ import (
 // Values age by Redis' clock, whatever a replica's wall clock shows. This also holds if a value is
 // the first thing that the replica makes.
 func TestWallClocksDontMatter(t *testing.T) {
-	for name, ahead := range map[string]time.Duration{"Redis is ahead": time.Hour, "Redis is behind": -time.Hour} {
+	for name, ahead := range map[string]time.Duration{
+		"Redis is ahead": time.Hour, "Redis is behind": -time.Hour,
+	} {
 		for what, store := range map[string]func(t *testing.T, r *replica){
-			"load": func(t *testing.T, r *replica) { r.get(t, "k", newOrigin("v").load).is(t, "v") },
-			"set":  func(t *testing.T, r *replica) { must(t, r.cache.Set(t.Context(), "k", "v")) },
+			"load": func(t *testing.T, r *replica) {
+				r.get(t, "k", newOrigin("v").load).is(t, "v")
+			},
+			"set": func(t *testing.T, r *replica) { must(t, r.cache.Set(t.Context(), "k", "v")) },
 			"update": func(t *testing.T, r *replica) {
 				_, err := r.cache.Update(t.Context(), "k", newOrigin("v").load)
 				must(t, err)
@@ -46,11 +50,13 @@ func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *re
 		began := time.Now()
 		store(t, newReplica(t, server.Addr(), prefix))
 		res, err := newReplica(t, server.Addr(), prefix).cache.Peek(t.Context(), "k")
-		if err == nil && res.Status == cacheguard.StatusHit && res.Value == "v" && res.Age >= 0 && res.Age < patience {
+		if err == nil && res.Status == cacheguard.StatusHit && res.Value == "v" && res.Age >= 0 &&
+			res.Age < patience {
 			return
 		}
 		if time.Since(began) < atOnce {
-			t.Errorf("a value made a moment ago is a %v, %v old, %v; want a hit", res.Status, res.Age, err)
+			t.Errorf("a value made a moment ago is a %v, %v old, %v; want a hit", res.Status,
+				res.Age, err)
 			return
 		}
 	}
@@ -81,12 +87,13 @@ func TestClockAfterSlowReply(t *testing.T) {
 	slow.get(t, "k", mustNotLoad(t)).hit(t, "v")
 }
 
-// Loads and invalidations that begin in one microsecond still have an order. A load is later than the
-// invalidations before it, and an invalidation isn't earlier than the loads before it.
+// Loads and invalidations that begin in one microsecond still have an order. A load is later than
+// the invalidations before it, and an invalidation isn't earlier than the loads before it.
 func TestChangesInOneMicrosecond(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.SetTime(time.Now())
-	store := newStore(t, newClient(t, server.Addr()), redisstore.Options{Prefix: newPrefix(), OpTimeout: opTimeout})
+	store := newStore(t, newClient(t, server.Addr()),
+		redisstore.Options{Prefix: newPrefix(), OpTimeout: opTimeout})
 	var last int64
 	for i := range 3 {
 		generation, err := store.InvalidateTags(t.Context(), testKey.Cache, []string{"t"})
@@ -94,10 +101,12 @@ func TestChangesInOneMicrosecond(t *testing.T) {
 		if generation < last {
 			t.Errorf("an invalidation after the stamp %d has the generation %d", last, generation)
 		}
-		ans, err := store.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i)}, TTL: longLease})
+		ans, err := store.Lease(t.Context(), testKey,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i)}, TTL: longLease})
 		must(t, err)
 		if ans.State != cacheguard.LeaseGranted || ans.Grant.Stamp <= generation {
-			t.Errorf("a load that begins after the generation %d has the stamp %d", generation, ans.Grant.Stamp)
+			t.Errorf("a load that begins after the generation %d has the stamp %d", generation,
+				ans.Grant.Stamp)
 		}
 		must(t, store.Release(t.Context(), testKey, ans.Grant.Token))
 		last = ans.Grant.Stamp

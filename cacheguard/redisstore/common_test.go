@@ -58,7 +58,10 @@ func (o *older) names() (value, lease string) {
 func (o *older) ask(id cacheguard.ID) (state, detail string) {
 	o.t.Helper()
 	value, lease := o.names()
-	reply, err := o.run([]string{value, lease, redisstore.GenerationsName(o.prefix, "test"), redisstore.WholeName(o.prefix, "test")},
+	reply, err := o.run([]string{
+		value, lease, redisstore.GenerationsName(o.prefix, "test"),
+		redisstore.WholeName(o.prefix, "test"),
+	},
 		[]any{id.String(), time.Hour.Milliseconds(), "", "", "1"}, "later", "lease").Slice()
 	must(o.t, err)
 	state, _ = reply[0].(string)
@@ -69,8 +72,10 @@ func (o *older) ask(id cacheguard.ID) (state, detail string) {
 func (o *older) fill(id cacheguard.ID, number string) {
 	o.t.Helper()
 	value, lease := o.names()
-	answer, err := o.run([]string{value, lease}, []any{id.String() + number, frameOf(id, 10), time.Hour.Milliseconds(),
-		redisstore.Channel(o.prefix), redisstore.FilledMessage(testKey, id), 4 << 10}, "fill").Text()
+	answer, err := o.run([]string{value, lease},
+		[]any{id.String() + number, frameOf(id, 10), time.Hour.Milliseconds(),
+			redisstore.Channel(o.prefix), redisstore.FilledMessage(testKey, id), 4 << 10},
+		"fill").Text()
 	if err != nil || answer != "stored" {
 		o.t.Fatalf("the older program's fill: %q, %v", answer, err)
 	}
@@ -79,7 +84,10 @@ func (o *older) fill(id cacheguard.ID, number string) {
 func (o *older) invalidate() {
 	o.t.Helper()
 	value, lease := o.names()
-	must(o.t, o.run([]string{value, lease, value + ":v2"}, []any{redisstore.Channel(o.prefix), redisstore.ChangedMessage(testKey)}, "invalidate").Err())
+	must(o.t,
+		o.run([]string{value, lease, value + ":v2"},
+			[]any{redisstore.Channel(o.prefix), redisstore.ChangedMessage(testKey)},
+			"invalidate").Err())
 }
 
 // heard returns the number of messages since its last call.
@@ -106,7 +114,9 @@ func (o *older) wants(what string, n int, kind cacheguard.MessageKind, all ...*m
 	}
 	for i, m := range all {
 		m.heard(o.t) // the message has come over the connection; after that its listener is called
-		waittest.Until(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool { return len(m.told.of(kind, testKey.Key)) > 0 })
+		waittest.Until(o.t, fmt.Sprintf("%s: process %d is told", what, i), func() bool {
+			return len(m.told.of(kind, testKey.Key)) > 0
+		})
 		m.told.forget()
 	}
 }
@@ -155,11 +165,13 @@ func TestOlderProgramsBesideNewOnes(t *testing.T) {
 	p.first.ask(t, 9, cacheguard.LeaseHeld)
 	o.invalidate()
 	p.leader.ask(t, 10, cacheguard.LeaseGranted)
-	if ans, err := p.leader.Fill(t.Context(), testKey, g, frameOf(g.Token, 10), time.Hour); err != nil || ans != cacheguard.FillOther {
+	if ans, err := p.leader.Fill(t.Context(), testKey, g, frameOf(g.Token, 10),
+		time.Hour); err != nil || ans != cacheguard.FillOther {
 		t.Errorf("a fill from before the older one's invalidation: %v, %v", ans, err)
 	}
 	o.wants("an invalidation during a load", 1, cacheguard.MessageChanged, everybody...)
-	if _, err := p.leader.InvalidateTags(t.Context(), "test", []string{"t"}); err != nil || o.heard() != 1 {
+	if _, err := p.leader.InvalidateTags(t.Context(), "test", []string{"t"}); err != nil ||
+		o.heard() != 1 {
 		t.Errorf("an invalidation by tag is not told to the older one, %v", err)
 	}
 
@@ -215,17 +227,23 @@ func TestCachesComeAndGo(t *testing.T) {
 	for range 20 {
 		stop := late.Listen("test", late.told.tell)
 		again := late.Listen("test", late.told.tell)
-		waittest.Until(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) >= 2 })
+		waittest.Until(t, "messages of the cache arrive", func() bool {
+			return len(late.told.of(cacheguard.MessageRestored, "")) >= 2
+		})
 		late.heard(t)
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
 		hear(t, "the cache that was opened", 1, late)
-		waittest.Until(t, "each of 2 listeners is told of the change once", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 2 })
+		waittest.Until(t, "each of 2 listeners is told of the change once", func() bool {
+			return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 2
+		})
 		stop()
 		if n := listening(); n != before+1 {
 			t.Errorf("%d processes listen; want %d", n, before+1)
 		}
 		again()
-		waittest.Until(t, "the cache's channel is left", func() bool { return listening() == before })
+		waittest.Until(t, "the cache's channel is left", func() bool {
+			return listening() == before
+		})
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
 		hear(t, "the cache that was closed", 0, late)
 		late.told.forget()
@@ -236,7 +254,11 @@ func TestCachesComeAndGo(t *testing.T) {
 		late.Listen("test", late.told.tell)()
 	}
 	t.Cleanup(late.Listen("test", late.told.tell))
-	waittest.Until(t, "messages of the cache arrive", func() bool { return len(late.told.of(cacheguard.MessageRestored, "")) > 0 && listening() == before+1 })
+	waittest.Until(t, "messages of the cache arrive", func() bool {
+		return len(late.told.of(cacheguard.MessageRestored, "")) > 0 && listening() == before+1
+	})
 	must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
-	waittest.Until(t, "a change is told", func() bool { return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 1 })
+	waittest.Until(t, "a change is told", func() bool {
+		return len(late.told.of(cacheguard.MessageChanged, testKey.Key)) == 1
+	})
 }

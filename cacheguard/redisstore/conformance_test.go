@@ -49,7 +49,8 @@ func TestConformanceMiniredis(t *testing.T) {
 		server := miniredis.RunT(t)
 		// With a clock, miniredis sorts all of its keys for each command.
 		server.ClockTTL(!strings.HasSuffix(t.Name(), "/many:_a_thousand"))
-		fleet := openFleet(t, newClient(t, server.Addr()), newClient(t, server.Addr()), newClient(t, server.Addr()))
+		fleet := openFleet(t, newClient(t, server.Addr()), newClient(t, server.Addr()),
+			newClient(t, server.Addr()))
 		fleet.LoseMessages = nil // miniredis has no CLIENT KILL
 		return fleet
 	})
@@ -71,8 +72,10 @@ func openFleet(t *testing.T, a, b, other redis.UniversalClient) storetest.Fleet 
 			must(t, other.Del(ctx, value(k)).Err())
 			must(t, other.LPush(ctx, value(k), "not", "a", "string").Err())
 		},
-		LoseLease:  func(k cacheguard.Key) { must(t, other.Del(ctx, lease(k)).Err()) },
-		SpoilLease: func(k cacheguard.Key) { must(t, other.Set(ctx, lease(k), "by another program", 0).Err()) },
+		LoseLease: func(k cacheguard.Key) { must(t, other.Del(ctx, lease(k)).Err()) },
+		SpoilLease: func(k cacheguard.Key) {
+			must(t, other.Set(ctx, lease(k), "by another program", 0).Err())
+		},
 		LoseMessages: func() {
 			if cluster, ok := other.(*redis.ClusterClient); ok {
 				must(t, cluster.ForEachShard(ctx, killSubscriptions[*redis.Client]))

@@ -26,13 +26,16 @@ func TestLoadAsksForItsOwnKey(t *testing.T) {
 			return r.cache.Get(ctx, way[loads%len(way)], load)
 		}
 		a := r.get(t, way[0], load)
-		if !errors.Is(a.err, cacheguard.ErrRecursion) || !strings.Contains(a.err.Error(), way[0]) || loads != len(way) {
-			t.Errorf("by way of %q a caller got %v after %d loads; want %v, and the key", way, a.err, loads, cacheguard.ErrRecursion)
+		if !errors.Is(a.err, cacheguard.ErrRecursion) || !strings.Contains(a.err.Error(), way[0]) ||
+			loads != len(way) {
+			t.Errorf("by way of %q a caller got %v after %d loads; want %v, and the key", way,
+				a.err, loads, cacheguard.ErrRecursion)
 		}
 		if a.took > soon {
 			t.Errorf("by way of %q a caller waited %v", way, a.took)
 		}
-		figures(t, "a load asks for its own key by way of "+strings.Join(way, ", "), int64(loads), 0, a)
+		figures(t, "a load asks for its own key by way of "+strings.Join(way, ", "), int64(loads),
+			0, a)
 	}
 }
 
@@ -43,13 +46,18 @@ func TestCircleOfProcesses(t *testing.T) {
 	server := redistest.Start(t)
 	prefix := newPrefix()
 	brief := func(s *site) { s.cache.LoadTimeout, s.cache.ErrorTTL = loadTimeout, -1 }
-	here, there := newReplica(t, server.Addr(), prefix, brief), newReplica(t, server.Addr(), prefix, brief)
+	here, there := newReplica(t, server.Addr(), prefix, brief),
+		newReplica(t, server.Addr(), prefix, brief)
 	here.listens(t)
 	there.listens(t)
 	// A request to another process carries at most a deadline.
 	var a, b cacheguard.LoadFunc[string]
-	a = func(context.Context) (string, error) { return there.cache.Get(context.Background(), "b", b) }
-	b = func(context.Context) (string, error) { return here.cache.Get(context.Background(), "a", a) }
+	a = func(context.Context) (string, error) {
+		return there.cache.Get(context.Background(), "b", b)
+	}
+	b = func(context.Context) (string, error) {
+		return here.cache.Get(context.Background(), "a", a)
+	}
 	got := here.get(t, "a", a)
 	if got.err == nil || !strings.Contains(got.err.Error(), "LoadTimeout") {
 		t.Errorf("the caller got %q, %v; want LoadTimeout's error", got.res.Value, got.err)
@@ -59,7 +67,8 @@ func TestCircleOfProcesses(t *testing.T) {
 	}
 	began := time.Now()
 	waittest.Until(t, "the keys are free", func() bool {
-		return here.get(t, "a", newOrigin("v").load).err == nil && there.get(t, "b", newOrigin("v").load).err == nil
+		return here.get(t, "a", newOrigin("v").load).err == nil &&
+			there.get(t, "b", newOrigin("v").load).err == nil
 	})
 
 	figures(t, "a circle of loads in two processes", 2, time.Since(began), got)

@@ -61,15 +61,19 @@ func TestInvalidationsArriveAfterAnOutage(t *testing.T) {
 				t.Parallel()
 				p := newProxy(t, server.Addr())
 				prefix := newPrefix()
-				writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime })
+				writer := newReplica(t, "", prefix, func(s *site) {
+					s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime
+				})
 				reader := newReplica(t, server.Addr(), prefix)
 				keys := numbered("k", 100)
 				setOld(t, reader, keys)
 				outage.begin(t, p)
-				if err := writer.cache.Invalidate(t.Context(), keys[:50]...); !errors.Is(err, cacheguard.ErrPending) {
+				if err := writer.cache.Invalidate(t.Context(), keys[:50]...); !errors.Is(err,
+					cacheguard.ErrPending) {
 					t.Errorf("Invalidate: %v", err)
 				}
-				if err := writer.cache.InvalidateTags(t.Context(), "tag"); !errors.Is(err, cacheguard.ErrPending) {
+				if err := writer.cache.InvalidateTags(t.Context(), "tag"); !errors.Is(err,
+					cacheguard.ErrPending) {
 					t.Errorf("InvalidateTags: %v", err)
 				}
 				if n := len(holds(t, reader, keys)); n == 0 {
@@ -227,5 +231,6 @@ func (f *forgetful) recovers(ctx context.Context) {
 	})
 
 	t.Logf("acknowledged: %d and a tag by the old master, %d later; %d old values were there when Redis could be used again, %v after that; none %v later; %d changes repeated",
-		changesKept+changesLost, after, lost, since.Sub(began).Round(time.Millisecond), time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
+		changesKept+changesLost, after, lost, since.Sub(began).Round(time.Millisecond),
+		time.Since(since).Round(time.Millisecond), f.writer.cache.Stats().SentLate)
 }

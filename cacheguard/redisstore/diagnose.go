@@ -35,14 +35,16 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	answers := &d.Parts[0]
 	switch {
 	case redislink.NoPassword(answers.Err):
-		answers.Means = "nothing more can be said: no password was given here, whatever the service has"
+		answers.Means =
+			"nothing more can be said: no password was given here, whatever the service has"
 		return d.Diagnosis
 	case redislink.Refused(answers.Err): // the server answers, and the user lacks +ping
 		answers.Means = "nothing notices that the connection for messages is dead"
 	case answers.Err != nil:
 		return d.Diagnosis
 	}
-	d.try("is a server for this client", "every call loads for itself, and changes may fail", d.suit)
+	d.try("is a server for this client", "every call loads for itself, and changes may fail",
+		d.suit)
 	if err := d.Parts[1].Err; err != nil && !redislink.Refused(err) {
 		return d.Diagnosis
 	}
@@ -50,13 +52,21 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d.try("tells the time", "every call loads for itself, and nothing is shared", d.tellTime)
 	d.try("reads values", "every call loads for itself, and nothing is shared", d.read)
 	d.try("gives leases", "each process loads for itself, and nothing is stored", d.lease)
-	d.try("keeps leases", "a load that takes longer than LeaseTTL is not stored, and another begins beside it", d.renew)
-	d.try("ends loads that fail", "callers that wait for a load that fails wait until its lease is over", d.conclude)
+	d.try("keeps leases",
+		"a load that takes longer than LeaseTTL is not stored, and another begins beside it",
+		d.renew)
+	d.try("ends loads that fail",
+		"callers that wait for a load that fails wait until its lease is over", d.conclude)
 	d.try("stores values", "each process loads for itself, and nothing is stored", d.fill)
-	d.try("changes values", "those calls fail, and old values live until their TTL is over", d.change)
-	d.try("changes values by tag", "InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
-	d.try("brings messages", "who waits for another process asks from time to time, and local tiers are not used", d.message)
-	d.try("keeps budgets", "a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
+	d.try("changes values", "those calls fail, and old values live until their TTL is over",
+		d.change)
+	d.try("changes values by tag",
+		"InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
+	d.try("brings messages",
+		"who waits for another process asks from time to time, and local tiers are not used",
+		d.message)
+	d.try("keeps budgets",
+		"a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
 	d.tidy()
 	d.Mend = d.mend()
 	return d.Diagnosis
@@ -102,7 +112,9 @@ func (d *diagnosing) try(name, means string, do func() error) {
 // answer tries whether the server answers, and measures how fast.
 func (d *diagnosing) answer() error {
 	const pings = 5
-	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) { return rdb.Ping(ctx).Result() }
+	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+		return rdb.Ping(ctx).Result()
+	}
 	var err error
 	for range pings {
 		began := time.Now()
@@ -125,15 +137,20 @@ type identity struct {
 // identify asks the server for its identity with HELLO, which every user may run, and with INFO for
 // what HELLO doesn't say. If the server refuses both or doesn't answer, the identity is empty.
 func (s *Store) identify(ctx context.Context) (found identity) {
-	said, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
+	said, _ := redislink.Once(ctx, s.link, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (map[string]string, error) {
 		return pairs(rdb.Do(ctx, "hello").Result())
 	})
-	info, _ := redislink.Once(ctx, s.link, func(ctx context.Context, rdb redis.UniversalClient) (map[string]string, error) {
+	info, _ := redislink.Once(ctx, s.link, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (map[string]string, error) {
 		text, err := rdb.Info(ctx).Result()
 		return fields(text), err
 	})
 	name := cmp.Or(info["server_name"], said["server"], "redis")
-	if version := cmp.Or(info["valkey_version"], info["redis_version"], said["version"]); version != "" {
+	if version := cmp.Or(info["valkey_version"], info["redis_version"],
+		said["version"]); version != "" {
 		found.server = name + " " + version
 	}
 	found.mode = cmp.Or(said["mode"], info["server_mode"], info["redis_mode"])
@@ -174,7 +191,8 @@ func (d *diagnosing) rights() error {
 	if _, ok := d.s.link.Client().(*redis.ClusterClient); ok {
 		return nil // the command may be for another node: the other parts report missing rights
 	}
-	err := rules.Try(d.ctx, d.s.link.Client(), d.s.names.value(d.key("value")), d.s.names.inbox("try"), d.s.commands(d.key("value"))...)
+	err := rules.Try(d.ctx, d.s.link.Client(), d.s.names.value(d.key("value")),
+		d.s.names.inbox("try"), d.s.commands(d.key("value"))...)
 	if redislink.Refused(err) {
 		return err
 	}
@@ -203,7 +221,8 @@ func (d *diagnosing) read() error {
 const diagnosisTTL = time.Minute
 
 func (d *diagnosing) lease() error {
-	ans, err := d.s.Lease(d.ctx, d.key("value"), cacheguard.LeaseAsk{Token: randomID(), TTL: diagnosisTTL})
+	ans, err := d.s.Lease(d.ctx, d.key("value"),
+		cacheguard.LeaseAsk{Token: randomID(), TTL: diagnosisTTL})
 	if err == nil && ans.State != cacheguard.LeaseGranted {
 		err = fmt.Errorf("a lease that nobody has was not granted: %+v", ans)
 	}
@@ -226,7 +245,8 @@ func (d *diagnosing) renew() error {
 
 func (d *diagnosing) conclude() error {
 	token := randomID()
-	ans, err := d.s.Lease(d.ctx, d.key("failed"), cacheguard.LeaseAsk{Token: token, TTL: diagnosisTTL})
+	ans, err := d.s.Lease(d.ctx, d.key("failed"),
+		cacheguard.LeaseAsk{Token: token, TTL: diagnosisTTL})
 	if err == nil {
 		failed := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "tried"}
 		err = d.s.Conclude(d.ctx, d.key("failed"), ans.Grant, failed, diagnosisTTL, diagnosisTTL)
@@ -245,7 +265,8 @@ func (d *diagnosing) fill() error {
 	}
 	if err == nil {
 		var got []byte
-		if got, _, err = d.s.Get(d.ctx, d.key("value"), nil); err == nil && !slices.Equal(got, frame) {
+		if got, _, err = d.s.Get(d.ctx, d.key("value"), nil); err == nil &&
+			!slices.Equal(got, frame) {
 			err = errors.New("a value that was stored was not found")
 		}
 	}
@@ -319,7 +340,8 @@ func (d *diagnosing) message() error {
 		if err := d.s.explained(sub.Last()); redislink.TurnsAway(err) {
 			return err
 		}
-		return fmt.Errorf("the server did not confirm a channel within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
+		return fmt.Errorf("the server did not confirm a channel within %v: %w",
+			time.Since(began).Round(time.Millisecond), ctx.Err())
 	}
 	began = time.Now()
 	if err := d.s.Invalidate(ctx, []cacheguard.Key{d.key("told")}); err != nil {
@@ -330,7 +352,9 @@ func (d *diagnosing) message() error {
 		d.Message = at.Sub(began)
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("none came within %v, though the server confirmed the subscription; does a proxy stand between?", time.Since(began).Round(time.Millisecond))
+		return fmt.Errorf(
+			"none came within %v, though the server confirmed the subscription; does a proxy stand between?",
+			time.Since(began).Round(time.Millisecond))
 	}
 }
 
@@ -347,7 +371,9 @@ func (d *diagnosing) permits() error {
 func (d *diagnosing) tidy() {
 	ctx := context.WithoutCancel(d.ctx)
 	for _, name := range []string{d.s.names.generations(d.cache), d.s.names.whole(d.cache)} {
-		_, _ = call(ctx, d.s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+		_, _ = call(ctx, d.s, name, func(
+			ctx context.Context, rdb redis.UniversalClient,
+		) (int64, error) {
 			return rdb.Del(ctx, name).Result()
 		})
 	}

@@ -21,7 +21,8 @@ import (
 // diagnosed returns the diagnosis of a store on this client.
 func diagnosed(t *testing.T, rdb redis.UniversalClient) redisstore.Diagnosis {
 	t.Helper()
-	d := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second}).Diagnose(t.Context())
+	d := newStore(t, rdb,
+		redisstore.Options{Prefix: "cg", OpTimeout: time.Second}).Diagnose(t.Context())
 	t.Logf("\n%s", d)
 	return d
 }
@@ -40,7 +41,8 @@ func broken(d redisstore.Diagnosis) (names []string) {
 // was.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) (rdb, admin redis.UniversalClient, mode string){
+	for name, open := range map[string]func(t *testing.T) (rdb, admin redis.UniversalClient,
+		mode string){
 		"server": func(t *testing.T) (redis.UniversalClient, redis.UniversalClient, string) {
 			admin := newClient(t, redistest.Start(t).Addr())
 			return newClient(t, admin.Options().Addr), admin, "standalone"
@@ -50,7 +52,9 @@ func TestDiagnose(t *testing.T) {
 			return newUser(t, admin, "+type", "+zrem"), admin, "standalone"
 		},
 		"cluster": func(t *testing.T) (redis.UniversalClient, redis.UniversalClient, string) {
-			rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 3, 0).Addrs(), ContextTimeoutEnabled: true})
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: redistest.StartCluster(t, 3, 0).Addrs(), ContextTimeoutEnabled: true,
+			})
 			t.Cleanup(func() { _ = rdb.Close() })
 			return rdb, rdb, "cluster"
 		},
@@ -60,13 +64,15 @@ func TestDiagnose(t *testing.T) {
 			rdb, admin, mode := open(t)
 			d := diagnosed(t, rdb)
 			must(t, d.Err())
-			if !strings.Contains(d.Server, " ") || d.Mode != mode || d.Role != "master" || d.Trip <= 0 || d.Message <= 0 || d.Clock.Abs() > time.Minute {
+			if !strings.Contains(d.Server, " ") || d.Mode != mode || d.Role != "master" ||
+				d.Trip <= 0 || d.Message <= 0 || d.Clock.Abs() > time.Minute {
 				t.Errorf("%+v", d)
 			}
 			if name == "server" && d.Eviction != "noeviction" {
 				t.Errorf("eviction: %q", d.Eviction)
 			}
-			if n, err := admin.DBSize(t.Context()).Result(); err != nil || n > 1 { // the cluster's clock has none, either
+			// The cluster's clock has none, either.
+			if n, err := admin.DBSize(t.Context()).Result(); err != nil || n > 1 {
 				keys, _ := admin.Keys(t.Context(), "*").Result()
 				t.Errorf("it left %d keys (%v): %q", n, err, keys)
 			}
@@ -123,7 +129,9 @@ func (h *interrupting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (h *interrupting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *interrupting) ProcessPipelineHook(
+	next redis.ProcessPipelineHook,
+) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		defer h.count()
 		return next(ctx, cmds)
@@ -135,7 +143,8 @@ func TestDiagnoseCrippled(t *testing.T) {
 	t.Parallel()
 	user := func(change ...any) func(t *testing.T) redis.UniversalClient {
 		return func(t *testing.T) redis.UniversalClient {
-			return newUser(t, newClient(t, redistest.Start(t).Addr()), append([]any{"+type", "+zrem"}, change...)...)
+			return newUser(t, newClient(t, redistest.Start(t).Addr()),
+				append([]any{"+type", "+zrem"}, change...)...)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -157,22 +166,46 @@ func TestDiagnoseCrippled(t *testing.T) {
 			},
 			[]string{"is a server for this client"}, []string{"this is a replica"},
 		},
-		"no scripts":     {user("-evalsha", "-eval"), []string{"tells the time", "gives leases"}, []string{"lacks +evalsha"}},
-		"no pings":       {user("-ping"), []string{"answers", "has all rights"}, []string{"lacks +ping", "ACL SETUSER"}},
-		"no time":        {user("-time"), []string{"tells the time", "gives leases"}, []string{"lacks +time"}},
-		"no ranges":      {user("-setrange"), []string{"changes values"}, []string{"lacks +setrange"}},
-		"no sorted sets": {user("-zadd"), []string{"changes values by tag"}, []string{"lacks +zadd"}},
-		"no counting":    {user("-pubsub|numsub"), []string{"has all rights"}, []string{"lacks +pubsub|numsub"}},
-		"no subscribing": {user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"}},
-		"no channel":     {user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"}},
-		"no keys":        {user("resetkeys", "~other:*"), []string{"reads values", "gives leases"}, []string{"lacks ~cg:*"}},
+		"no scripts": {
+			user("-evalsha", "-eval"), []string{"tells the time", "gives leases"},
+			[]string{"lacks +evalsha"},
+		},
+		"no pings": {
+			user("-ping"), []string{"answers", "has all rights"},
+			[]string{"lacks +ping", "ACL SETUSER"},
+		},
+		"no time": {
+			user("-time"), []string{"tells the time", "gives leases"}, []string{"lacks +time"},
+		},
+		"no ranges": {
+			user("-setrange"), []string{"changes values"}, []string{"lacks +setrange"},
+		},
+		"no sorted sets": {
+			user("-zadd"), []string{"changes values by tag"}, []string{"lacks +zadd"},
+		},
+		"no counting": {
+			user("-pubsub|numsub"), []string{"has all rights"}, []string{"lacks +pubsub|numsub"},
+		},
+		"no subscribing": {
+			user("-subscribe"), []string{"brings messages"}, []string{"lacks +subscribe"},
+		},
+		"no channel": {
+			user("resetchannels"), []string{"brings messages"}, []string{"lacks &cg:"},
+		},
+		"no keys": {
+			user("resetkeys", "~other:*"), []string{"reads values", "gives leases"},
+			[]string{"lacks ~cg:*"},
+		},
 		"two rights": {user("-setrange", "-zadd"), []string{"has all rights"}, []string{
 			"lacks +setrange +zadd", "user ", "ACL SETUSER cacheguard +setrange +zadd\n",
 		}},
 		"no permits": {user("-zrem"), []string{"keeps budgets"}, []string{"lacks +zrem"}},
 		"a wrong password": {
 			func(t *testing.T) redis.UniversalClient {
-				rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), Password: "wrong", Username: "who", ContextTimeoutEnabled: true})
+				rdb := redis.NewClient(&redis.Options{
+					Addr: redistest.Start(t).Addr(), Password: "wrong", Username: "who",
+					ContextTimeoutEnabled: true,
+				})
 				t.Cleanup(func() { _ = rdb.Close() })
 				return rdb
 			},
@@ -195,9 +228,14 @@ func TestDiagnoseCrippled(t *testing.T) {
 		},
 		"full memory": {
 			func(t *testing.T) redis.UniversalClient {
-				return newClient(t, redistest.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction").Addr())
+				return newClient(t,
+					redistest.Start(t, "--maxmemory", "1mb", "--maxmemory-policy",
+						"noeviction").Addr())
 			},
-			[]string{"stores values", "changes values"}, []string{"OOM", "noeviction", "of 1.0 MiB used", "Set and Update: ", "may fail the next time"},
+			[]string{"stores values", "changes values"}, []string{
+				"OOM", "noeviction", "of 1.0 MiB used", "Set and Update: ",
+				"may fail the next time",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,10 +246,13 @@ func TestDiagnoseCrippled(t *testing.T) {
 			text := d.String()
 			if slices.Equal(broken(d), []string{"is a server for this client"}) {
 				s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second})
-				if err := s.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), test.says[0]) {
+				if err := s.Warm(t.Context()); err == nil ||
+					!strings.Contains(err.Error(), test.says[0]) {
 					t.Errorf("Warm: %v", err)
 				}
-				if _, err := s.Claim(t.Context(), cacheguard.Key{Cache: "c", Key: "k"}, cacheguard.ID{1}, time.Second); err == nil || !strings.Contains(err.Error(), test.says[0]) {
+				if _, err := s.Claim(t.Context(), cacheguard.Key{Cache: "c", Key: "k"},
+					cacheguard.ID{1}, time.Second); err == nil ||
+					!strings.Contains(err.Error(), test.says[0]) {
 					t.Errorf("a step: %v", err)
 				}
 			}
@@ -232,10 +273,12 @@ func TestDiagnoseCrippled(t *testing.T) {
 			if c, ok := rdb.(*redis.Client); ok {
 				addr = c.Options().Addr
 			}
-			if !strings.Contains(text, addr) || !strings.Contains(text, "prefix ") || strings.Contains(text, "trip  0s") {
+			if !strings.Contains(text, addr) || !strings.Contains(text, "prefix ") ||
+				strings.Contains(text, "trip  0s") {
 				t.Errorf("it doesn't say whom it asked, or says what it doesn't know:\n%s", text)
 			}
-			if took := time.Since(began); took > 10*time.Second && strings.HasPrefix(name, "no channel") {
+			if took := time.Since(began); took > 10*time.Second &&
+				strings.HasPrefix(name, "no channel") {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -266,7 +309,8 @@ func stranger(t *testing.T) (addr string) {
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]bool{
-		"6.0.20": true, "5.0": true, "6": false, "6.2": false, "6.2.0": false, "7.0.15": false, "10.1": false, "255.255.255": false, "": false, "unstable": false,
+		"6.0.20": true, "5.0": true, "6": false, "6.2": false, "6.2.0": false, "7.0.15": false,
+		"10.1": false, "255.255.255": false, "": false, "unstable": false,
 	} {
 		if got := redisstore.Older(version, "6.2"); got != want {
 			t.Errorf("%q is older than 6.2: %v", version, got)
@@ -278,7 +322,9 @@ func TestOlder(t *testing.T) {
 // message.
 func TestDiagnoseWaitsForNoRight(t *testing.T) {
 	t.Parallel()
-	for name, rule := range map[string]string{"no channel": "resetchannels", "no subscribing": "-subscribe"} {
+	for name, rule := range map[string]string{
+		"no channel": "resetchannels", "no subscribing": "-subscribe",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rdb := newUser(t, newClient(t, redistest.Start(t).Addr()), rule)

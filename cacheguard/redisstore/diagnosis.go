@@ -17,8 +17,10 @@ type Diagnosis struct {
 	User   string // Redis user; empty if the client has a credentials provider
 	Prefix string // prefix of the store
 
-	Server   string // name and version of the server, such as "redis 7.0.15"; empty if it doesn't say
-	Mode     string // standalone, cluster or sentinel, as the server calls itself; empty if it doesn't say
+	// Name and version of the server, such as "redis 7.0.15"; empty if it doesn't say.
+	Server string
+	// Standalone, cluster or sentinel, as the server calls itself; empty if it doesn't say.
+	Mode     string
 	Role     string // master or replica; empty if it doesn't say
 	Eviction string // its maxmemory-policy; empty if it doesn't say
 
@@ -31,7 +33,9 @@ type Diagnosis struct {
 
 	Parts []Part // the steps of the store, in the order in which they were tried
 
-	Mend string // command with which an administrator gives the user all missing rights; empty: no right was missing
+	// Command with which an administrator gives the user all missing rights; empty: no right was
+	// missing.
+	Mend string
 }
 
 // Part is one thing that a store does.
@@ -93,7 +97,8 @@ func (d Diagnosis) String() string {
 			fmt.Fprintf(w, "%s\tworks\n", p.Name)
 			continue
 		}
-		fmt.Fprintf(w, "%s\tDOESN'T WORK: %v\n\tso %s\n", p.Name, strings.ReplaceAll(p.Err.Error(), "\n", "; "), p.Means)
+		fmt.Fprintf(w, "%s\tDOESN'T WORK: %v\n\tso %s\n", p.Name,
+			strings.ReplaceAll(p.Err.Error(), "\n", "; "), p.Means)
 	}
 	if d.Mend != "" {
 		fmt.Fprintf(w, "to mend it\t%s\n", d.Mend)
@@ -113,8 +118,10 @@ func (d Diagnosis) memory() string {
 		return fmt.Sprintf("%.1f MiB used, no limit", used/mib)
 	default:
 		share := 100 * used / float64(d.MaxMemory)
-		text := fmt.Sprintf("%.1f of %.1f MiB used, %.1f %%", used/mib, float64(d.MaxMemory)/mib, share)
-		if d.Eviction == "noeviction" && (share >= almostFull || strings.Contains(fmt.Sprint(d.Err()), "OOM")) {
+		text := fmt.Sprintf("%.1f of %.1f MiB used, %.1f %%", used/mib, float64(d.MaxMemory)/mib,
+			share)
+		if d.Eviction == "noeviction" &&
+			(share >= almostFull || strings.Contains(fmt.Sprint(d.Err()), "OOM")) {
 			text += ": full, and nothing is evicted; a write that works here may fail the next time, for buffers of clients count"
 		}
 		return text

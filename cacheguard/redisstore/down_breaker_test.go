@@ -103,7 +103,8 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 				began := time.Now()
 				r.usedAgain(t)
 				figures(t, "Redis "+name+" "+when, o.loads.Load(), time.Since(began), all...)
-				t.Logf("with the breaker open: median call %v, longest %v", took[len(took)/2], took[len(took)-1])
+				t.Logf("with the breaker open: median call %v, longest %v", took[len(took)/2],
+					took[len(took)-1])
 			})
 		}
 	}
@@ -127,7 +128,8 @@ func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []an
 		answers[i].is(t, "v")
 	}
 	if took > soon {
-		t.Errorf("callers had a load's result %v after its end; want OpTimeout and what a busy machine needs", took)
+		t.Errorf("callers had a load's result %v after its end; want OpTimeout and what a busy machine needs",
+			took)
 	}
 	if n := r.events.of(cacheguard.EventFillUnknown); n != 1 {
 		t.Errorf("%d fills of unknown outcome were counted; want 1", n)
@@ -146,16 +148,20 @@ func (r *replica) usedAgain(t *testing.T) {
 		return !r.get(t, key, o.load).res.Degraded
 	})
 
-	waittest.Until(t, "what is loaded is found", func() bool { // on a busy machine Redis may seem to be away once more
+	// On a busy machine Redis may seem to be away once more.
+	waittest.Until(t, "what is loaded is found", func() bool {
 		r.get(t, key, o.load).is(t, "new")
 		res, err := r.cache.Peek(t.Context(), key)
 		return err == nil && res.Value == "new"
 	})
 
-	if res, err := r.cache.Peek(context.Background(), "together 1"); err == nil && res.Status != cacheguard.StatusMiss {
+	if res, err := r.cache.Peek(context.Background(), "together 1"); err == nil &&
+		res.Status != cacheguard.StatusMiss {
 		t.Errorf("what was loaded without Redis is a %v", res.Status)
 	}
 	o.set("newer", nil)
-	waittest.Until(t, "a change goes through", func() bool { return r.cache.Invalidate(t.Context(), key) == nil })
+	waittest.Until(t, "a change goes through", func() bool {
+		return r.cache.Invalidate(t.Context(), key) == nil
+	})
 	r.get(t, key, o.load).is(t, "newer")
 }

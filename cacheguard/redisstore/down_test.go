@@ -41,9 +41,15 @@ var outages = map[string]struct {
 // clientKinds are the kinds of clients that users have.
 var clientKinds = map[string]func(t *testing.T, addr string) redis.UniversalClient{
 	"careful": func(t *testing.T, addr string) redis.UniversalClient { return newClient(t, addr) },
-	"default": func(t *testing.T, addr string) redis.UniversalClient { return defaultClient(t, addr) },
-	"cluster": func(t *testing.T, addr string) redis.UniversalClient { return clusterClient(t, addr) },
-	"own":     func(t *testing.T, addr string) redis.UniversalClient { return own{defaultClient(t, addr)} },
+	"default": func(t *testing.T, addr string) redis.UniversalClient {
+		return defaultClient(t, addr)
+	},
+	"cluster": func(t *testing.T, addr string) redis.UniversalClient {
+		return clusterClient(t, addr)
+	},
+	"own": func(t *testing.T, addr string) redis.UniversalClient {
+		return own{defaultClient(t, addr)}
+	},
 }
 
 func clusterClient(t *testing.T, addrs ...string) *redis.ClusterClient {
@@ -54,7 +60,10 @@ func clusterClient(t *testing.T, addrs ...string) *redis.ClusterClient {
 
 // inEveryOutage runs a test for each way in which Redis can be away from the start, and for each
 // kind of client.
-func inEveryOutage(t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb redis.UniversalClient), kinds ...string) {
+func inEveryOutage(
+	t *testing.T, test func(t *testing.T, p *redistest.Proxy, rdb redis.UniversalClient),
+	kinds ...string,
+) {
 	t.Helper()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	must(t, newClient(t, server.Addr()).ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
@@ -79,7 +88,8 @@ func (a answer) inTime(t *testing.T, want string) {
 		t.Errorf("a caller who was served without Redis wasn't told so")
 	}
 	if a.took > soon {
-		t.Errorf("a caller waited %v for a Redis that wasn't there; want %v and what a busy machine needs", a.took, shortOp)
+		t.Errorf("a caller waited %v for a Redis that wasn't there; want %v and what a busy machine needs",
+			a.took, shortOp)
 	}
 }
 
@@ -88,14 +98,17 @@ func (a answer) inTime(t *testing.T, want string) {
 func TestRedisDownAtStart(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
-		r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
+		r := newReplica(t, "", newPrefix(), func(s *site) {
+			s.rdb, s.store.OpTimeout = rdb, shortOp
+		})
 		o := newOrigin("v")
 		letGo := o.hold()
 		began := time.Now()
 		all := r.ask(t, 10, "k", o.load)
 		waittest.Next(t, "a load begins", o.began)
 		if took := time.Since(began); took > soon {
-			t.Errorf("the load began after %v; want %v and what a busy machine needs", took, shortOp)
+			t.Errorf("the load began after %v; want %v and what a busy machine needs", took,
+				shortOp)
 		}
 		all.arrived.Wait()
 		letGo()
@@ -116,7 +129,9 @@ func TestRedisDownAtStart(t *testing.T) {
 func TestRedisDownAndLoadFails(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
-		r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
+		r := newReplica(t, "", newPrefix(), func(s *site) {
+			s.rdb, s.store.OpTimeout = rdb, shortOp
+		})
 		for _, want := range []error{errDown, cacheguard.ErrNotFound} {
 			o := newOrigin("")
 			o.set("", want)
@@ -135,11 +150,14 @@ func TestRedisDownFailClosed(t *testing.T) {
 		})
 		for _, a := range r.ask(t, 5, "k", mustNotLoad(t)).wait(t) {
 			if !errors.Is(a.err, cacheguard.ErrUnavailable) || !a.res.Degraded || a.took > soon {
-				t.Errorf("a caller got %v after %v, degraded %v; want %v soon", a.err, a.took, a.res.Degraded, cacheguard.ErrUnavailable)
+				t.Errorf("a caller got %v after %v, degraded %v; want %v soon", a.err, a.took,
+					a.res.Degraded, cacheguard.ErrUnavailable)
 			}
 		}
-		if _, err := r.cache.Update(t.Context(), "k", mustNotLoad(t)); !errors.Is(err, cacheguard.ErrUnavailable) {
-			t.Errorf("Update gave %v; want %v, and that it doesn't write", err, cacheguard.ErrUnavailable)
+		if _, err := r.cache.Update(t.Context(), "k", mustNotLoad(t)); !errors.Is(err,
+			cacheguard.ErrUnavailable) {
+			t.Errorf("Update gave %v; want %v, and that it doesn't write", err,
+				cacheguard.ErrUnavailable)
 		}
 	}, "careful", "default", "cluster")
 }
@@ -148,14 +166,17 @@ func TestRedisDownFailClosed(t *testing.T) {
 func TestRedisDownAndWrites(t *testing.T) {
 	t.Parallel()
 	inEveryOutage(t, func(t *testing.T, _ *redistest.Proxy, rdb redis.UniversalClient) {
-		r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
+		r := newReplica(t, "", newPrefix(), func(s *site) {
+			s.rdb, s.store.OpTimeout = rdb, shortOp
+		})
 		began := time.Now()
 		if err := r.cache.Set(t.Context(), "k", "v"); err == nil {
 			t.Error("Set gave no error")
 		}
 		for _, keys := range [][]string{{"a"}, {"a", "b", "c"}} {
 			var failed cacheguard.KeyErrors
-			if err := r.cache.Invalidate(t.Context(), keys...); !errors.As(err, &failed) || len(failed) != len(keys) {
+			if err := r.cache.Invalidate(t.Context(), keys...); !errors.As(err, &failed) ||
+				len(failed) != len(keys) {
 				t.Errorf("Invalidate(%q) gave %v; want an error for each key", keys, err)
 			}
 		}
@@ -181,7 +202,10 @@ func TestRedisComesBack(t *testing.T) {
 			outage.begin(t, p)
 			prefix := newPrefix()
 			brief := func(s *site) { s.store.OpTimeout = lossTime }
-			f := &wired{first: newReplica(t, p.Addr(), prefix, brief), second: newReplica(t, server.Addr(), prefix)}
+			f := &wired{
+				first:  newReplica(t, p.Addr(), prefix, brief),
+				second: newReplica(t, server.Addr(), prefix),
+			}
 			f.third = f.second
 			o := newOrigin("meanwhile")
 			f.first.get(t, "k", o.load).is(t, "meanwhile")
@@ -192,7 +216,8 @@ func TestRedisComesBack(t *testing.T) {
 				return err == nil
 			})
 
-			if res, err := f.first.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+			if res, err := f.first.cache.Peek(t.Context(), "k"); err != nil ||
+				res.Status != cacheguard.StatusMiss {
 				t.Errorf("Peek gave %v, %v; want a miss", res, err)
 			}
 			f.serves(t)
@@ -244,7 +269,9 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 // Neither New nor a new cache dials. A cache sends nothing before its first call.
 func TestNewDoesntDial(t *testing.T) {
 	var dials atomic.Int64
-	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+	rdb := redis.NewClient(&redis.Options{Dialer: func(
+		context.Context, string, string,
+	) (net.Conn, error) {
 		dials.Add(1)
 		return nil, errors.New("dialled")
 	}})

@@ -24,7 +24,8 @@ func TestEviction(t *testing.T) {
 			server := redistest.Start(t, "--maxmemory", "4mb", "--maxmemory-policy", policy)
 			admin := newClient(t, server.Addr())
 			prefix := newPrefix()
-			first, second := newReplica(t, server.Addr(), prefix), newReplica(t, server.Addr(), prefix)
+			first, second := newReplica(t, server.Addr(), prefix),
+				newReplica(t, server.Addr(), prefix)
 			first.listens(t)
 			second.listens(t)
 			older, newer := newOrigin("old"), newOrigin("new")
@@ -50,7 +51,8 @@ func TestEviction(t *testing.T) {
 			theirs.got(t, "newer")
 			for _, r := range []*replica{first, second} {
 				r.get(t, "k", mustNotLoad(t)).hit(t, "newer")
-				if n := r.events.of(cacheguard.EventStoreError) + r.events.of(cacheguard.EventCorrupt); n > 0 {
+				if n := r.events.of(cacheguard.EventStoreError) +
+					r.events.of(cacheguard.EventCorrupt); n > 0 {
 					t.Errorf("%d errors of the store were seen; want none", n)
 				}
 			}

@@ -56,13 +56,17 @@ func FilledMessage(k cacheguard.Key, load cacheguard.ID) []byte {
 }
 
 // ChangedMessage returns the message of a change.
-func ChangedMessage(k cacheguard.Key) []byte { return encodeMessage(kindChanged, k, cacheguard.ID{}) }
+func ChangedMessage(k cacheguard.Key) []byte {
+	return encodeMessage(kindChanged, k, cacheguard.ID{})
+}
 
 // WholeName returns the name of the separately stored generation of a whole cache.
 func WholeName(prefix, cache string) string { return names{prefix: prefix}.whole(cache) }
 
 // GenerationsName returns the name of a cache's generations.
-func GenerationsName(prefix, cache string) string { return names{prefix: prefix}.generations(cache) }
+func GenerationsName(prefix, cache string) string {
+	return names{prefix: prefix}.generations(cache)
+}
 
 // Older reports whether a server's version is too old.
 var Older = older

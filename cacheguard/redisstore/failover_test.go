@@ -24,7 +24,9 @@ func TestClusterUnderLoad(t *testing.T) {
 	tr := newTraffic(t, func(s *site) {
 		// If a node is stopped, a client may need up to twice its ReadTimeout to learn which node
 		// has the slots.
-		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: time.Second})
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: c.Addrs(), ReadTimeout: time.Second,
+		})
 		t.Cleanup(func() { _ = rdb.Close() })
 		s.rdb = rdb
 	})
@@ -237,9 +239,11 @@ func TestClusterLosesSlots(t *testing.T) {
 	var failed cacheguard.KeyErrors
 	err := f.second.cache.Invalidate(ctx, kept, lost, keyOf(true))
 	if !errors.As(err, &failed) || len(failed) != 1 || failed[lost] == nil {
-		t.Errorf("Invalidate of three keys, one of them in a lost slot, gave %v; want an error for %q", err, lost)
+		t.Errorf("Invalidate of three keys, one of them in a lost slot, gave %v; want an error for %q",
+			err, lost)
 	}
-	if res, err := f.first.cache.Peek(ctx, kept); err != nil || res.Status != cacheguard.StatusMiss {
+	if res, err := f.first.cache.Peek(ctx, kept); err != nil ||
+		res.Status != cacheguard.StatusMiss {
 		t.Errorf("Peek gave %v, %v after Invalidate; want a miss", res, err)
 	}
 	f.servesKeys(t, func() string { return keyOf(true) })
@@ -330,7 +334,10 @@ func TestRestartWithData(t *testing.T) {
 		"--key-load-delay", "60", "--loading-process-events-interval-bytes", "1024")
 	prefix, ctx := newPrefix(), t.Context()
 	usual := func(s *site) { s.store.OpTimeout = 0 }
-	f := &wired{first: newReplica(t, server.Addr(), prefix, usual), second: newReplica(t, server.Addr(), prefix, usual)}
+	f := &wired{
+		first:  newReplica(t, server.Addr(), prefix, usual),
+		second: newReplica(t, server.Addr(), prefix, usual),
+	}
 	f.third = f.second
 	f.serves(t)
 	must(t, f.first.cache.Set(ctx, "k", "v"))
@@ -346,7 +353,8 @@ func TestRestartWithData(t *testing.T) {
 		loads.Add(1)
 		return "w", nil
 	}
-	tick := time.NewTicker(5 * time.Millisecond) // most callers don't wait at all, and are not to be hundreds of thousands
+	// Most callers don't wait at all, and are not to be hundreds of thousands.
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var all []answer
 	for away := true; away; <-tick.C {
@@ -368,10 +376,12 @@ func TestRestartWithData(t *testing.T) {
 	}
 	loading := time.Since(began)
 	waittest.Until(t, "the server is used again", func() bool {
-		return !f.first.get(t, newPrefix(), load).res.Degraded && !f.second.get(t, newPrefix(), load).res.Degraded
+		return !f.first.get(t, newPrefix(), load).res.Degraded &&
+			!f.second.get(t, newPrefix(), load).res.Degraded
 	})
 
-	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller", loading, time.Since(began), loads.Load())
+	t.Logf("the server was away for %v and used again after %v, with %d loads of one caller",
+		loading, time.Since(began), loads.Load())
 	f.first.get(t, "k", mustNotLoad(t)).hit(t, "v")
 	f.serves(t)
 	figures(t, "Redis says LOADING", loads.Load(), time.Since(began)-loading, all...)

@@ -53,9 +53,10 @@ func TestColdKeyIsOneTrip(t *testing.T) {
 	r.getEntry(t, "tagged", notTagged(t)).hit(t, "v")
 	must(t, r.cache.Invalidate(t.Context(), "tagged"))
 	other.getEntry(t, "tagged", newOrigin("w").tagged("a", "b")).is(t, "w")
-	sends("a value with tags that another process has loaded", map[string]int64{"EVALSHA": 1}, func() {
-		r.getEntry(t, "tagged", notTagged(t)).hit(t, "w")
-	})
+	sends("a value with tags that another process has loaded", map[string]int64{"EVALSHA": 1},
+		func() {
+			r.getEntry(t, "tagged", notTagged(t)).hit(t, "w")
+		})
 	must(t, r.cache.Invalidate(t.Context(), "tagged"))
 	other.getEntry(t, "tagged", newOrigin("x").tagged("a", "b")).is(t, "x")
 	must(t, other.cache.InvalidateTags(t.Context(), "b"))

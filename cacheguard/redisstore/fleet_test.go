@@ -23,7 +23,8 @@ const (
 	longLease = 2 * time.Minute  // a test that waits for its end fails first
 	// opTimeout is long, so that a busy machine doesn't look like a Redis that is down.
 	opTimeout = patience
-	lossTime  = 4 * time.Second // OpTimeout if replies are lost: the store waits half of it for each
+	// OpTimeout if replies are lost: the store waits half of it for each.
+	lossTime = 4 * time.Second
 )
 
 // replica is a process of a fleet, as far as the other processes can tell: it has a client, a store
@@ -124,7 +125,8 @@ func (r *replica) listens(t *testing.T) {
 	defer cancel()
 	err := r.store.Warm(ctx)
 	for ; err != nil && ctx.Err() == nil; err = r.store.Warm(ctx) {
-		t.Logf("trying again: %v", err) // a busy machine takes longer than the OpTimeout of some tests
+		// A busy machine takes longer than the OpTimeout of some tests.
+		t.Logf("trying again: %v", err)
 	}
 	must(t, err)
 }
@@ -133,7 +135,8 @@ func (r *replica) listens(t *testing.T) {
 // before it asks for leases.
 func (r *replica) looksFirst(t *testing.T) {
 	t.Helper()
-	other, err := cacheguard.New(cacheguard.Store(r.store), cacheguard.Options[string]{Name: "test"})
+	other, err := cacheguard.New(cacheguard.Store(r.store),
+		cacheguard.Options[string]{Name: "test"})
 	must(t, err)
 	defer other.Close()
 	must(t, other.Set(t.Context(), "looks first", "v"))
@@ -150,7 +153,9 @@ type spy struct {
 	answers map[cacheguard.LeaseState]int
 }
 
-func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s *spy) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.Store.Lease(ctx, k, ask)
 	if err == nil {
 		s.mu.Lock()
@@ -163,7 +168,9 @@ func (s *spy) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseA
 	return ans, err
 }
 
-func (s *spy) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *spy) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	held, err := s.Store.Renew(ctx, k, g, ttl)
 	if err != nil {
 		s.renewalsFailed.Add(1)
@@ -181,7 +188,9 @@ func (s *spy) told(state cacheguard.LeaseState) int {
 // for that process's load.
 func (r *replica) waits(t *testing.T) {
 	t.Helper()
-	waittest.Until(t, "the replica waits for another one's load", func() bool { return r.store.told(cacheguard.LeaseHeld) > 0 })
+	waittest.Until(t, "the replica waits for another one's load", func() bool {
+		return r.store.told(cacheguard.LeaseHeld) > 0
+	})
 }
 
 // tally counts events.
@@ -216,7 +225,8 @@ func put(t *testing.T, s cacheguard.Store, k cacheguard.Key, f []byte) {
 	t.Helper()
 	g, err := s.Claim(t.Context(), k, cacheguard.ID{0xee}, longLease)
 	must(t, err)
-	if ans, err := s.Fill(t.Context(), k, g, f, time.Hour); err != nil || ans != cacheguard.FillStored {
+	if ans, err := s.Fill(t.Context(), k, g, f, time.Hour); err != nil ||
+		ans != cacheguard.FillStored {
 		t.Fatalf("the fill after a claim: %d, %v", ans, err)
 	}
 }

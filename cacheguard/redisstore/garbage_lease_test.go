@@ -21,10 +21,14 @@ func garbageLeases() []garbage {
 	token := strings.Repeat("0123456789abcdef", 2)
 	all := append([]garbage{}, wrongTypes...)
 	for _, foreign := range []string{
-		"", "x", "-", "+", "!", "by another program", "locked", "1", "\x00", "- ", "+OK", "-ERR no", "!f", "!f:", "!f:1:1:",
-		"!f" + token, "!f" + token + ":", "!f" + token + ":x:y:z", "!1" + token + ":1:1:", "!f" + token + ":-1:1:text",
-		"-" + token[:31], "-" + token, "?" + token + "1", "-" + token + "x", "+" + token + "1.5", "-" + strings.ToUpper(token),
-		"-" + strings.Repeat("z", 40), "-" + strings.Repeat("-", 40), "+an old lock: " + token + token, "-" + strings.Repeat("\xff", 60),
+		"", "x", "-", "+", "!", "by another program", "locked", "1", "\x00", "- ", "+OK", "-ERR no",
+		"!f", "!f:", "!f:1:1:",
+		"!f" + token, "!f" + token + ":", "!f" + token + ":x:y:z", "!1" + token + ":1:1:",
+		"!f" + token + ":-1:1:text",
+		"-" + token[:31], "-" + token, "?" + token + "1", "-" + token + "x", "+" + token + "1.5",
+		"-" + strings.ToUpper(token),
+		"-" + strings.Repeat("z", 40), "-" + strings.Repeat("-", 40),
+		"+an old lock: " + token + token, "-" + strings.Repeat("\xff", 60),
 		token, token + "1700000000000000", "2026-11-21T00:00:00Z", "{\"owner\":\"" + token + "\"}",
 		strings.Repeat("long ", 20000),
 	} {
@@ -90,7 +94,9 @@ func TestLeaseWithoutEnd(t *testing.T) {
 func TestGarbageMessages(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()
-	f := &wired{first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix)}
+	f := &wired{
+		first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix),
+	}
 	f.third = f.second
 	f.first.listens(t)
 	f.second.listens(t)

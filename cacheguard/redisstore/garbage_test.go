@@ -25,7 +25,9 @@ type garbage struct {
 }
 
 func text(what string, b []byte) garbage {
-	return garbage{what: what, short: len(b) < 3, put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+	return garbage{what: what, short: len(b) < 3, put: func(
+		ctx context.Context, rdb redis.UniversalClient, name string,
+	) error {
 		return rdb.Set(ctx, name, b, 0).Err()
 	}}
 }
@@ -41,7 +43,9 @@ var wrongTypes = []garbage{
 	{what: "set", put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 		return rdb.SAdd(ctx, name, "a", "b").Err()
 	}},
-	{what: "sorted set", put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+	{what: "sorted set", put: func(
+		ctx context.Context, rdb redis.UniversalClient, name string,
+	) error {
 		return rdb.ZAdd(ctx, name, redis.Z{Score: 1, Member: "a"}).Err()
 	}},
 	{what: "stream", put: func(ctx context.Context, rdb redis.UniversalClient, name string) error {
@@ -69,7 +73,9 @@ func garbageValues(good []byte) []garbage {
 	for bit := 8 * frame.MarkStart; bit < 8*frame.HeaderSize; bit++ {
 		b := bytes.Clone(good)
 		b[bit/8] ^= 1 << (bit % 8)
-		all = append(all, garbage{what: fmt.Sprintf("bit %d of the mark flipped", bit), put: text("", b).put, stale: true})
+		all = append(all, garbage{
+			what: fmt.Sprintf("bit %d of the mark flipped", bit), put: text("", b).put, stale: true,
+		})
 	}
 	for version := 2; version < 256; version += 23 {
 		b := bytes.Clone(good)
@@ -87,12 +93,16 @@ func garbageValues(good []byte) []garbage {
 	}
 	expired := h
 	expired.Created = h.Created.Add(-time.Hour)
-	all = append(all, garbage{what: "long past its TTL", put: text("", frame.New(expired, body)).put, stale: true})
+	all = append(all, garbage{
+		what: "long past its TTL", put: text("", frame.New(expired, body)).put, stale: true,
+	})
 	future := h
 	future.Created = h.Created.Add(time.Hour)
-	all = append(all, garbage{what: "from the future", put: text("", frame.New(future, body)).put, stale: true})
+	all = append(all,
+		garbage{what: "from the future", put: text("", frame.New(future, body)).put, stale: true})
 	for _, foreign := range []string{
-		"x", "1", "null", "{}", `{"product":42}`, "PONG", "\x00", "\x01", "\x01\x00", "O:8:\"stdClass\":0:{}",
+		"x", "1", "null", "{}", `{"product":42}`, "PONG", "\x00", "\x01", "\x01\x00",
+		"O:8:\"stdClass\":0:{}",
 		"\x80\x04\x95", "\x1f\x8b\x08", "*", "rueidisid:1", "LOCKED", "2026-11-21T00:00:00Z",
 	} {
 		all = append(all, text(fmt.Sprintf("foreign %q", foreign), []byte(foreign)))
@@ -124,12 +134,16 @@ func TestGarbageValue(t *testing.T) {
 	for i, g := range all {
 		key := fmt.Sprint(i)
 		must(t, g.put(ctx, r.rdb, r.valueName(key)))
-		if res, err := r.cache.Peek(ctx, key); err != nil || res.Status == cacheguard.StatusHit || (res.Status == cacheguard.StatusMiss && res.Value != "") {
+		if res, err := r.cache.Peek(ctx, key); err != nil || res.Status == cacheguard.StatusHit ||
+			(res.Status == cacheguard.StatusMiss && res.Value != "") {
 			t.Errorf("%s: Peek gave %v, %v; want a miss", g.what, res, err)
 		}
 		r.missesAndHits(t, g.what, key)
 	}
-	t.Log(redistest.Figures{Fault: "garbage where a value stands", Callers: 2 * len(all), Loads: r.events.of(cacheguard.EventLoad)})
+	t.Log(redistest.Figures{
+		Fault: "garbage where a value stands", Callers: 2 * len(all),
+		Loads: r.events.of(cacheguard.EventLoad),
+	})
 	corrupt, short := 0, 0
 	for _, g := range all {
 		if g.stale || g.nothing {
@@ -140,8 +154,10 @@ func TestGarbageValue(t *testing.T) {
 		}
 	}
 	// Each entry was read twice.
-	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got > want || got < want-short {
-		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want, short)
+	if got, want := r.events.of(cacheguard.EventCorrupt), 2*corrupt; got > want ||
+		got < want-short {
+		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want,
+			short)
 	}
 	if lines := r.log.With(); len(lines) != 1 || r.log.Count("no value") != 1 {
 		t.Errorf("%d garbage values were logged in %d lines; want 1", len(all), len(lines))
@@ -189,7 +205,9 @@ func TestGarbageForCodec(t *testing.T) {
 	prefix := newPrefix()
 	written := newReplica(t, server.Addr(), prefix)
 	must(t, written.cache.Set(t.Context(), "k", "no number"))
-	for name, codec := range map[string]cacheguard.Codec[string]{"error": refusing{}, "panic": panicking{}} {
+	for name, codec := range map[string]cacheguard.Codec[string]{
+		"error": refusing{}, "panic": panicking{},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t, server.Addr(), prefix, func(s *site) { s.cache.Codec = codec })
 			o := newOrigin("loaded")

@@ -21,7 +21,8 @@ const (
 	tagsInAStep  = 256     // most tags that one script invalidates
 	maxKnownTags = 1 << 16 // generations that a cluster client keeps for each cache
 
-	doubt = protocol.ClockSlack // how much the clocks of two nodes, or a clock and its estimate, may differ
+	// How much the clocks of two nodes, or a clock and its estimate, may differ.
+	doubt = protocol.ClockSlack
 
 	// pastAll is above every generation, stamp and number of a grant. Numbers in Lua and scores in
 	// Redis are float64, which represent every microsecond below pastAll exactly, up to the year
@@ -30,7 +31,9 @@ const (
 )
 
 // Generations returns the generations of a cache and of tags of it.
-func (s *Store) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+func (s *Store) Generations(
+	ctx context.Context, cache string, tags []string,
+) (cacheguard.Generations, error) {
 	if s.cluster == nil {
 		if of := s.lookAtGenerations(ctx, cache, tags); of != nil {
 			return of, nil
@@ -48,7 +51,8 @@ func (s *Store) Generations(ctx context.Context, cache string, tags []string) (c
 			return of, nil // the last known generations
 		}
 		if len(tags) == 0 && ctx.Err() == nil {
-			return cacheguard.Generations{1}, nil // as if the whole cache had never been invalidated
+			// As if the whole cache had never been invalidated.
+			return cacheguard.Generations{1}, nil
 		}
 		return nil, err
 	}
@@ -67,11 +71,16 @@ func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 
 // lookAtGenerations reads the stored generations with one command, and returns nil if some are
 // missing.
-func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []string) cacheguard.Generations {
+func (s *Store) lookAtGenerations(
+	ctx context.Context, cache string, tags []string,
+) cacheguard.Generations {
 	if len(tags) == 0 {
 		name := s.names.whole(cache)
-		whole, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-			all := redis.NewStringSliceCmd(ctx, "mget", name) // MGET returns no error if nothing or something other than a string is stored
+		whole, err := look(ctx, s, name, func(
+			ctx context.Context, rdb redis.UniversalClient,
+		) (string, error) {
+			// MGET returns no error if nothing or something other than a string is stored.
+			all := redis.NewStringSliceCmd(ctx, "mget", name)
 			_ = rdb.Process(ctx, all)
 			return strings.Join(all.Val(), ""), all.Err()
 		})
@@ -81,7 +90,9 @@ func (s *Store) lookAtGenerations(ctx context.Context, cache string, tags []stri
 		return nil
 	}
 	name := s.names.generations(cache)
-	scores, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]float64, error) {
+	scores, err := look(ctx, s, name, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]float64, error) {
 		return rdb.ZMScore(ctx, name, append([]string{""}, tags...)...).Result()
 	})
 	if err != nil || len(scores) != 1+len(tags) {
@@ -126,14 +137,19 @@ func generationsIn(answer any) cacheguard.Generations {
 }
 
 // readGenerations asks Redis for generations, and for the time at the node that has them.
-func (s *Store) readGenerations(ctx context.Context, cache string, tags []string) (now int64, of cacheguard.Generations, err error) {
+func (s *Store) readGenerations(
+	ctx context.Context, cache string, tags []string,
+) (now int64, of cacheguard.Generations, err error) {
 	name := s.names.generations(cache)
 	args := make([]any, len(tags))
 	for i, tag := range tags {
 		args[i] = tag
 	}
-	reply, err := look(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
-		return generationsScript.Run(ctx, rdb, []string{name, s.names.whole(cache)}, args...).Slice()
+	reply, err := look(ctx, s, name, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]any, error) {
+		return generationsScript.Run(ctx, rdb, []string{name, s.names.whole(cache)},
+			args...).Slice()
 	})
 	if err != nil {
 		return 0, nil, err
@@ -185,7 +201,9 @@ func (s *Store) stamp(ctx context.Context, cache string) int64 {
 
 // InvalidateTags invalidates these tags, or the whole cache if there are none: it sets their
 // generation to the present time.
-func (s *Store) InvalidateTags(ctx context.Context, cache string, tags []string) (generation int64, err error) {
+func (s *Store) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (generation int64, err error) {
 	if len(tags) == 0 {
 		return s.bump(ctx, cache, nil)
 	}
@@ -207,7 +225,9 @@ func (s *Store) bump(ctx context.Context, cache string, tags []string) (int64, e
 		args = append(args, tag)
 	}
 	args[2] = encodeMessage(kindTags, cacheguard.Key{Cache: cache}, cacheguard.ID{}, payload...)
-	reply, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := change(ctx, s, name, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (string, error) {
 		return bumpScript.Run(ctx, rdb, []string{name, s.names.whole(cache)}, args...).Text()
 	})
 	if err != nil {
@@ -270,7 +290,8 @@ type cacheGenerations struct {
 // or unread.
 type known struct {
 	generation, trust int64
-	doubted           int // number of the last doubt, which only a read that began after it can settle; 0: none
+	// Number of the last doubt, which only a read that began after it can settle; 0: none.
+	doubted int
 }
 
 const unread = -1 // no read has confirmed the generation, so a later invalidation may be unknown
@@ -298,7 +319,9 @@ func (g *generationsKnown) find(cache string, tags []string, sure bool) cachegua
 }
 
 // learn stores the generations in an answer of Redis.
-func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Generations, since moment) {
+func (g *generationsKnown) learn(
+	cache string, tags []string, of cacheguard.Generations, since moment,
+) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.caches[cache]
@@ -311,7 +334,8 @@ func (g *generationsKnown) learn(cache string, tags []string, of cacheguard.Gene
 	}
 	g.makeRoom(in, len(tags))
 	trust := since.trust
-	if since.cleared != g.cleared { // an invalidation may have been heard of and forgotten while the answer was on its way
+	// An invalidation may have been heard of and forgotten while the answer was on its way.
+	if since.cleared != g.cleared {
 		trust = unread
 	}
 	in.whole = in.whole.read(of[0], trust, since.doubts)
@@ -341,7 +365,8 @@ func (g *generationsKnown) heard(cache string, tags []string, generation, latest
 		return
 	}
 	g.makeRoom(in, len(tags))
-	for _, tag := range tags { // also tags that aren't known: the answer to an earlier read may be on its way
+	// Also tags that aren't known: the answer to an earlier read may be on its way.
+	for _, tag := range tags {
 		one, ok := in.tags[tag]
 		if !ok {
 			one.trust = unread
@@ -356,7 +381,8 @@ func (g *generationsKnown) told(k known, generation, latest int64) known {
 	if believed { // a later message, or the answer to a read, may have come before this message
 		k.generation = max(k.generation, generation)
 	}
-	if !believed || k.doubted != 0 { // a read that has begun already may have missed this invalidation, too
+	// A read that has begun already may have missed this invalidation, too.
+	if !believed || k.doubted != 0 {
 		g.doubts++
 		k.trust, k.doubted = unread, g.doubts
 	}

@@ -46,7 +46,9 @@ func TestServerHangsAtStart(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = client(t, l.Addr().String()), op })
+			r := newReplica(t, "", newPrefix(), func(s *site) {
+				s.rdb, s.store.OpTimeout = client(t, l.Addr().String()), op
+			})
 			began := time.Now()
 			r.get(t, "k", newOrigin("v").load).is(t, "v")
 			if took := time.Since(began); took > op*5/3 {

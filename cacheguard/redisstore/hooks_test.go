@@ -52,10 +52,14 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 			if !keepsToContexts && when != "before" {
 				continue // an exception that New's documentation names
 			}
-			t.Run(fmt.Sprintf("ContextTimeoutEnabled %v, added %s", keepsToContexts, when), func(t *testing.T) {
+			t.Run(fmt.Sprintf("ContextTimeoutEnabled %v, added %s", keepsToContexts, when), func(
+				t *testing.T,
+			) {
 				t.Parallel()
 				proxy := newProxy(t, server.Addr())
-				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: keepsToContexts})
+				rdb := redis.NewClient(&redis.Options{
+					Addr: proxy.Addr(), ContextTimeoutEnabled: keepsToContexts,
+				})
 				t.Cleanup(func() { _ = rdb.Close() })
 				hook := &seeing{seen: map[string]int64{}}
 				if when == "before" {
@@ -89,11 +93,14 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				sent := proxy.Counts()
 				// Commands of new connections and of the subscription are not counted.
 				maps.DeleteFunc(sent, func(name string, _ int64) bool {
-					return name == "HELLO" || name == "CLIENT" || strings.HasSuffix(name, "SUBSCRIBE") || name == "PING"
+					return name == "HELLO" || name == "CLIENT" ||
+						strings.HasSuffix(name, "SUBSCRIBE") || name == "PING"
 				})
 				hook.mu.Lock()
 				defer hook.mu.Unlock()
-				maps.DeleteFunc(hook.seen, func(name string, _ int64) bool { return name == "HELLO" || name == "CLIENT" || name == "PING" })
+				maps.DeleteFunc(hook.seen, func(name string, _ int64) bool {
+					return name == "HELLO" || name == "CLIENT" || name == "PING"
+				})
 				if len(sent) == 0 || !maps.Equal(sent, hook.seen) {
 					t.Errorf("Redis got %v, the hook saw %v", sent, hook.seen)
 				}

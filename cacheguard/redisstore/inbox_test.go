@@ -69,7 +69,8 @@ func (w *wiretap) messages(text string) (all, with int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sent := w.sent.String()
-	return strings.Count(sent, "$7\r\nmessage\r\n") + strings.Count(sent, "$8\r\npmessage\r\n"), strings.Count(sent, text)
+	return strings.Count(sent, "$7\r\nmessage\r\n") + strings.Count(sent, "$8\r\npmessage\r\n"),
+		strings.Count(sent, text)
 }
 
 // member is a process of a fleet whose messages are counted as they come over the connection.
@@ -86,7 +87,9 @@ type member struct {
 func newMember(t *testing.T, addr, prefix string, caches ...string) *member {
 	t.Helper()
 	m := &member{}
-	m.rdb = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, Dialer: m.tap.dial})
+	m.rdb = redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, Dialer: m.tap.dial,
+	})
 	t.Cleanup(func() { _ = m.rdb.Close() })
 	m.Store = newStore(t, m.rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
 	for _, cache := range caches {
@@ -134,7 +137,8 @@ func frameOf(id cacheguard.ID, size int) []byte {
 
 func (m *member) ask(t *testing.T, token byte, want cacheguard.LeaseState) cacheguard.Grant {
 	t.Helper()
-	ans, err := m.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(token), TTL: time.Hour, Wait: true})
+	ans, err := m.Lease(t.Context(), testKey,
+		cacheguard.LeaseAsk{Token: load(token), TTL: time.Hour, Wait: true})
 	must(t, err)
 	if ans.State != want {
 		t.Fatalf("load %d is told %d; want %d", token, ans.State, want)
@@ -162,7 +166,8 @@ func newParish(t *testing.T, server *redistest.Server) *parish {
 	t.Helper()
 	addr := server.Addr()
 	p := &parish{prefix: newPrefix(), other: newClient(t, addr)}
-	p.leader, p.first, p.second = newMember(t, addr, p.prefix, "test"), newMember(t, addr, p.prefix, "test"), newMember(t, addr, p.prefix, "test", "other")
+	p.leader, p.first, p.second = newMember(t, addr, p.prefix, "test"),
+		newMember(t, addr, p.prefix, "test"), newMember(t, addr, p.prefix, "test", "other")
 	for range 4 {
 		p.idle = append(p.idle, newMember(t, addr, p.prefix, "test"))
 	}
@@ -189,12 +194,19 @@ func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 		"a fill":       func(g cacheguard.Grant) { p.leader.fill(t, g, 10) },
 		"a large fill": func(g cacheguard.Grant) { p.leader.fill(t, g, 10<<10) },
 		"a failure": func(g cacheguard.Grant) {
-			must(t, p.leader.Conclude(t.Context(), testKey, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, time.Hour, time.Hour))
+			must(t,
+				p.leader.Conclude(t.Context(), testKey, g,
+					cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, time.Hour,
+					time.Hour))
 		},
 		"an outcome that isn't kept": func(g cacheguard.Grant) {
-			must(t, p.leader.Conclude(t.Context(), testKey, g, cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared}, 0, 0))
+			must(t,
+				p.leader.Conclude(t.Context(), testKey, g,
+					cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared}, 0, 0))
 		},
-		"a release": func(g cacheguard.Grant) { must(t, p.leader.Release(t.Context(), testKey, g.Token)) },
+		"a release": func(g cacheguard.Grant) {
+			must(t, p.leader.Release(t.Context(), testKey, g.Token))
+		},
 	} {
 		g := p.leader.ask(t, 1, cacheguard.LeaseGranted)
 		for range 3 {
@@ -205,7 +217,8 @@ func TestOnlyThoseWhoWaitAreTold(t *testing.T) {
 		hear(t, what, 1, p.first, p.second)
 		hear(t, what+", the leader", 0, p.leader)
 		p.quiet(t, what)
-		if n := p.other.Exists(t.Context(), redisstore.WaitersName(p.prefix, testKey)).Val(); n != 0 {
+		if n := p.other.Exists(t.Context(),
+			redisstore.WaitersName(p.prefix, testKey)).Val(); n != 0 {
 			t.Errorf("%s leaves those who were told", what)
 		}
 		invalidate()
@@ -223,11 +236,22 @@ func TestChangesStayInTheirCache(t *testing.T) {
 	p := newParish(t, redistest.Start(t))
 	ctx, keys := t.Context(), []cacheguard.Key{testKey}
 	for what, change := range map[string]func() error{
-		"Invalidate":          func() error { return p.leader.Invalidate(ctx, keys) },
-		"MarkStale":           func() error { return p.leader.MarkStale(ctx, keys, 20, []byte("mark")) },
-		"InvalidateTags":      func() error { _, err := p.leader.InvalidateTags(ctx, "test", []string{"t"}); return err },
-		"InvalidateTags, all": func() error { _, err := p.leader.InvalidateTags(ctx, "test", nil); return err },
-		"Claim":               func() error { _, err := p.leader.Claim(ctx, testKey, load(1), time.Hour); return err },
+		"Invalidate": func() error { return p.leader.Invalidate(ctx, keys) },
+		"MarkStale": func() error {
+			return p.leader.MarkStale(ctx, keys, 20, []byte("mark"))
+		},
+		"InvalidateTags": func() error {
+			_, err := p.leader.InvalidateTags(ctx, "test", []string{"t"})
+			return err
+		},
+		"InvalidateTags, all": func() error {
+			_, err := p.leader.InvalidateTags(ctx, "test", nil)
+			return err
+		},
+		"Claim": func() error {
+			_, err := p.leader.Claim(ctx, testKey, load(1), time.Hour)
+			return err
+		},
 	} {
 		must(t, change())
 		hear(t, what, 1, append(p.idle, p.leader, p.first, p.second)...)
@@ -244,13 +268,17 @@ func TestChangeMeetsThoseWhoWait(t *testing.T) {
 	for what, change := range map[string]func() error{
 		"Invalidate": func() error { return p.leader.Invalidate(ctx, keys) },
 		"MarkStale":  func() error { return p.leader.MarkStale(ctx, keys, 20, []byte("mark")) },
-		"Claim":      func() error { _, err := p.leader.Claim(ctx, testKey, load(9), time.Hour); return err },
+		"Claim": func() error {
+			_, err := p.leader.Claim(ctx, testKey, load(9), time.Hour)
+			return err
+		},
 	} {
 		g := p.leader.ask(t, 1, cacheguard.LeaseGranted)
 		p.first.ask(t, 2, cacheguard.LeaseHeld)
 		must(t, change())
 		hear(t, what, 1, append(p.idle, p.leader, p.first)...)
-		if ans, err := p.leader.Fill(ctx, testKey, g, frameOf(g.Token, 0), time.Hour); err != nil || ans == cacheguard.FillStored {
+		if ans, err := p.leader.Fill(ctx, testKey, g, frameOf(g.Token, 0), time.Hour); err != nil ||
+			ans == cacheguard.FillStored {
 			t.Errorf("%s: the fill of the load before is told %v, %v", what, ans, err)
 		}
 		hear(t, what+", then a late fill", 0, append(p.idle, p.leader, p.first)...)
@@ -266,7 +294,8 @@ func TestChangeMeetsThoseWhoWait(t *testing.T) {
 func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	t.Parallel()
 	p := newParish(t, redistest.Start(t))
-	lease, waiters := redisstore.LeaseName(p.prefix, testKey), redisstore.WaitersName(p.prefix, testKey)
+	lease, waiters := redisstore.LeaseName(p.prefix, testKey),
+		redisstore.WaitersName(p.prefix, testKey)
 	dead := p.leader.ask(t, 1, cacheguard.LeaseGranted)
 	p.first.ask(t, 2, cacheguard.LeaseHeld)
 	p.second.ask(t, 3, cacheguard.LeaseHeld)
@@ -274,7 +303,8 @@ func TestTakeoverTellsThoseWhoWaited(t *testing.T) {
 	must(t, p.other.PExpire(t.Context(), waiters, time.Minute).Err())
 	g := p.second.ask(t, 4, cacheguard.LeaseGranted)
 	p.outlive(t, "a takeover")
-	if ans, err := p.leader.Fill(t.Context(), testKey, dead, frameOf(dead.Token, 0), time.Hour); err != nil || ans != cacheguard.FillOther {
+	if ans, err := p.leader.Fill(t.Context(), testKey, dead, frameOf(dead.Token, 0),
+		time.Hour); err != nil || ans != cacheguard.FillOther {
 		t.Errorf("the dead leader's fill: %v, %v", ans, err)
 	}
 	hear(t, "the fill of a leader that was taken for dead", 0, p.first, p.second)
@@ -288,8 +318,10 @@ func (p *parish) outlive(t *testing.T, what string) {
 	t.Helper()
 	ctx := t.Context()
 	lease := p.other.PTTL(ctx, redisstore.LeaseName(p.prefix, testKey)).Val()
-	if waiters := p.other.PTTL(ctx, redisstore.WaitersName(p.prefix, testKey)).Val(); lease <= 0 || waiters <= lease {
-		t.Errorf("after %s the lease ends after %v, and who waits for it is forgotten after %v", what, lease, waiters)
+	if waiters := p.other.PTTL(ctx, redisstore.WaitersName(p.prefix, testKey)).Val(); lease <= 0 ||
+		waiters <= lease {
+		t.Errorf("after %s the lease ends after %v, and who waits for it is forgotten after %v",
+			what, lease, waiters)
 	}
 }
 
@@ -300,7 +332,8 @@ func TestRenewalsKeepThoseWhoWait(t *testing.T) {
 	p.first.ask(t, 2, cacheguard.LeaseHeld)
 	p.outlive(t, "the first question")
 	for _, ttl := range []time.Duration{2 * time.Hour, 3 * time.Hour} {
-		if held, err := p.leader.Renew(t.Context(), testKey, g, ttl); err != nil || held != cacheguard.HoldingMine {
+		if held, err := p.leader.Renew(t.Context(), testKey, g, ttl); err != nil ||
+			held != cacheguard.HoldingMine {
 			t.Fatalf("the renewal: %v, %v", held, err)
 		}
 		p.outlive(t, "a renewal")
@@ -327,7 +360,8 @@ func TestOneMessageWhereMostWait(t *testing.T) {
 		for i := range c.waiting {
 			all[1+i].ask(t, byte(2+i), cacheguard.LeaseHeld)
 		}
-		if waiters, err := elsewhere.rdb.Get(t.Context(), redisstore.WaitersName(prefix, testKey)).Result(); err != nil || waiters != "*" {
+		if waiters, err := elsewhere.rdb.Get(t.Context(),
+			redisstore.WaitersName(prefix, testKey)).Result(); err != nil || waiters != "*" {
 			t.Errorf("%d of %d wait: %q, %v; want all", c.waiting, c.processes, waiters, err)
 		}
 		all[0].fill(t, g, 10)
@@ -350,7 +384,8 @@ func TestManyInboxes(t *testing.T) {
 	}
 	lease := func(i int) cacheguard.Grant {
 		s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
-		ans, err := s.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(byte(i % 200)), TTL: time.Hour, Wait: true})
+		ans, err := s.Lease(t.Context(), testKey,
+			cacheguard.LeaseAsk{Token: load(byte(i % 200)), TTL: time.Hour, Wait: true})
 		must(t, err)
 		return ans.Grant
 	}
@@ -385,12 +420,14 @@ func TestLateJoinersMissNothing(t *testing.T) {
 		var err error
 		both.Go(func() { p.leader.fill(t, g, 10) })
 		both.Go(func() {
-			ans, err = p.first.Lease(t.Context(), testKey, cacheguard.LeaseAsk{Token: load(2), TTL: time.Hour, Wait: true})
+			ans, err = p.first.Lease(t.Context(), testKey,
+				cacheguard.LeaseAsk{Token: load(2), TTL: time.Hour, Wait: true})
 		})
 		both.Wait()
 		must(t, err)
 		n := p.first.heard(t)
-		if held := ans.State == cacheguard.LeaseHeld; held && n != 1 || !held && (n != 0 || ans.State != cacheguard.LeaseValue) {
+		if held := ans.State == cacheguard.LeaseHeld; held && n != 1 ||
+			!held && (n != 0 || ans.State != cacheguard.LeaseValue) {
 			t.Fatalf("told %d, and %d messages", ans.State, n)
 		}
 		must(t, p.leader.Invalidate(t.Context(), []cacheguard.Key{testKey}))
@@ -405,20 +442,32 @@ func TestBrokenInboxesAreHeard(t *testing.T) {
 	for _, c := range []struct{ name, script, old, broken string }{
 		{"as it is", "", "", ""},
 		{"a fill tells nobody", redisstore.FillScript, "waiters and both[2]", "nil"},
-		{"a fill forgets one inbox", redisstore.FillScript, "string.gmatch(waiters or '', ' (%x+)')", "string.gmatch(waiters or '', ' (%x+)$')"},
+		{
+			"a fill forgets one inbox", redisstore.FillScript,
+			"string.gmatch(waiters or '', ' (%x+)')", "string.gmatch(waiters or '', ' (%x+)$')",
+		},
 		{"a fill tells all", redisstore.FillScript, "waiters and both[2]", "'*'"},
-		{"a question notes the first one alone", redisstore.LeaseScript, "(known and waiters or processes)", "processes"},
+		{
+			"a question notes the first one alone", redisstore.LeaseScript,
+			"(known and waiters or processes)", "processes",
+		},
 		{"nobody is noted", redisstore.LeaseScript, "note(waiters, left + ARGV[7])", "{}"},
-		{"a takeover loses those who wait", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},
+		{
+			"a takeover loses those who wait", redisstore.LeaseScript, "if waiters then -- whose",
+			"redis.call('DEL', KEYS[5]) if false then -- whose",
+		},
 	} {
 		p := newParish(t, server)
 		if c.script != "" {
 			if strings.Count(c.script, c.old) != 1 {
-				t.Fatalf("the script has %q %d times, want once", c.old, strings.Count(c.script, c.old))
+				t.Fatalf("the script has %q %d times, want once", c.old,
+					strings.Count(c.script, c.old))
 			}
 			sum := sha1.Sum([]byte(c.script))
 			for _, m := range []*member{p.leader, p.first, p.second} {
-				m.rdb.AddHook(instead{hex.EncodeToString(sum[:]), strings.Replace(c.script, c.old, c.broken, 1)})
+				m.rdb.AddHook(instead{
+					hex.EncodeToString(sum[:]), strings.Replace(c.script, c.old, c.broken, 1),
+				})
 			}
 		}
 		p.leader.ask(t, 1, cacheguard.LeaseGranted)
@@ -440,11 +489,17 @@ func TestGarbageWaiters(t *testing.T) {
 	p := newParish(t, redistest.Start(t))
 	ctx, name := t.Context(), redisstore.WaitersName(p.prefix, testKey)
 	for what, write := range map[string]func() error{
-		"a list":      func() error { return p.other.RPush(ctx, name, "12 abc").Err() },
-		"text":        func() error { return p.other.Set(ctx, name, "by another program", 0).Err() },
-		"nothing":     func() error { return p.other.Set(ctx, name, "", 0).Err() },
-		"a number":    func() error { return p.other.Set(ctx, name, strings.Repeat("9", 400), 0).Err() },
-		"other boxes": func() error { return p.other.Set(ctx, name, "12 abc  def \x00 9", 0).Err() },
+		"a list": func() error { return p.other.RPush(ctx, name, "12 abc").Err() },
+		"text": func() error {
+			return p.other.Set(ctx, name, "by another program", 0).Err()
+		},
+		"nothing": func() error { return p.other.Set(ctx, name, "", 0).Err() },
+		"a number": func() error {
+			return p.other.Set(ctx, name, strings.Repeat("9", 400), 0).Err()
+		},
+		"other boxes": func() error {
+			return p.other.Set(ctx, name, "12 abc  def \x00 9", 0).Err()
+		},
 	} {
 		for _, before := range []bool{true, false} {
 			if before {
@@ -455,7 +510,8 @@ func TestGarbageWaiters(t *testing.T) {
 				must(t, write())
 			}
 			p.first.ask(t, 2, cacheguard.LeaseHeld)
-			if held, err := p.leader.Renew(ctx, testKey, g, time.Hour); err != nil || held != cacheguard.HoldingMine {
+			if held, err := p.leader.Renew(ctx, testKey, g, time.Hour); err != nil ||
+				held != cacheguard.HoldingMine {
 				t.Errorf("%s: the renewal: %v, %v", what, held, err)
 			}
 			p.leader.fill(t, g, 10)
@@ -493,7 +549,9 @@ func TestCallersAreWokenByTheirInbox(t *testing.T) {
 		waittest.Next(t, "the first replica loads", o.began)
 		held := second.store.told(cacheguard.LeaseHeld)
 		theirs := second.ask(t, 2, key, o.load)
-		waittest.Until(t, "the second one waits", func() bool { return second.store.told(cacheguard.LeaseHeld) > held })
+		waittest.Until(t, "the second one waits", func() bool {
+			return second.store.told(cacheguard.LeaseHeld) > held
+		})
 		name := redisstore.WaitersName(prefix, cacheguard.Key{Cache: "test", Key: key})
 		if waiters := first.rdb.Get(t.Context(), name).Val(); strings.Count(waiters, " ") != 1 {
 			t.Errorf("%q stands there for one that waits", waiters)
@@ -527,7 +585,8 @@ func TestForgottenWaitersAskAgain(t *testing.T) {
 	waittest.Next(t, "the first replica loads", o.began)
 	theirs := second.ask(t, 2, "k", o.load)
 	second.waits(t)
-	if n, err := first.rdb.Del(t.Context(), redisstore.WaitersName(prefix, testKey)).Result(); err != nil || n != 1 {
+	if n, err := first.rdb.Del(t.Context(),
+		redisstore.WaitersName(prefix, testKey)).Result(); err != nil || n != 1 {
 		t.Errorf("%d lists of those who wait, %v", n, err)
 	}
 	letGo()

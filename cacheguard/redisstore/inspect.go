@@ -27,9 +27,11 @@ type Inspection struct {
 	State State    `json:"state"`
 	Why   []string `json:"why"` // the meaning of the value and the lease for callers
 
-	Value   *InspectedValue   `json:"value,omitempty"` // nil: no value is stored
-	Tags    []InspectedTag    `json:"tags,omitempty"`  // the first one is the whole cache, without a name; a remnant has no entry for it
-	Lease   *InspectedLease   `json:"lease,omitempty"` // nil: nothing is stored under the lease's name
+	Value *InspectedValue `json:"value,omitempty"` // nil: no value is stored
+	// The first one is the whole cache, without a name; a remnant has no entry for it.
+	Tags []InspectedTag `json:"tags,omitempty"`
+	// nil: nothing is stored under the lease's name.
+	Lease   *InspectedLease   `json:"lease,omitempty"`
 	Waiters *InspectedWaiters `json:"waiters,omitempty"`
 
 	// NewerLeft is how long the value of a later program stays in Redis, if it is stored beside
@@ -42,29 +44,35 @@ type State string
 
 // The states of a value.
 const (
-	StateAbsent     State = "absent"
-	StateFresh      State = "fresh"
-	StateStale      State = "stale"          // served at once while it is refreshed
-	StateOnError    State = "stale on error" // served when a load fails
-	StateExpired    State = "expired"        // only shown to the next load
-	StateInvalid    State = "invalid"        // its cache or one of its tags was invalidated after its load began, or the times of invalidations are lost
-	StateUnshared   State = "unshared"       // each caller loads for itself (hit-for-miss)
-	StateRemnant    State = "remnant"        // the tags of a value that a writer has removed
-	StateUnreadable State = "unreadable"     // not a value: the next load overwrites it
+	StateAbsent  State = "absent"
+	StateFresh   State = "fresh"
+	StateStale   State = "stale"          // served at once while it is refreshed
+	StateOnError State = "stale on error" // served when a load fails
+	StateExpired State = "expired"        // only shown to the next load
+	// Its cache or one of its tags was invalidated after its load began, or the times of
+	// invalidations are lost.
+	StateInvalid    State = "invalid"
+	StateUnshared   State = "unshared"   // each caller loads for itself (hit-for-miss)
+	StateRemnant    State = "remnant"    // the tags of a value that a writer has removed
+	StateUnreadable State = "unreadable" // not a value: the next load overwrites it
 )
 
 // InspectedValue is the value that is stored under its name.
 type InspectedValue struct {
-	Size    int           `json:"size"`            // size in Redis, in bytes
-	Left    time.Duration `json:"left_ns"`         // time until Redis removes it
-	Err     string        `json:"error,omitempty"` // the reason why the value is unreadable, or what kind of data it is; if Err is set, only Size, Left, Version, Flags, Load and Body may be set
-	Version byte          `json:"version"`         // version of the frame
-	Flags   byte          `json:"flags"`
-	Load    string        `json:"load,omitempty"` // id of the load that made it, in hexadecimal
+	Size int           `json:"size"`    // size in Redis, in bytes
+	Left time.Duration `json:"left_ns"` // time until Redis removes it
+	// The reason why the value is unreadable, or what kind of data it is; if Err is set, only Size,
+	// Left, Version, Flags, Load and Body may be set.
+	Err     string `json:"error,omitempty"`
+	Version byte   `json:"version"` // version of the frame
+	Flags   byte   `json:"flags"`
+	Load    string `json:"load,omitempty"` // id of the load that made it, in hexadecimal
 
-	NotFound    bool   `json:"not_found"`
-	Fingerprint uint32 `json:"fingerprint"`     // fingerprint of the codec; 0: the codec has no name
-	Codec       string `json:"codec,omitempty"` // name of the codec, if it is one of this module's except protocodec
+	NotFound bool `json:"not_found"`
+	// Fingerprint of the codec; 0: the codec has no name.
+	Fingerprint uint32 `json:"fingerprint"`
+	// Name of the codec, if it is one of this module's except protocodec.
+	Codec string `json:"codec,omitempty"`
 
 	Made time.Time     `json:"made,omitzero"`
 	Age  time.Duration `json:"age_ns"`
@@ -82,8 +90,9 @@ type InspectedValue struct {
 	IfErrorLeft    time.Duration `json:"if_error_left_ns"`
 
 	Marked time.Time `json:"marked,omitzero"` // when MarkStale marked it
-	Stamp  time.Time `json:"stamp,omitzero"`  // when its load began, on the clock of the generations
-	Note   string    `json:"note,omitempty"`  // note of an observer, in hexadecimal
+	// When its load began, on the clock of the generations.
+	Stamp time.Time `json:"stamp,omitzero"`
+	Note  string    `json:"note,omitempty"` // note of an observer, in hexadecimal
 
 	Body []byte `json:"-"` // the value as the codec wrote it; if it is unreadable, all stored bytes
 }
@@ -91,40 +100,52 @@ type InspectedValue struct {
 // InspectedTag is a tag of a value, or the whole cache, and the effect of its last invalidation on
 // the value.
 type InspectedTag struct {
-	Name        string    `json:"name"`
-	Soft        bool      `json:"soft"`
-	Invalidated time.Time `json:"invalidated,omitzero"` // the last time; for the whole cache it may be the time of its first use. Zero: never, or not known
-	State       State     `json:"state,omitempty"`      // the effect on the value. Fresh: none; stale; invalid. Empty: the tag doesn't matter
+	Name string `json:"name"`
+	Soft bool   `json:"soft"`
+	// The last time; for the whole cache it may be the time of its first use. Zero: never, or not
+	// known.
+	Invalidated time.Time `json:"invalidated,omitzero"`
+	// The effect on the value. Fresh: none; stale; invalid. Empty: the tag doesn't matter.
+	State State `json:"state,omitempty"`
 }
 
 // InspectedLease is the entry under the name of a lease: the lease, or in its place the record of
 // the last load's end.
 type InspectedLease struct {
-	Left    time.Duration `json:"left_ns"`
-	Err     string        `json:"error,omitempty"` // the reason why the entry counts neither as a lease nor as a record; if Err is set, only Left is set, too
-	Load    string        `json:"load,omitempty"`  // id of the load that has the lease, or that left the record, in hexadecimal
-	Granted time.Time     `json:"granted,omitzero"`
-	Awaited bool          `json:"awaited"` // a program waits on the common channel
-	Inboxes bool          `json:"inboxes"` // the Waiters are told of the lease's end
+	Left time.Duration `json:"left_ns"`
+	// The reason why the entry counts neither as a lease nor as a record; if Err is set, only Left
+	// is set, too.
+	Err string `json:"error,omitempty"`
+	// Id of the load that has the lease, or that left the record, in hexadecimal.
+	Load    string    `json:"load,omitempty"`
+	Granted time.Time `json:"granted,omitzero"`
+	Awaited bool      `json:"awaited"` // a program waits on the common channel
+	Inboxes bool      `json:"inboxes"` // the Waiters are told of the lease's end
 
 	Outcome *InspectedOutcome `json:"outcome,omitempty"` // nil: it is a lease
 }
 
 // InspectedOutcome is the end of a load that left no value.
 type InspectedOutcome struct {
-	Kind        string        `json:"kind"`               // failed, unstored, unshared; empty: written by a later program
-	Text        string        `json:"text,omitempty"`     // error of a load that failed
-	Size        int           `json:"size,omitempty"`     // size of a result that was not stored, in bytes
-	Failures    int           `json:"failures,omitempty"` // failures in a row
-	Backoff     time.Duration `json:"backoff_ns"`         // for this time after the load's end, calls that would load get this outcome instead
+	// Failed, unstored, unshared; empty: written by a later program.
+	Kind string `json:"kind"`
+	Text string `json:"text,omitempty"` // error of a load that failed
+	// Size of a result that was not stored, in bytes.
+	Size     int `json:"size,omitempty"`
+	Failures int `json:"failures,omitempty"` // failures in a row
+	// For this time after the load's end, calls that would load get this outcome instead.
+	Backoff     time.Duration `json:"backoff_ns"`
 	BackoffLeft time.Duration `json:"backoff_left_ns"`
 }
 
 // InspectedWaiters are the processes that are told when a lease ends.
 type InspectedWaiters struct {
-	Err       string        `json:"error,omitempty"`     // the reason why the entry is not a list of waiters; if Err is set, only Left is set, too
-	All       bool          `json:"all"`                 // all processes that have the cache open are told
-	Processes int           `json:"processes,omitempty"` // how many processes had the cache open when the first of them began to wait
+	// The reason why the entry is not a list of waiters; if Err is set, only Left is set, too.
+	Err string `json:"error,omitempty"`
+	// All processes that have the cache open are told.
+	All bool `json:"all"`
+	// How many processes had the cache open when the first of them began to wait.
+	Processes int           `json:"processes,omitempty"`
 	Inboxes   []string      `json:"inboxes,omitempty"`
 	Left      time.Duration `json:"left_ns"`
 }
@@ -144,14 +165,18 @@ func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, err
 // InspectVersion is [Store.Inspect] for caches with this [cacheguard.Options.Version]. These caches
 // can't read a value that was made for another version. InspectVersion reports such a value if one
 // of the module's own codecs except protocodec wrote it. For other codecs it can't know.
-func (s *Store) InspectVersion(ctx context.Context, cache, key string, version int) (Inspection, error) {
+func (s *Store) InspectVersion(
+	ctx context.Context, cache, key string, version int,
+) (Inspection, error) {
 	switch err := checkCache(cache); {
 	case err != nil:
 		return Inspection{}, err
 	case version < 0:
 		return Inspection{}, fmt.Errorf("redisstore: no cache can have the version %d", version)
 	}
-	k := cacheguard.Key{Cache: cache, Key: frame.KeyID(key), Version: uint8(version % cacheguard.Versions)}
+	k := cacheguard.Key{
+		Cache: cache, Key: frame.KeyID(key), Version: uint8(version % cacheguard.Versions),
+	}
 	found, err := s.sight(ctx, k)
 	if err != nil {
 		return Inspection{}, s.blind(ctx, err)
@@ -227,7 +252,8 @@ type sight struct {
 	value, lease, waiters entry
 	kind                  string // what the value is, if it is no string
 	version               int
-	newer                 time.Duration // how long the value of the next format stays in Redis; 0: there is no such value
+	// How long the value of the next format stays in Redis; 0: there is no such value.
+	newer time.Duration
 
 	whole  string                 // the generation of the cache as it is stored by itself
 	scores cacheguard.Generations // generations of the cache and of the value's tags
@@ -261,7 +287,9 @@ func (s *Store) sight(ctx context.Context, k cacheguard.Key) (found sight, err e
 // kind returns the type of the data under a name, if the data is not a string. The right to ask for
 // the type may be missing.
 func (s *Store) kind(ctx context.Context, name string) string {
-	kind, err := twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	kind, err := twice(ctx, s, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (string, error) {
 		return rdb.Type(ctx, name).Result()
 	})
 	if err != nil || kind == "none" || kind == "string" { // refused, or changed meanwhile
@@ -270,11 +298,18 @@ func (s *Store) kind(ctx context.Context, name string) string {
 	return "a " + kind
 }
 
-func (s *Store) sightOf(ctx context.Context, k cacheguard.Key, pipeline func(redis.UniversalClient) redis.Pipeliner) (sight, error) {
+func (s *Store) sightOf(
+	ctx context.Context, k cacheguard.Key, pipeline func(redis.UniversalClient) redis.Pipeliner,
+) (sight, error) {
 	value := s.names.value(k)
-	return twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (found sight, err error) {
+	return twice(ctx, s, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (found sight, err error) {
 		pipe := pipeline(rdb)
-		readings := []reading{read(ctx, pipe, value), read(ctx, pipe, s.names.lease(value)), read(ctx, pipe, s.names.waiters(value))}
+		readings := []reading{
+			read(ctx, pipe, value), read(ctx, pipe, s.names.lease(value)),
+			read(ctx, pipe, s.names.waiters(value)),
+		}
 		newer := pipe.PTTL(ctx, s.names.next(value))
 		_, all := redislink.Exec(ctx, pipe)
 		for n, to := range []*entry{&found.value, &found.lease, &found.waiters} {
@@ -300,8 +335,12 @@ func firstAnswer(err error) error {
 
 // scores reads the generations of a cache and of tags. It changes nothing, and leaves out lost and
 // damaged generations.
-func (s *Store) scores(ctx context.Context, cache string, tags []string) (whole string, of cacheguard.Generations, err error) {
-	_, err = twice(ctx, s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
+func (s *Store) scores(
+	ctx context.Context, cache string, tags []string,
+) (whole string, of cacheguard.Generations, err error) {
+	_, err = twice(ctx, s, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (_ struct{}, err error) {
 		pipe := rdb.Pipeline()
 		alone := pipe.Get(ctx, s.names.whole(cache))
 		read := pipe.ZMScore(ctx, s.names.generations(cache), append([]string{""}, tags...)...)

@@ -20,7 +20,8 @@ import (
 // codecNames are the names of this module's codecs, except protocodec, which has a name for each
 // type.
 var codecNames = []string{
-	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress", "http-response-2",
+	"json", "raw", "msgpack", "compress(json)", "compress(raw)", "compress(msgpack)", "compress",
+	"http-response-2",
 }
 
 // codecName returns the name of the codec with this fingerprint for this version of the type, or ""
@@ -88,10 +89,12 @@ func (i *Inspection) judgeValue(found sight) string {
 		v.Flags = b[1]
 	}
 	tags, remnant := frame.RemnantTags(b)
-	if !remnant && (len(b) == 0 || b[0] != frame.Version) { // of this version it is a damaged frame, or one with flags of a later program
+	// Of this version it is a damaged frame, or one with flags of a later program.
+	if !remnant && (len(b) == 0 || b[0] != frame.Version) {
 		i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
 		v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))
-		return "what stands there is " + v.Err + ": another program has written it, and the next load overwrites it"
+		return "what stands there is " + v.Err +
+			": another program has written it, and the next load overwrites it"
 	}
 	v.Load = hex.EncodeToString(frame.ID(b))
 	if remnant {
@@ -100,7 +103,8 @@ func (i *Inspection) judgeValue(found sight) string {
 	}
 	h, body, err := frame.Parse(b)
 	if other, ok := madeFor(h.Codec, found.version); ok && err == nil && !h.Null {
-		err = fmt.Errorf("it was made for Options.Version %d, and asked for is %d", other, found.version)
+		err = fmt.Errorf("it was made for Options.Version %d, and asked for is %d", other,
+			found.version)
 	}
 	if err != nil {
 		i.State, v.Err, v.Body = StateUnreadable, err.Error(), b
@@ -144,7 +148,8 @@ func (i *Inspection) judgeHeader(h frame.Header, found sight) string {
 	invalid := i.judgeTags(&h, found)
 	age, over, good := protocol.Judge(h, found.now)
 	v.Age, v.FreshLeft = age, -over
-	v.RevalidateLeft, v.IfErrorLeft = max(h.Revalidate-max(over, 0), 0), max(h.IfError-max(over, 0), 0)
+	v.RevalidateLeft, v.IfErrorLeft = max(h.Revalidate-max(over, 0), 0),
+		max(h.IfError-max(over, 0), 0)
 	if invalid != "" {
 		i.State = StateInvalid
 		return invalid
@@ -223,7 +228,8 @@ func (i *Inspection) means(h frame.Header, good protocol.Use) string {
 	switch {
 	case h.Unshared && good == protocol.Fresh:
 		i.State = StateUnshared
-		return "no value for anybody: each caller loads for itself, for " + spell(v.FreshLeft) + " more"
+		return "no value for anybody: each caller loads for itself, for " + spell(v.FreshLeft) +
+			" more"
 	case h.Unshared:
 		i.State = StateExpired
 		return "that each caller loads for itself is over: it is as if nothing were there"
@@ -232,7 +238,8 @@ func (i *Inspection) means(h frame.Header, good protocol.Use) string {
 		return "fresh: " + gets + ", for " + spell(v.FreshLeft) + " more"
 	case good == protocol.Meanwhile:
 		i.State = StateStale
-		return "stale: " + gets + " at once and one process refreshes it, for " + spell(v.RevalidateLeft) + " more"
+		return "stale: " + gets + " at once and one process refreshes it, for " +
+			spell(v.RevalidateLeft) + " more"
 	case good == protocol.OnError:
 		i.State = StateOnError
 		return "stale: " + gets + " if a load fails, for " + spell(v.IfErrorLeft) + " more"
@@ -264,8 +271,9 @@ func leaseIn(e entry) *InspectedLease {
 		l.Load = strings.ToLower(s.load)
 		text, _ := frame.Unmark(s.outcome.Text)
 		l.Outcome = &InspectedOutcome{
-			Kind: outcomeNames[s.outcome.Kind], Text: text, Size: len(s.outcome.Frame), Failures: s.outcome.Failures,
-			Backoff: duration(s.backoff), BackoffLeft: s.backoffLeft(e.left),
+			Kind: outcomeNames[s.outcome.Kind], Text: text, Size: len(s.outcome.Frame),
+			Failures: s.outcome.Failures,
+			Backoff:  duration(s.backoff), BackoffLeft: s.backoffLeft(e.left),
 		}
 	default:
 		l.Load, l.Awaited, l.Inboxes = strings.ToLower(s.load), s.awaited, s.inboxes
@@ -282,11 +290,14 @@ func (l *InspectedLease) means() string {
 	case l.Err != "":
 		return "under the name of its lease stands " + l.Err + ": the next load overwrites that"
 	case o == nil:
-		return "a load is under way, and who would load waits for it, for " + spell(l.Left) + " at most unless its lease is renewed"
+		return "a load is under way, and who would load waits for it, for " + spell(l.Left) +
+			" at most unless its lease is renewed"
 	case o.BackoffLeft > 0 && o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
-		return "the last load has failed, and who would load gets its error, for " + spell(o.BackoffLeft) + " more"
+		return "the last load has failed, and who would load gets its error, for " +
+			spell(o.BackoffLeft) + " more"
 	case o.BackoffLeft > 0:
-		return "the last load has left no value, and who would load is told so, for " + spell(o.BackoffLeft) + " more"
+		return "the last load has left no value, and who would load is told so, for " +
+			spell(o.BackoffLeft) + " more"
 	case o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
 		return "the last load has failed, and the next may begin"
 	}

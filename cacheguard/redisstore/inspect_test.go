@@ -62,8 +62,9 @@ func says(t *testing.T, report fmt.Stringer, words ...string) {
 func made(ago time.Duration) frame.Header {
 	now := time.Now().Add(-ago)
 	return frame.Header{
-		ID: [16]byte{1, 2, 3}, Created: now, Soft: time.Hour, Revalidate: time.Hour, IfError: 3 * time.Hour,
-		Took: 120 * time.Millisecond, Codec: frame.Fingerprint("raw", 0), Stamp: now.UnixMicro(),
+		ID: [16]byte{1, 2, 3}, Created: now, Soft: time.Hour, Revalidate: time.Hour,
+		IfError: 3 * time.Hour,
+		Took:    120 * time.Millisecond, Codec: frame.Fingerprint("raw", 0), Stamp: now.UnixMicro(),
 	}
 }
 
@@ -71,7 +72,9 @@ func made(ago time.Duration) frame.Header {
 func since(t *testing.T, rdb redis.UniversalClient, prefix string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago).UnixMicro()
-	must(t, rdb.ZAdd(t.Context(), redisstore.GenerationsName(prefix, "test"), redis.Z{Score: float64(at)}).Err())
+	must(t,
+		rdb.ZAdd(t.Context(), redisstore.GenerationsName(prefix, "test"),
+			redis.Z{Score: float64(at)}).Err())
 	must(t, rdb.Set(t.Context(), redisstore.WholeName(prefix, "test"), at, 0).Err())
 }
 
@@ -91,7 +94,9 @@ func TestInspect(t *testing.T) {
 	must(t, r.rdb.ZAdd(ctx, redisstore.GenerationsName(r.prefix, "test"),
 		redis.Z{Score: float64(time.Now().Add(-90 * time.Second).UnixMicro()), Member: "late"},
 		redis.Z{Score: float64(time.Now().Add(-90 * time.Second).UnixMicro()), Member: "\x00late"},
-		redis.Z{Score: float64(time.Now().Add(-50 * time.Hour).UnixMicro()), Member: "early"}).Err())
+		redis.Z{
+			Score: float64(time.Now().Add(-50 * time.Hour).UnixMicro()), Member: "early",
+		}).Err())
 	with := func(h frame.Header, change func(*frame.Header)) []byte {
 		change(&h)
 		body := []byte("body")
@@ -109,51 +114,132 @@ func TestInspect(t *testing.T) {
 		says  []string
 	}{
 		"fresh": {with(made(90*time.Second), nothing), redisstore.StateFresh, []string{
-			"so fresh: a caller gets it, for 58m", "version 1, flags 00 (a value), made by load 01020300", "codec raw, fingerprint",
+			"so fresh: a caller gets it, for 58m",
+			"version 1, flags 00 (a value), made by load 01020300", "codec raw, fingerprint",
 			"by a load that took 120ms", "fresh for 1h0m0s, 58m", "removed never", "lease none"}},
-		"not there": {with(made(90*time.Second), func(h *frame.Header) { h.Null = true }), redisstore.StateFresh, []string{
-			"a caller is told that it does not exist, for 58m", "flags 01"}},
-		"stale": {with(made(90*time.Minute+30*time.Second), nothing), redisstore.StateStale, []string{
-			"at once and one process refreshes it, for 29m", "over for 30m", "served when a load fails for 3h0m0s, 2h2"}},
-		"stale on error": {with(made(150*time.Minute+30*time.Second), nothing), redisstore.StateOnError, []string{
-			"a caller gets it if a load fails, for 1h2", "no load is under way: the next caller begins one"}},
-		"expired":         {with(made(5*time.Hour), nothing), redisstore.StateExpired, []string{"expired: only the next load sees it"}},
-		"from the future": {with(made(-time.Hour), nothing), redisstore.StateExpired, []string{"made in the future"}},
-		"marked": {with(made(90*time.Second), func(h *frame.Header) { h.Marked = time.Now().Add(-30 * time.Second) }), redisstore.StateStale, []string{
+		"not there": {with(made(90*time.Second), func(h *frame.Header) { h.Null = true }),
+			redisstore.StateFresh, []string{
+				"a caller is told that it does not exist, for 58m", "flags 01"}},
+		"stale": {with(made(90*time.Minute+30*time.Second), nothing), redisstore.StateStale,
+			[]string{
+				"at once and one process refreshes it, for 29m", "over for 30m",
+				"served when a load fails for 3h0m0s, 2h2"}},
+		"stale on error": {with(made(150*time.Minute+30*time.Second), nothing),
+			redisstore.StateOnError, []string{
+				"a caller gets it if a load fails, for 1h2",
+				"no load is under way: the next caller begins one"}},
+		"expired": {
+			with(made(5*time.Hour), nothing), redisstore.StateExpired,
+			[]string{"expired: only the next load sees it"},
+		},
+		"from the future": {
+			with(made(-time.Hour), nothing), redisstore.StateExpired,
+			[]string{"made in the future"},
+		},
+		"marked": {with(made(90*time.Second), func(h *frame.Header) {
+			h.Marked = time.Now().Add(-30 * time.Second)
+		}), redisstore.StateStale, []string{
 			"marked stale since", "for 59m"}},
-		"unshared":       {with(made(90*time.Second), func(h *frame.Header) { h.Unshared = true }), redisstore.StateUnshared, []string{"each caller loads for itself, for 58m", "flags 02 (not to be shared)"}},
-		"unshared, over": {with(made(2*time.Hour), func(h *frame.Header) { h.Unshared = true }), redisstore.StateExpired, []string{"as if nothing were there"}},
-		"tag": {with(made(2*time.Minute), func(h *frame.Header) { h.Tags = tagsOf(t, "early", "late") }), redisstore.StateInvalid, []string{
-			`invalid: its tag "late" was invalidated after its load began`, `tag "early" invalidated at`, `: valid tag "late"`, ": invalid"}},
-		"soft tag": {with(made(2*time.Minute), func(h *frame.Header) { h.Tags = tagsOf(t, "\x00late") }), redisstore.StateStale, []string{
+		"unshared": {
+			with(made(90*time.Second), func(h *frame.Header) { h.Unshared = true }),
+			redisstore.StateUnshared,
+			[]string{"each caller loads for itself, for 58m", "flags 02 (not to be shared)"},
+		},
+		"unshared, over": {
+			with(made(2*time.Hour), func(h *frame.Header) { h.Unshared = true }),
+			redisstore.StateExpired, []string{"as if nothing were there"},
+		},
+		"tag": {with(made(2*time.Minute), func(h *frame.Header) {
+			h.Tags = tagsOf(t, "early", "late")
+		}), redisstore.StateInvalid, []string{
+			`invalid: its tag "late" was invalidated after its load began`,
+			`tag "early" invalidated at`, `: valid tag "late"`, ": invalid"}},
+		"soft tag": {with(made(2*time.Minute), func(h *frame.Header) {
+			h.Tags = tagsOf(t, "\x00late")
+		}), redisstore.StateStale, []string{
 			"for 58m", `tag "late"`, "a soft one: the value is stale since then"}},
-		"tag that stands": {with(made(time.Second), func(h *frame.Header) { h.Tags = tagsOf(t, "early", "late", "none") }), redisstore.StateFresh, []string{
+		"tag that stands": {with(made(time.Second), func(h *frame.Header) {
+			h.Tags = tagsOf(t, "early", "late", "none")
+		}), redisstore.StateFresh, []string{
 			`tag "none" never invalidated: valid`}},
-		"whole cache": {with(made(101*time.Hour), func(h *frame.Header) { h.Soft = 1000 * time.Hour }), redisstore.StateInvalid, []string{
+		"whole cache": {with(made(101*time.Hour), func(h *frame.Header) {
+			h.Soft = 1000 * time.Hour
+		}), redisstore.StateInvalid, []string{
 			"invalid: its cache was invalidated after its load began"}},
-		"stamp ahead": {with(made(0), func(h *frame.Header) { h.Stamp += 48 * time.Hour.Microseconds() }), redisstore.StateInvalid, []string{"a stamp from the future"}},
-		"remnant": {frame.Remnant(with(made(0), func(h *frame.Header) { h.Tags = tagsOf(t, "a", "\x00b") })), redisstore.StateRemnant, []string{
+		"stamp ahead": {with(made(0), func(h *frame.Header) {
+			h.Stamp += 48 * time.Hour.Microseconds()
+		}), redisstore.StateInvalid, []string{"a stamp from the future"}},
+		"remnant": {frame.Remnant(with(made(0), func(h *frame.Header) {
+			h.Tags = tagsOf(t, "a", "\x00b")
+		})), redisstore.StateRemnant, []string{
 			"a writer has removed the value", `tag "a" kept`, `tag "b" kept, a soft one`}},
-		"flipped": {flipped, redisstore.StateUnreadable, []string{"no value (frame has a wrong checksum)", "version 1, flags 00, made by load 010203"}},
-		"another type": {with(made(0), func(h *frame.Header) { h.Codec = frame.Fingerprint("json", 4) }), redisstore.StateUnreadable, []string{
-			"no value (it was made for Options.Version 4, and asked for is 0): the next load overwrites it", "made by load 010203"}},
-		"not there, of another type": {with(made(0), func(h *frame.Header) { h.Null, h.Codec = true, frame.Fingerprint("json", 4) }),
+		"flipped": {
+			flipped, redisstore.StateUnreadable, []string{
+				"no value (frame has a wrong checksum)", "version 1, flags 00, made by load 010203",
+			},
+		},
+		"another type": {with(made(0), func(h *frame.Header) {
+			h.Codec = frame.Fingerprint("json", 4)
+		}), redisstore.StateUnreadable, []string{
+			"no value (it was made for Options.Version 4, and asked for is 0): the next load overwrites it",
+			"made by load 010203"}},
+		"not there, of another type": {with(made(0), func(h *frame.Header) {
+			h.Null, h.Codec = true, frame.Fingerprint("json", 4)
+		}),
 			redisstore.StateFresh, []string{"a caller is told that it does not exist"}},
-		"another version": {append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable, []string{"not an entry of cacheguard but bytes that begin with 07000000"}},
-		"cut off early":   {[]byte("\x01"), redisstore.StateUnreadable, []string{"what stands there is no value (frame is shorter than its header)", "frame none"}},
-		"cut off":         {with(made(0), nothing)[:40], redisstore.StateUnreadable, []string{"no value (frame is shorter than its header)", "made by load 010203"}},
-		"later flags": {append([]byte{1, 0x80}, with(made(0), nothing)[2:]...), redisstore.StateUnreadable, []string{
-			"no value (frame has unknown flags)", "flags 80, made by load 010203"}},
-		"foreign JSON": {[]byte(`{"id": 1, "name": "a lamp of another program"}`), redisstore.StateUnreadable, []string{
-			"what stands there is not an entry of cacheguard but JSON: another program has written it, and the next load overwrites it", "frame none"}},
-		"foreign text":  {[]byte("neither frame nor JSON"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but text:"}},
-		"number":        {[]byte("17"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but a number:"}},
-		"gzip":          {[]byte("\x1f\x8b\x08 and so on"), redisstore.StateUnreadable, []string{"not an entry of cacheguard but gzip:"}},
-		"empty":         {[]byte{}, redisstore.StateUnreadable, []string{"not an entry of cacheguard but an empty string:"}},
-		"nothing":       {nil, redisstore.StateAbsent, []string{"nothing is stored", "value none", "lease none", "the next caller begins one"}},
-		"unnamed codec": {with(made(0), func(h *frame.Header) { h.Codec = 0 }), redisstore.StateFresh, []string{"one without a name"}},
-		"foreign codec": {with(made(0), func(h *frame.Header) { h.Codec = 7 }), redisstore.StateFresh, []string{"none of this module's, fingerprint 00000007"}},
-		"note":          {with(made(0), func(h *frame.Header) { h.Note = []byte("\x1b") }), redisstore.StateFresh, []string{"note 1b"}},
+		"another version": {
+			append([]byte{7, 0}, make([]byte, 100)...), redisstore.StateUnreadable,
+			[]string{"not an entry of cacheguard but bytes that begin with 07000000"},
+		},
+		"cut off early": {
+			[]byte("\x01"), redisstore.StateUnreadable, []string{
+				"what stands there is no value (frame is shorter than its header)", "frame none",
+			},
+		},
+		"cut off": {
+			with(made(0), nothing)[:40], redisstore.StateUnreadable,
+			[]string{"no value (frame is shorter than its header)", "made by load 010203"},
+		},
+		"later flags": {append([]byte{1, 0x80}, with(made(0), nothing)[2:]...),
+			redisstore.StateUnreadable, []string{
+				"no value (frame has unknown flags)", "flags 80, made by load 010203"}},
+		"foreign JSON": {[]byte(`{"id": 1, "name": "a lamp of another program"}`),
+			redisstore.StateUnreadable, []string{
+				"what stands there is not an entry of cacheguard but JSON: another program has written it, and the next load overwrites it",
+				"frame none"}},
+		"foreign text": {
+			[]byte("neither frame nor JSON"), redisstore.StateUnreadable,
+			[]string{"not an entry of cacheguard but text:"},
+		},
+		"number": {
+			[]byte("17"), redisstore.StateUnreadable,
+			[]string{"not an entry of cacheguard but a number:"},
+		},
+		"gzip": {
+			[]byte("\x1f\x8b\x08 and so on"), redisstore.StateUnreadable,
+			[]string{"not an entry of cacheguard but gzip:"},
+		},
+		"empty": {
+			[]byte{}, redisstore.StateUnreadable,
+			[]string{"not an entry of cacheguard but an empty string:"},
+		},
+		"nothing": {
+			nil, redisstore.StateAbsent, []string{
+				"nothing is stored", "value none", "lease none", "the next caller begins one",
+			},
+		},
+		"unnamed codec": {
+			with(made(0), func(h *frame.Header) { h.Codec = 0 }), redisstore.StateFresh,
+			[]string{"one without a name"},
+		},
+		"foreign codec": {
+			with(made(0), func(h *frame.Header) { h.Codec = 7 }), redisstore.StateFresh,
+			[]string{"none of this module's, fingerprint 00000007"},
+		},
+		"note": {
+			with(made(0), func(h *frame.Header) { h.Note = []byte("\x1b") }), redisstore.StateFresh,
+			[]string{"note 1b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.value != nil {
@@ -163,11 +249,14 @@ func TestInspect(t *testing.T) {
 			if i.State != test.state {
 				t.Errorf("%s; want %s\n%s", i.State, test.state, i)
 			}
-			if i.Cache != "test" || i.Key != name || i.Name != r.valueName(name) || time.Until(i.Now).Abs() > time.Minute {
+			if i.Cache != "test" || i.Key != name || i.Name != r.valueName(name) ||
+				time.Until(i.Now).Abs() > time.Minute {
 				t.Errorf("%+v", i)
 			}
 			says(t, i, test.says...)
-			if ours := i.Value == nil || !strings.HasPrefix(i.Value.Err, "not an entry"); !ours && (i.Value.Load != "" || strings.Contains(i.String(), "made by load")) {
+			if ours := i.Value == nil ||
+				!strings.HasPrefix(i.Value.Err, "not an entry"); !ours &&
+				(i.Value.Load != "" || strings.Contains(i.String(), "made by load")) {
 				t.Errorf("of what is not cacheguard's it names a load:\n%s", i)
 			}
 		})
@@ -176,7 +265,8 @@ func TestInspect(t *testing.T) {
 	must(t, r.rdb.RPush(ctx, r.valueName("list"), "a").Err())
 	must(t, r.rdb.Set(ctx, r.valueName("list")+":v2", "a", time.Hour).Err())
 	i := inspected(t, store, "list")
-	says(t, i, "not an entry of cacheguard but a list:", "a value of format version 2, of a later program")
+	says(t, i, "not an entry of cacheguard but a list:",
+		"a value of format version 2, of a later program")
 	if i.State != redisstore.StateUnreadable {
 		t.Error(i)
 	}
@@ -209,14 +299,16 @@ func TestInspectLeases(t *testing.T) {
 
 	g := p.leader.ask(t, 1, cacheguard.LeaseGranted)
 	i := look()
-	if l := i.Lease; l == nil || l.Load != g.Token.String() || l.Granted.UnixMicro() != g.Number || l.Outcome != nil || !l.Inboxes || l.Awaited ||
+	if l := i.Lease; l == nil || l.Load != g.Token.String() || l.Granted.UnixMicro() != g.Number ||
+		l.Outcome != nil || !l.Inboxes || l.Awaited ||
 		l.Left <= 0 || l.Left > time.Hour || i.Waiters != nil {
 		t.Errorf("%+v", i.Lease)
 	}
 	says(t, i, "nothing is stored a load is under way, and who would load waits for it")
 	p.first.ask(t, 2, cacheguard.LeaseHeld)
 	i = look()
-	if w := i.Waiters; w == nil || w.All || len(w.Inboxes) != 1 || w.Processes < 5 || !strings.HasSuffix(p.first.InboxChannel(), w.Inboxes[0]) {
+	if w := i.Waiters; w == nil || w.All || len(w.Inboxes) != 1 || w.Processes < 5 ||
+		!strings.HasSuffix(p.first.InboxChannel(), w.Inboxes[0]) {
 		t.Errorf("%+v", i.Waiters)
 	}
 	says(t, i, "waiting 1 processes of")
@@ -226,14 +318,20 @@ func TestInspectLeases(t *testing.T) {
 		t.Errorf("an older program waits:\n%s", i)
 	}
 
-	failed := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no \x1b[31m answer\x000001020304", Note: []byte("note"), Failures: 3}
+	failed := cacheguard.Outcome{
+		Kind: cacheguard.OutcomeFailed, Text: "no \x1b[31m answer\x000001020304",
+		Note: []byte("note"), Failures: 3,
+	}
 	must(t, s.Conclude(t.Context(), testKey, g, failed, time.Hour, time.Minute))
 	i = look()
-	if l := i.Lease; l.Load != g.Token.String() || l.Outcome == nil || l.Outcome.Kind != "failed" || l.Outcome.Text != "no \x1b[31m answer" ||
-		l.Outcome.Failures != 3 || l.Outcome.Backoff != time.Minute || l.Outcome.BackoffLeft <= 30*time.Second || l.Outcome.BackoffLeft > time.Minute {
+	if l := i.Lease; l.Load != g.Token.String() || l.Outcome == nil || l.Outcome.Kind != "failed" ||
+		l.Outcome.Text != "no \x1b[31m answer" ||
+		l.Outcome.Failures != 3 || l.Outcome.Backoff != time.Minute ||
+		l.Outcome.BackoffLeft <= 30*time.Second || l.Outcome.BackoffLeft > time.Minute {
 		t.Errorf("%+v, %+v", i.Lease, i.Lease.Outcome)
 	}
-	says(t, i, "the last load has failed, and who would load gets its error, for", `error "no \x1b[31m answer"`, "3 in a row")
+	says(t, i, "the last load has failed, and who would load gets its error, for",
+		`error "no \x1b[31m answer"`, "3 in a row")
 
 	value, lease := redisstore.ValueName(p.prefix, testKey), redisstore.LeaseName(p.prefix, testKey)
 	must(t, p.other.PExpire(t.Context(), lease, 50*time.Minute).Err()) // ten minutes later
@@ -241,16 +339,23 @@ func TestInspectLeases(t *testing.T) {
 	must(t, p.other.Del(t.Context(), lease).Err())
 
 	g = p.leader.ask(t, 3, cacheguard.LeaseGranted)
-	must(t, s.Conclude(t.Context(), testKey, g, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: make([]byte, 700)}, time.Hour, time.Minute))
-	says(t, look(), "has left no value, and who would load is told so", "unstored", "result 700 bytes")
+	must(t,
+		s.Conclude(t.Context(), testKey, g,
+			cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: make([]byte, 700)},
+			time.Hour, time.Minute))
+	says(t, look(), "has left no value, and who would load is told so", "unstored",
+		"result 700 bytes")
 	must(t, p.other.Set(t.Context(), lease, "!z"+g.Token.String()+":1:1:1:what", time.Hour).Err())
 	says(t, look(), "of an unknown kind")
 
 	must(t, p.other.Set(t.Context(), lease, "garbage \x1b", 0).Err())
-	must(t, p.other.Set(t.Context(), redisstore.WaitersName(p.prefix, testKey), "garbage \x1b", 0).Err())
+	must(t,
+		p.other.Set(t.Context(), redisstore.WaitersName(p.prefix, testKey), "garbage \x1b",
+			0).Err())
 	says(t, look(), "neither a lease nor a record", "no note of who waits")
 	must(t, p.other.Set(t.Context(), lease, "-"+strings.Repeat("1", 48), 0).Err())
-	must(t, p.other.Set(t.Context(), redisstore.WaitersName(p.prefix, testKey), "*", time.Hour).Err())
+	must(t,
+		p.other.Set(t.Context(), redisstore.WaitersName(p.prefix, testKey), "*", time.Hour).Err())
 	says(t, look(), "it has no end", "all processes that have the cache open")
 	must(t, p.other.Set(t.Context(), value, frame.New(made(0), nil), time.Hour).Err())
 }
@@ -273,7 +378,9 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		}
 		tags = append(tags, tag)
 		if n < 9 {
-			must(t, r.rdb.ZAdd(ctx, redisstore.GenerationsName(r.prefix, "test"), redis.Z{Score: float64(past(24).UnixMicro()), Member: tag}).Err())
+			must(t,
+				r.rdb.ZAdd(ctx, redisstore.GenerationsName(r.prefix, "test"),
+					redis.Z{Score: float64(past(24).UnixMicro()), Member: tag}).Err())
 		}
 	}
 	states := make(map[redisstore.State]int)
@@ -317,7 +424,9 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		states[i.State]++
 		peeked, err := r.cache.Peek(ctx, key)
 		must(t, err)
-		got, err := r.cache.GetResult(ctx, key, func(context.Context) (string, error) { return "", errAway })
+		got, err := r.cache.GetResult(ctx, key, func(context.Context) (string, error) {
+			return "", errAway
+		})
 		want, fails := cacheguard.StatusMiss, true // the status of Peek, and whether Get fails
 		switch i.State {
 		case redisstore.StateFresh:
@@ -337,10 +446,13 @@ func TestInspectAgreesWithCaches(t *testing.T) {
 		if peeked.Status != want {
 			t.Errorf("Peek says %v; want %v\n%s", peeked.Status, want, i)
 		}
-		if failed := errors.Is(err, errAway); failed != fails || !fails && (got.Status != want || got.NotFound != i.Value.NotFound) {
+		if failed := errors.Is(err, errAway); failed != fails ||
+			!fails && (got.Status != want || got.NotFound != i.Value.NotFound) {
 			t.Errorf("Get says %+v, %v\n%s", got, err, i)
 		}
-		if !fails && ((peeked.FreshFor-i.Value.FreshLeft).Abs() > time.Minute || (peeked.Age-i.Value.Age).Abs() > time.Minute) {
+		if !fails &&
+			((peeked.FreshFor-i.Value.FreshLeft).Abs() > time.Minute ||
+				(peeked.Age-i.Value.Age).Abs() > time.Minute) {
 			t.Errorf("Peek says fresh for %v and of age %v\n%s", peeked.FreshFor, peeked.Age, i)
 		}
 	}
@@ -359,13 +471,19 @@ func TestInspectAgreesWithTheLeaseScript(t *testing.T) {
 	token := hex.EncodeToString([]byte("0123456789abcdef"))
 	var all []string
 	for _, kind := range "fupzF1" {
-		for _, numbers := range []string{"3600000:3600000:1", "3600000:1:2", "1:999999999999999:3", "3600000:3600000:1000000000", "3600000:9999999999999999:1", "1:1:0", ":1:1"} {
-			for _, payload := range []string{"", "\x00", "\x00text\n:\xff", "\x04notetext", "\xfftoo short", "x"} {
+		for _, numbers := range []string{
+			"3600000:3600000:1", "3600000:1:2", "1:999999999999999:3", "3600000:3600000:1000000000",
+			"3600000:9999999999999999:1", "1:1:0", ":1:1",
+		} {
+			for _, payload := range []string{
+				"", "\x00", "\x00text\n:\xff", "\x04notetext", "\xfftoo short", "x",
+			} {
 				all = append(all, fmt.Sprintf("!%c%s:%s:%s", kind, token, numbers, payload))
 			}
 		}
 	}
-	all = append(all, "-"+token+"1700000000000000", "+"+strings.ToUpper(token)+"1700000000000000", "-"+token+"170000000000000", "-"+token+"abcdefabcdefabcd", "!f:1:1:1:")
+	all = append(all, "-"+token+"1700000000000000", "+"+strings.ToUpper(token)+"1700000000000000",
+		"-"+token+"170000000000000", "-"+token+"abcdefabcdefabcd", "!f:1:1:1:")
 	for _, whole := range slices.Clone(all) {
 		for range 8 {
 			b := []byte(whole)
@@ -385,7 +503,8 @@ func TestInspectAgreesWithTheLeaseScript(t *testing.T) {
 		key := fmt.Sprint(n)
 		must(t, r.rdb.Set(ctx, r.leaseName(key), standing, 50*time.Minute).Err())
 		l := inspected(t, store, key).Lease
-		ans, err := store.Lease(ctx, cacheguard.Key{Cache: "test", Key: key}, cacheguard.LeaseAsk{Token: load(1), TTL: time.Second})
+		ans, err := store.Lease(ctx, cacheguard.Key{Cache: "test", Key: key},
+			cacheguard.LeaseAsk{Token: load(1), TTL: time.Second})
 		must(t, err)
 		want := cacheguard.LeaseGranted
 		switch o := l.Outcome; {
@@ -412,9 +531,11 @@ func TestInspectAgreesWithTheLeaseScript(t *testing.T) {
 			t.Errorf("%q: %d failures; want %d", standing, o.Failures, ans.Failures)
 		case want == cacheguard.LeaseOutcome:
 			text, _ := frame.Unmark(ans.Outcome.Text)
-			kinds := map[string]cacheguard.OutcomeKind{"failed": cacheguard.OutcomeFailed, "unstored": cacheguard.OutcomeUnstored,
+			kinds := map[string]cacheguard.OutcomeKind{"failed": cacheguard.OutcomeFailed,
+				"unstored": cacheguard.OutcomeUnstored,
 				"unshared": cacheguard.OutcomeUnshared, "": cacheguard.OutcomeUnshared}
-			if kinds[o.Kind] != ans.Outcome.Kind || o.Text != text || o.Size != len(ans.Outcome.Frame) {
+			if kinds[o.Kind] != ans.Outcome.Kind || o.Text != text ||
+				o.Size != len(ans.Outcome.Frame) {
 				t.Errorf("%q: %+v; want %+v", standing, o, ans.Outcome)
 			}
 		}
@@ -442,10 +563,14 @@ func TestInspectGarbage(t *testing.T) {
 	values := garbageValues(frame.New(h, []byte("value")))
 	for n, g := range slices.Concat(values, garbageLeases()) {
 		k := cacheguard.Key{Cache: "test", Key: fmt.Sprint(n)}
-		for _, name := range []string{r.valueName(k.Key), r.leaseName(k.Key), redisstore.WaitersName(r.prefix, k)} {
+		for _, name := range []string{
+			r.valueName(k.Key), r.leaseName(k.Key), redisstore.WaitersName(r.prefix, k),
+		} {
 			must(t, g.put(ctx, r.rdb, name))
 		}
-		for _, name := range []string{redisstore.GenerationsName(r.prefix, "test"), redisstore.WholeName(r.prefix, "test")} {
+		for _, name := range []string{
+			redisstore.GenerationsName(r.prefix, "test"), redisstore.WholeName(r.prefix, "test"),
+		} {
 			if n%7 == 0 {
 				must(t, r.rdb.Del(ctx, name).Err())
 				must(t, g.put(ctx, r.rdb, name))
@@ -478,7 +603,9 @@ func TestInspectOnlyReads(t *testing.T) {
 	must(t, admin.Set(ctx, r.valueName("large"), make([]byte, 20_000), time.Hour).Err())
 	// The generations of this cache are lost. Other steps would create them again.
 	for key, f := range map[string][]byte{"lost": frame.New(h, nil)} {
-		must(t, admin.Set(ctx, redisstore.ValueName("cg", cacheguard.Key{Cache: "lost", Key: key}), f, 0).Err())
+		must(t,
+			admin.Set(ctx, redisstore.ValueName("cg", cacheguard.Key{Cache: "lost", Key: key}), f,
+				0).Err())
 	}
 
 	rdb := newInspector(t, admin)
@@ -509,14 +636,19 @@ func TestInspectOnlyReads(t *testing.T) {
 		t.Errorf("%v, %v", i, err)
 	}
 	for cache, values := range map[string]int{"test": 3, "lost": 1} {
-		if scanned, err := s.Scan(ctx, cache, redisstore.ScanOptions{}); err != nil || scanned.Values != values {
+		if scanned, err := s.Scan(ctx, cache, redisstore.ScanOptions{}); err != nil ||
+			scanned.Values != values {
 			t.Errorf("%+v, %v", scanned, err)
 		}
 	}
 	stats, err := admin.Info(ctx, "commandstats").Result()
 	must(t, err)
-	for _, found := range regexp.MustCompile(`cmdstat_([a-z|_-]+):calls=[0-9]+`).FindAllStringSubmatch(stats, -1) {
-		if !slices.Contains(strings.Fields("get pttl zmscore time multi exec scan getrange strlen hello config|resetstat acl|log client|setinfo client|maint_notifications"), found[1]) {
+	for _, found := range regexp.MustCompile(`cmdstat_([a-z|_-]+):calls=[0-9]+`).
+		FindAllStringSubmatch(stats, -1) {
+		if !slices.Contains(
+			strings.Fields(
+				"get pttl zmscore time multi exec scan getrange strlen hello config|resetstat acl|log client|setinfo client|maint_notifications"),
+			found[1]) {
 			t.Errorf("it sent %s", found[1])
 		}
 	}
@@ -535,7 +667,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	// If a right is missing, the error names the right.
 	for _, command := range []string{"get", "multi", "zmscore", "time"} {
 		must(t, admin.Do(ctx, "ACL", "SETUSER", "inspector", "-"+command).Err())
-		if _, err := s.Inspect(ctx, "test", "k"); err == nil || !strings.Contains(err.Error(), "lacks +"+command) {
+		if _, err := s.Inspect(ctx, "test", "k"); err == nil ||
+			!strings.Contains(err.Error(), "lacks +"+command) {
 			t.Errorf("without %s: %v", command, err)
 		}
 		must(t, admin.Do(ctx, "ACL", "SETUSER", "inspector", "+"+command).Err())
@@ -558,7 +691,8 @@ func newInspector(t *testing.T, admin *redis.Client) *redis.Client {
 	}
 	must(t, admin.Do(t.Context(), args...).Err())
 	rdb := redis.NewClient(&redis.Options{
-		Addr: admin.Options().Addr, Username: "inspector", Password: "secret", ContextTimeoutEnabled: true,
+		Addr: admin.Options().Addr, Username: "inspector", Password: "secret",
+		ContextTimeoutEnabled: true,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -576,7 +710,8 @@ func TestInspectRefuses(t *testing.T) {
 			t.Errorf("cache %q is scanned", cache)
 		}
 	}
-	node := newStore(t, newClient(t, redistest.StartCluster(t, 3, 0).Addrs()[0]), redisstore.Options{OpTimeout: patience})
+	node := newStore(t, newClient(t, redistest.StartCluster(t, 3, 0).Addrs()[0]),
+		redisstore.Options{OpTimeout: patience})
 	for n := range 20 {
 		if _, err := node.Inspect(ctx, "test", fmt.Sprint(n)); err != nil {
 			if !strings.Contains(err.Error(), "redis.NewClusterClient") {
@@ -595,14 +730,17 @@ func TestInspectCluster(t *testing.T) {
 	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb = rdb; s.store.OpTimeout = patience })
 	ctx, store := t.Context(), r.store.Store
 	since(t, rdb, r.prefix, time.Hour)
-	must(t, rdb.ZAdd(ctx, redisstore.GenerationsName(r.prefix, "test"), redis.Z{Score: float64(time.Now().UnixMicro()), Member: "gone"}).Err())
+	must(t,
+		rdb.ZAdd(ctx, redisstore.GenerationsName(r.prefix, "test"),
+			redis.Z{Score: float64(time.Now().UnixMicro()), Member: "gone"}).Err())
 	const all = 300
 	for n := range all {
 		h := made(time.Minute)
 		if n%3 == 0 {
 			h.Tags = tagsOf(t, "gone")
 		}
-		must(t, rdb.Set(ctx, r.valueName(fmt.Sprint(n)), frame.New(h, []byte("v")), time.Hour).Err())
+		must(t,
+			rdb.Set(ctx, r.valueName(fmt.Sprint(n)), frame.New(h, []byte("v")), time.Hour).Err())
 	}
 	for n := range 30 {
 		want := redisstore.StateFresh
@@ -614,7 +752,8 @@ func TestInspectCluster(t *testing.T) {
 		}
 	}
 	scanned, err := store.Scan(ctx, "test", redisstore.ScanOptions{})
-	if err != nil || scanned.Values != all || scanned.States[redisstore.StateInvalid] != all/3 || scanned.States[redisstore.StateFresh] != all-all/3 {
+	if err != nil || scanned.Values != all || scanned.States[redisstore.StateInvalid] != all/3 ||
+		scanned.States[redisstore.StateFresh] != all-all/3 {
 		t.Errorf("%v\n%s", err, scanned)
 	}
 }

@@ -36,7 +36,9 @@ func (i Inspection) String() string {
 		line("waiting", "%s", i.Waiters)
 	}
 	if i.NewerLeft != 0 {
-		line("newer", "a value of format version 2, of a later program, stands beside it; removed %s", end(i.NewerLeft))
+		line("newer",
+			"a value of format version 2, of a later program, stands beside it; removed %s",
+			end(i.NewerLeft))
 	}
 	_ = w.Flush()
 	return text.String()
@@ -53,7 +55,8 @@ func (i Inspection) valueLines(line func(name, format string, args ...any)) {
 			line("frame", "none")
 			return
 		}
-		line("frame", "%s; as far as it is one: version %d, flags %02x, made by load %s", v.Err, v.Version, v.Flags, v.Load)
+		line("frame", "%s; as far as it is one: version %d, flags %02x, made by load %s", v.Err,
+			v.Version, v.Flags, v.Load)
 		return
 	}
 	what := "a value"
@@ -78,7 +81,8 @@ func (i Inspection) valueLines(line func(name, format string, args ...any)) {
 	} else {
 		line("fresh", "for %s, over for %s", spell(v.Fresh), spell(-v.FreshLeft))
 	}
-	line("stale", "served while it is refreshed for %s, %s left", spell(v.Revalidate), spell(v.RevalidateLeft))
+	line("stale", "served while it is refreshed for %s, %s left", spell(v.Revalidate),
+		spell(v.RevalidateLeft))
 	line("", "served when a load fails for %s, %s left", spell(v.IfError), spell(v.IfErrorLeft))
 	if !v.Marked.IsZero() {
 		line("marked", "stale since %s, %s ago", instant(v.Marked), spell(i.Now.Sub(v.Marked)))
@@ -134,7 +138,8 @@ func (l *InspectedLease) lines(line func(name, format string, args ...any)) {
 		line("awaited", "%s", told)
 		return
 	}
-	line("record", "of load %s, %s, kept %s", l.Load, cmp.Or(o.Kind, "of an unknown kind"), end(l.Left))
+	line("record", "of load %s, %s, kept %s", l.Load, cmp.Or(o.Kind, "of an unknown kind"),
+		end(l.Left))
 	if o.Text != "" {
 		line("error", "%q", o.Text)
 	}
@@ -155,7 +160,8 @@ func (w *InspectedWaiters) String() string {
 	case w.All:
 		return "all processes that have the cache open are told; noted " + end(w.Left)
 	}
-	return fmt.Sprintf("%d processes of %d, with the inboxes %s; noted %s", len(w.Inboxes), w.Processes, strings.Join(w.Inboxes, " "), end(w.Left))
+	return fmt.Sprintf("%d processes of %d, with the inboxes %s; noted %s", len(w.Inboxes),
+		w.Processes, strings.Join(w.Inboxes, " "), end(w.Left))
 }
 
 // end returns a text that says when something ends by itself.

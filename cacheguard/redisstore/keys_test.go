@@ -21,7 +21,8 @@ func oddKeys() []string {
 		"\r\n", "\n", "\x00", "a\x00b", "\xff", "\xfe\xff", "\xc3\x28", "*", "?", "[a]", " ", "\t",
 		`\`, `\\`, `\}`, `\\}`, `\{`, `\a`, "a",
 		"#sha256:", "#sha256:a", hashed("#sha256:a"), hashed(""), hashed("a"),
-		long, hashed(long), long + "k", strings.Repeat("}", 10_000), strings.Repeat("\x00", 600), strings.Repeat("k", 512), strings.Repeat("k", 513),
+		long, hashed(long), long + "k", strings.Repeat("}", 10_000), strings.Repeat("\x00", 600),
+		strings.Repeat("k", 512), strings.Repeat("k", 513),
 		"}:lease", "a}:lease", "a:lease", ":lease", "{a}:lease", "a}:v2", "a:v2", "a}:lease}:lease",
 		"cg:messages", "cg:clock", "GET a", "a\r\nDEL a\r\n",
 	}
@@ -52,8 +53,10 @@ func keysOfAnyBytes(t *testing.T, a, b *replica) {
 		t.Helper()
 		for i, key := range keys {
 			res, err := b.cache.GetResult(ctx, key, mustNotLoad(t))
-			if want := value(i, version(i)); err != nil || res.Value != want || res.Status != cacheguard.StatusHit {
-				t.Errorf("key %.40q has %q, %v, %v; want a hit with %q", key, res.Value, res.Status, err, want)
+			if want := value(i, version(i)); err != nil || res.Value != want ||
+				res.Status != cacheguard.StatusHit {
+				t.Errorf("key %.40q has %q, %v, %v; want a hit with %q", key, res.Value, res.Status,
+					err, want)
 			}
 		}
 	}
@@ -92,7 +95,8 @@ func keysOfAnyBytes(t *testing.T, a, b *replica) {
 	must(t, a.cache.Invalidate(ctx, keys...))
 	for _, key := range keys {
 		if res, err := b.cache.Peek(ctx, key); err != nil || res.Status != cacheguard.StatusMiss {
-			t.Errorf("key %.40q is %v, %v after the invalidation of all; want a miss", key, res, err)
+			t.Errorf("key %.40q is %v, %v after the invalidation of all; want a miss", key, res,
+				err)
 		}
 	}
 	for kind, r := range map[string]*replica{"first": a, "second": b} {

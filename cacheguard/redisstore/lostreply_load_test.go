@@ -36,7 +36,8 @@ func TestLostReplyOfLease(t *testing.T) {
 		}
 		f.stored(t)
 		f.hits(t, "k", "v")
-		figures(t, "reply of lease lost", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
+		figures(t, "reply of lease lost", o.loads.Load(), 0,
+			append(mine.answers, others.wait(t)...)...)
 	})
 }
 
@@ -82,7 +83,8 @@ func TestLostReplyOfFill(t *testing.T) {
 		if told := f.messages.awaits(t, cacheguard.MessageFilled, "k"); len(told) != 1 {
 			t.Errorf("those who waited were told %d times; want once", len(told))
 		}
-		figures(t, "reply of fill lost", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
+		figures(t, "reply of fill lost", o.loads.Load(), 0,
+			append(mine.answers, others.wait(t)...)...)
 	})
 }
 
@@ -144,7 +146,8 @@ func TestLostReplyOfConclude(t *testing.T) {
 		for _, a := range others.wait(t) {
 			var remote *cacheguard.LoadError
 			if !errors.As(a.err, &remote) || !strings.Contains(remote.Text, down.Error()) {
-				t.Errorf("a caller in another replica got %v; want a LoadError that says %q", a.err, down)
+				t.Errorf("a caller in another replica got %v; want a LoadError that says %q", a.err,
+					down)
 			}
 		}
 		for _, a := range mine.wait(t) {

@@ -36,7 +36,9 @@ func TestLateCopyOfSet(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			p := newProxy(t, server.Addr())
-			r := newReplica(t, p.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = lossTime })
+			r := newReplica(t, p.Addr(), newPrefix(), func(s *site) {
+				s.store.OpTimeout = lossTime
+			})
 			for what, next := range map[string]func() error{
 				"set":        func() error { return r.cache.Set(t.Context(), "k", "new") },
 				"invalidate": func() error { return r.cache.Invalidate(t.Context(), "k") },
@@ -151,7 +153,8 @@ func TestLostReplyOfUpdatesFill(t *testing.T) {
 		origin.loaded(t, 1)
 		f.hits(t, "k", "written")
 		if told := f.messages.awaits(t, cacheguard.MessageChanged, "k"); len(told) != 1 {
-			t.Errorf("the key was told to have changed %d times; want once, by the claim", len(told))
+			t.Errorf("the key was told to have changed %d times; want once, by the claim",
+				len(told))
 		}
 	})
 }

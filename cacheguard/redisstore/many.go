@@ -18,7 +18,9 @@ const inOneTrip = 256
 
 // GetMany reads many keys of one cache together with the generations of the cache and of these
 // tags. On a single server one trip reads up to 1,024 keys.
-func (s *Store) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (s *Store) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -79,7 +81,8 @@ func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheg
 			continue
 		}
 		reading.Go(func() {
-			replies[i].Answer, _, replies[i].Err = s.reads.batched(ctx, want{name: name}, s.opts.OpTimeout)
+			replies[i].Answer, _, replies[i].Err = s.reads.batched(ctx, want{name: name},
+				s.opts.OpTimeout)
 		})
 	}
 	reading.Wait()
@@ -87,7 +90,9 @@ func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheg
 }
 
 // LeaseMany asks for the leases of many keys of one cache.
-func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer] {
+func (s *Store) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.Reply[cacheguard.LeaseAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.LeaseAnswer], len(keys))
 	if err := s.readyToLease(ctx); err != nil {
 		for i := range replies {
@@ -96,9 +101,10 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 		return replies
 	}
 	stamp := int64(0)
-	for i, r := range pipelined(ctx, s, call, leaseScript, len(keys), func(i int) ([]string, []any) {
-		return s.leaseStep(keys[i], asks[i])
-	}) {
+	for i, r := range pipelined(ctx, s, call, leaseScript, len(keys),
+		func(i int) ([]string, []any) {
+			return s.leaseStep(keys[i], asks[i])
+		}) {
 		ans, err := cacheguard.LeaseAnswer{}, r.Err
 		if err == nil {
 			reply, _ := r.Answer.([]any)
@@ -123,12 +129,15 @@ func (s *Store) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cac
 }
 
 // FillMany stores the results of a load of many keys.
-func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+func (s *Store) FillMany(
+	ctx context.Context, fills []cacheguard.FillAsk,
+) []cacheguard.Reply[cacheguard.FillAnswer] {
 	replies := make([]cacheguard.Reply[cacheguard.FillAnswer], len(fills))
-	for i, r := range pipelined(ctx, s, call, fillScript, len(fills), func(i int) ([]string, []any) {
-		f := fills[i]
-		return s.fillStep(f.Key, f.Grant, f.Frame, f.TTL)
-	}) {
+	for i, r := range pipelined(ctx, s, call, fillScript, len(fills),
+		func(i int) ([]string, []any) {
+			f := fills[i]
+			return s.fillStep(f.Key, f.Grant, f.Frame, f.TTL)
+		}) {
 		ans, err := cacheguard.FillAnswer(0), r.Err
 		if err == nil {
 			reply, _ := r.Answer.(string)
@@ -140,11 +149,14 @@ func (s *Store) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cach
 }
 
 // RenewMany renews many leases.
-func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+func (s *Store) RenewMany(
+	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Reply[cacheguard.Holding] {
 	replies := make([]cacheguard.Reply[cacheguard.Holding], len(keys))
-	for i, r := range pipelined(ctx, s, look, renewScript, len(keys), func(i int) ([]string, []any) {
-		return s.renewStep(keys[i], grants[i], ttl)
-	}) {
+	for i, r := range pipelined(ctx, s, look, renewScript, len(keys),
+		func(i int) ([]string, []any) {
+			return s.renewStep(keys[i], grants[i], ttl)
+		}) {
 		ans, err := cacheguard.Holding(0), r.Err
 		if err == nil {
 			reply, _ := r.Answer.(string)
@@ -157,7 +169,10 @@ func (s *Store) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []c
 
 // pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipeline, and
 // all pipelines run at the same time, so that a dead node fails only its own keys.
-func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script script, n int, step func(i int) (keys []string, args []any)) []cacheguard.Reply[any] {
+func pipelined(
+	ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script script, n int,
+	step func(i int) (keys []string, args []any),
+) []cacheguard.Reply[any] {
 	replies := make([]cacheguard.Reply[any], n)
 	byNode := make(map[*redis.Client][]int)
 	for i := range n {
@@ -168,7 +183,8 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 	var nodes sync.WaitGroup
 	for _, all := range byNode {
 		nodes.Go(func() {
-			var away error // set if the node doesn't answer; further trips would take as long, in vain
+			// Set if the node doesn't answer; further trips would take as long, in vain.
+			var away error
 			for some := range slices.Chunk(all, inOneTrip) {
 				if away != nil {
 					for _, i := range some {
@@ -177,7 +193,9 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 					continue
 				}
 				first, _ := step(some[0])
-				got, err := way(ctx, s, first[0], func(ctx context.Context, rdb redis.UniversalClient) ([]cacheguard.Reply[any], error) {
+				got, err := way(ctx, s, first[0], func(
+					ctx context.Context, rdb redis.UniversalClient,
+				) ([]cacheguard.Reply[any], error) {
 					return s.atOnce(ctx, rdb, script, some, step)
 				})
 				for j, i := range some {
@@ -200,7 +218,10 @@ func pipelined(ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], 
 // repeated one by one. If the whole pipeline fails, atOnce returns its error and no replies. Then
 // the pipeline is sent once more, which is harmless. If every step failed, atOnce returns the first
 // step's error with the replies, because a Redis where all steps fail doesn't work.
-func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script script, some []int, step func(i int) ([]string, []any)) ([]cacheguard.Reply[any], error) {
+func (s *Store) atOnce(
+	ctx context.Context, rdb redis.UniversalClient, script script, some []int,
+	step func(i int) ([]string, []any),
+) ([]cacheguard.Reply[any], error) {
 	replies := make([]cacheguard.Reply[any], len(some))
 	if len(some) > 1 {
 		pipe := rdb.Pipeline()
@@ -223,7 +244,8 @@ func (s *Store) atOnce(ctx context.Context, rdb redis.UniversalClient, script sc
 	for j, i := range some {
 		if err := replies[j].Err; len(some) == 1 || answered(err, "NOSCRIPT") || isTryAgain(err) {
 			keys, args := step(i)
-			if replies[j].Answer, err = script.Run(ctx, rdb, keys, args...).Result(); err != nil && (len(some) == 1 || redislink.NoAnswer(err)) {
+			if replies[j].Answer, err = script.Run(ctx, rdb, keys, args...).Result(); err != nil &&
+				(len(some) == 1 || redislink.NoAnswer(err)) {
 				return nil, err
 			}
 			replies[j].Err = err

@@ -16,7 +16,9 @@ import (
 // answer, at the first try and in each of the pipelines that many keys need.
 func TestManyAfterScriptFlush(t *testing.T) {
 	t.Parallel()
-	flush := func(ctx context.Context, rdb *redis.Client) error { return rdb.ScriptFlush(ctx).Err() }
+	flush := func(ctx context.Context, rdb *redis.Client) error {
+		return rdb.ScriptFlush(ctx).Err()
+	}
 	t.Run("single server", func(t *testing.T) {
 		t.Parallel()
 		rdb := newClient(t, redistest.Start(t).Addr())
@@ -36,7 +38,9 @@ func manyAfterScriptFlush(t *testing.T, rdb redis.UniversalClient, flush func())
 	keys, asks := make([]cacheguard.Key, n), make([]cacheguard.LeaseAsk, n)
 	for i := range n {
 		keys[i] = cacheguard.Key{Cache: "test", Key: fmt.Sprint(i)}
-		asks[i] = cacheguard.LeaseAsk{Token: cacheguard.ID{1, byte(i), byte(i >> 8)}, TTL: longLease}
+		asks[i] = cacheguard.LeaseAsk{
+			Token: cacheguard.ID{1, byte(i), byte(i >> 8)}, TTL: longLease,
+		}
 	}
 	// The first store has sent nothing yet, the second one has loaded the scripts.
 	for _, warm := range []bool{false, true} {
@@ -47,16 +51,21 @@ func manyAfterScriptFlush(t *testing.T, rdb redis.UniversalClient, flush func())
 		flush()
 		grants, fills := make([]cacheguard.Grant, n), make([]cacheguard.FillAsk, n)
 		for i, r := range s.LeaseMany(ctx, keys, asks) {
-			if r.Err != nil || r.Answer.State != cacheguard.LeaseGranted || r.Answer.Grant.Token != asks[i].Token {
+			if r.Err != nil || r.Answer.State != cacheguard.LeaseGranted ||
+				r.Answer.Grant.Token != asks[i].Token {
 				t.Fatalf("lease %d of %d: %+v, %v; want it granted", i, n, r.Answer, r.Err)
 			}
 			grants[i] = r.Answer.Grant
-			fills[i] = cacheguard.FillAsk{Key: keys[i], Grant: grants[i], Frame: []byte(fmt.Sprint("value ", i)), TTL: longLease}
+			fills[i] = cacheguard.FillAsk{
+				Key: keys[i], Grant: grants[i], Frame: []byte(fmt.Sprint("value ", i)),
+				TTL: longLease,
+			}
 		}
 		flush()
 		for i, r := range s.RenewMany(ctx, keys, grants, longLease) {
 			if r.Err != nil || r.Answer != cacheguard.HoldingMine {
-				t.Fatalf("renewal %d of %d: %v, %v; want that it is the holder's", i, n, r.Answer, r.Err)
+				t.Fatalf("renewal %d of %d: %v, %v; want that it is the holder's", i, n, r.Answer,
+					r.Err)
 			}
 		}
 		flush()

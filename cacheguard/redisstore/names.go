@@ -30,7 +30,8 @@ import (
 type names struct{ prefix string }
 
 func (n names) value(k cacheguard.Key) string {
-	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}" + versions[k.Version]
+	return n.prefix + ":" + segment(k.Cache) + ":{" + escape(k.Key) + k.Key + "}" +
+		versions[k.Version]
 }
 
 // versions are the endings of the names of values.

@@ -11,12 +11,16 @@ import (
 
 // pieces are the parts of which names are made, and of which keys are made that imitate other
 // names.
-var pieces = []string{"", "{", "}", "\\", ":", "a", "b", "lease", ":lease", ":v2", "cg", "test", "messages", "clock", "\x00", "\xff", "\r\n"}
+var pieces = []string{
+	"", "{", "}", "\\", ":", "a", "b", "lease", ":lease", ":v2", "cg", "test", "messages", "clock",
+	"\x00", "\xff", "\r\n",
+}
 
 func piecesOf(random *rand.Rand, most int, without string) string {
 	var b strings.Builder
 	for range random.IntN(most + 1) {
-		if piece := pieces[random.IntN(len(pieces))]; without == "" || !strings.ContainsAny(piece, without) {
+		if piece := pieces[random.IntN(len(pieces))]; without == "" ||
+			!strings.ContainsAny(piece, without) {
 			b.WriteString(piece)
 		}
 	}
@@ -35,7 +39,8 @@ func TestNamesAreApart(t *testing.T) {
 	owns := func(name string, by whose) {
 		t.Helper()
 		if other, taken := owner[name]; taken && other != by {
-			t.Fatalf("%q is the name of the %s of prefix %q and of the %s of prefix %q", name, other.of, other.prefix, by.of, by.prefix)
+			t.Fatalf("%q is the name of the %s of prefix %q and of the %s of prefix %q", name,
+				other.of, other.prefix, by.of, by.prefix)
 		}
 		owner[name] = by
 	}
@@ -50,7 +55,8 @@ func TestNamesAreApart(t *testing.T) {
 		}
 		owns(n.clock(), whose{n.prefix, "clock"})
 		owns(n.generations(k.Cache), whose{n.prefix, fmt.Sprintf("generations of %q", k.Cache)})
-		owns(n.whole(k.Cache), whose{n.prefix, fmt.Sprintf("generation of the whole of %q", k.Cache)})
+		owns(n.whole(k.Cache),
+			whose{n.prefix, fmt.Sprintf("generation of the whole of %q", k.Cache)})
 		permits := n.permits(k.Cache)
 		owns(permits, whose{n.prefix, fmt.Sprintf("permits of %q", k.Cache)})
 		owns(n.wanted(permits), whose{n.prefix, fmt.Sprintf("wanted permits of %q", k.Cache)})
@@ -59,14 +65,18 @@ func TestNamesAreApart(t *testing.T) {
 		owns(channel+n.channelOf(k.Cache), whose{n.prefix, fmt.Sprintf("channel of %q", k.Cache)})
 		owns(channel+n.inbox("0123456789abcdef"), whose{n.prefix, "inbox"})
 		value := n.value(k)
-		for what, name := range map[string]string{"value": value, "lease": n.lease(value), "waiters": n.waiters(value), "next value": n.next(value)} {
+		for what, name := range map[string]string{
+			"value": value, "lease": n.lease(value), "waiters": n.waiters(value),
+			"next value": n.next(value),
+		} {
 			who := whose{n.prefix, fmt.Sprintf("%s of %q", what, k)}
 			owns(name, who)
 			if got, want := slotOf(name), slotOf(value); got != want {
 				t.Fatalf("the %s is in slot %d, its value in slot %d", who.of, got, want)
 			}
 		}
-		if all := n.values(nil, []cacheguard.Key{k, {Cache: k.Cache, Key: "other"}}); all[0] != value {
+		if all := n.values(nil,
+			[]cacheguard.Key{k, {Cache: k.Cache, Key: "other"}}); all[0] != value {
 			t.Fatalf("among others %q is %q, alone %q", k, all[0], value)
 		}
 		if tag := hashTag(value); tag == value {
@@ -89,8 +99,11 @@ func TestNamesThatStay(t *testing.T) {
 		{"shop", "eu:user", "42", "shop:eu%3Auser::{42}"},
 		{"shop", "%3A:", "42", "shop:%253A%3A::{42}"},
 	} {
-		if got := (names{c.prefix}).value(cacheguard.Key{Cache: c.cache, Key: c.key}); got != c.value {
-			t.Errorf("%q of cache %q with prefix %q is %q; want %q", c.key, c.cache, c.prefix, got, c.value)
+		if got := (names{c.prefix}).value(cacheguard.Key{
+			Cache: c.cache, Key: c.key,
+		}); got != c.value {
+			t.Errorf("%q of cache %q with prefix %q is %q; want %q", c.key, c.cache, c.prefix, got,
+				c.value)
 		}
 	}
 	if got := (names{"shop"}).generations("eu:user"); got != "shop:{eu:user}:tags" {
@@ -114,7 +127,8 @@ func FuzzNamesAreApart(f *testing.F) {
 			t.Skip()
 		}
 		n1, n2 := names{prefix1}, names{prefix2}
-		v1, v2 := n1.value(cacheguard.Key{Cache: cache1, Key: key1}), n2.value(cacheguard.Key{Cache: cache2, Key: key2})
+		v1, v2 := n1.value(cacheguard.Key{Cache: cache1, Key: key1}),
+			n2.value(cacheguard.Key{Cache: cache2, Key: key2})
 		if slotOf(v1) != slotOf(n1.lease(v1)) || slotOf(v1) != slotOf(n1.next(v1)) {
 			t.Errorf("%q has names in several slots", key1)
 		}
@@ -125,7 +139,8 @@ func FuzzNamesAreApart(f *testing.F) {
 		for _, name := range []string{v2, n2.lease(v2), n2.waiters(v2), n2.next(v2)} {
 			for _, other := range first {
 				if name == other {
-					t.Errorf("(%q, %q, %q) and (%q, %q, %q) share the name %q", prefix1, cache1, key1, prefix2, cache2, key2, name)
+					t.Errorf("(%q, %q, %q) and (%q, %q, %q) share the name %q", prefix1, cache1,
+						key1, prefix2, cache2, key2, name)
 				}
 			}
 		}
@@ -164,8 +179,9 @@ func slotBySpec(name string) int {
 
 func TestSlotOf(t *testing.T) {
 	for name, want := range map[string]int{
-		"": 0, "123456789": 12739, "foo": 12182, "a{foo}b": 12182, "foo{bar}{zap}": 5061, "foo{{bar}}zap": 4015,
-		"foo{}{bar}": 8363,
+		"": 0, "123456789": 12739, "foo": 12182, "a{foo}b": 12182, "foo{bar}{zap}": 5061,
+		"foo{{bar}}zap": 4015,
+		"foo{}{bar}":    8363,
 	} {
 		if got := slotBySpec(name); got != want || slotOf(name) != want {
 			t.Errorf("slot of %q is %d, and %d; want %d", name, got, slotOf(name), want)

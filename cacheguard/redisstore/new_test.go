@@ -26,22 +26,39 @@ func TestNewRefuses(t *testing.T) {
 		opts redisstore.Options
 		says []string // each in a separate line
 	}{
-		"nil":                {nil, redisstore.Options{}, []string{"client is nil"}},
-		"nil client":         {(*redis.Client)(nil), redisstore.Options{}, []string{"client is nil"}},
-		"nil cluster client": {(*redis.ClusterClient)(nil), redisstore.Options{}, []string{"client is nil"}},
-		"ring":               {ring, redisstore.Options{}, []string{"shards while one is down"}},
-		"cluster, replicas": {cluster(func(o *redis.ClusterOptions) { o.ReadOnly = true }), redisstore.Options{},
+		"nil": {nil, redisstore.Options{}, []string{"client is nil"}},
+		"nil client": {
+			(*redis.Client)(nil), redisstore.Options{}, []string{"client is nil"},
+		},
+		"nil cluster client": {
+			(*redis.ClusterClient)(nil), redisstore.Options{}, []string{"client is nil"},
+		},
+		"ring": {ring, redisstore.Options{}, []string{"shards while one is down"}},
+		"cluster, replicas": {cluster(func(o *redis.ClusterOptions) { o.ReadOnly = true }),
+			redisstore.Options{},
 			[]string{"ReadOnly"}},
-		"cluster, by latency": {cluster(func(o *redis.ClusterOptions) { o.RouteByLatency = true }), redisstore.Options{},
+		"cluster, by latency": {cluster(func(o *redis.ClusterOptions) { o.RouteByLatency = true }),
+			redisstore.Options{},
 			[]string{"RouteByLatency"}},
-		"cluster, at random": {cluster(func(o *redis.ClusterOptions) { o.RouteRandomly = true }), redisstore.Options{},
+		"cluster, at random": {cluster(func(o *redis.ClusterOptions) { o.RouteRandomly = true }),
+			redisstore.Options{},
 			[]string{"RouteRandomly"}},
-		"brace":              {good, redisstore.Options{Prefix: "a{b"}, []string{`Prefix "a{b"`}},
-		"closing brace":      {good, redisstore.Options{Prefix: "a}b"}, []string{`Prefix "a}b"`}},
-		"short timeout":      {good, redisstore.Options{OpTimeout: time.Microsecond}, []string{"OpTimeout is 1µs"}},
-		"negative timeout":   {good, redisstore.Options{OpTimeout: -time.Second}, []string{"OpTimeout is -1s"}},
-		"everything at once": {ring, redisstore.Options{Prefix: "{}", OpTimeout: 1}, []string{"Ring", "Prefix", "OpTimeout"}},
-		"nil and more":       {nil, redisstore.Options{Prefix: "{}", OpTimeout: 1}, []string{"nil", "Prefix", "OpTimeout"}},
+		"brace":         {good, redisstore.Options{Prefix: "a{b"}, []string{`Prefix "a{b"`}},
+		"closing brace": {good, redisstore.Options{Prefix: "a}b"}, []string{`Prefix "a}b"`}},
+		"short timeout": {
+			good, redisstore.Options{OpTimeout: time.Microsecond}, []string{"OpTimeout is 1µs"},
+		},
+		"negative timeout": {
+			good, redisstore.Options{OpTimeout: -time.Second}, []string{"OpTimeout is -1s"},
+		},
+		"everything at once": {
+			ring, redisstore.Options{Prefix: "{}", OpTimeout: 1},
+			[]string{"Ring", "Prefix", "OpTimeout"},
+		},
+		"nil and more": {
+			nil, redisstore.Options{Prefix: "{}", OpTimeout: 1},
+			[]string{"nil", "Prefix", "OpTimeout"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := redisstore.New(c.rdb, c.opts)
@@ -62,13 +79,17 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestNewAccepts(t *testing.T) {
-	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
+	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"},
+	})
 	t.Cleanup(func() { _ = sentinel.Close() })
 	for name, rdb := range map[string]redis.UniversalClient{
-		"single server": defaultClient(t, "127.0.0.1:1"), "cluster": clusterClient(t, "127.0.0.1:1"),
-		"sentinel": sentinel, "own": own{defaultClient(t, "127.0.0.1:1")},
+		"single server": defaultClient(t, "127.0.0.1:1"),
+		"cluster":       clusterClient(t, "127.0.0.1:1"),
+		"sentinel":      sentinel, "own": own{defaultClient(t, "127.0.0.1:1")},
 	} {
-		s, err := redisstore.New(rdb, redisstore.Options{Prefix: "a:b", OpTimeout: 2 * time.Millisecond})
+		s, err := redisstore.New(rdb,
+			redisstore.Options{Prefix: "a:b", OpTimeout: 2 * time.Millisecond})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -84,7 +105,8 @@ func TestNewLeavesClientAlone(t *testing.T) {
 	before := *rdb.Options()
 	newStore(t, rdb, redisstore.Options{})
 	after := rdb.Options()
-	if after.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout || after.WriteTimeout != before.WriteTimeout {
+	if after.ContextTimeoutEnabled || after.ReadTimeout != before.ReadTimeout ||
+		after.WriteTimeout != before.WriteTimeout {
 		t.Errorf("the client's options became %+v", after)
 	}
 }

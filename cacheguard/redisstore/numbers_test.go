@@ -61,18 +61,24 @@ func TestForgedGenerations(t *testing.T) {
 	single := redistest.Start(t)
 	cluster := redistest.StartCluster(t, 3, 0)
 	for kind, client := range map[string]func(t *testing.T) redis.UniversalClient{
-		"server":  func(t *testing.T) redis.UniversalClient { return newClient(t, single.Addr()) },
-		"cluster": func(t *testing.T) redis.UniversalClient { return clusterClient(t, cluster.Addrs()...) },
+		"server": func(t *testing.T) redis.UniversalClient { return newClient(t, single.Addr()) },
+		"cluster": func(t *testing.T) redis.UniversalClient {
+			return clusterClient(t, cluster.Addrs()...)
+		},
 	} {
 		for what, generation := range map[string]string{
-			"above 2^53": "9999999999999999", "2^53": "9007199254740992", "just below": "9007199254740990",
-			"in an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()), "long ago": "0000000000000001",
+			"above 2^53": "9999999999999999", "2^53": "9007199254740992",
+			"just below": "9007199254740990",
+			"in an hour": fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()),
+			"long ago":   "0000000000000001",
 		} {
 			for of, tags := range map[string][]string{"tag": {"t"}, "all": nil} {
 				t.Run(kind+", "+what+", "+of, func(t *testing.T) {
 					t.Parallel()
 					prefix := newPrefix()
-					join := func() *replica { return newReplica(t, "", prefix, func(s *site) { s.rdb = client(t) }) }
+					join := func() *replica {
+						return newReplica(t, "", prefix, func(s *site) { s.rdb = client(t) })
+					}
 					a, b := join(), join()
 					a.listens(t)
 					b.listens(t)
@@ -82,15 +88,22 @@ func TestForgedGenerations(t *testing.T) {
 						b.getEntry(t, "k", notTagged(t)).hit(t, "old")
 					}
 					forge := func() {
-						must(t, a.rdb.Publish(t.Context(), redisstore.Channel(prefix), tagsMessage(generation, tags...)).Err())
+						must(t,
+							a.rdb.Publish(t.Context(), redisstore.Channel(prefix),
+								tagsMessage(generation, tags...)).Err())
 					}
 					forge()
 					forge()
-					b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "another")) }, generation)
+					b.toldOfTags(t, func() {
+						must(t, a.cache.InvalidateTags(t.Context(), "another"))
+					}, generation)
 					served(t, what, a, b)
-					b.toldOfTags(t, func() { must(t, a.cache.InvalidateTags(t.Context(), "t")) }, generation)
+					b.toldOfTags(t, func() {
+						must(t, a.cache.InvalidateTags(t.Context(), "t"))
+					}, generation)
 					for _, r := range []*replica{a, b} {
-						if res, err := r.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+						if res, err := r.cache.Peek(t.Context(), "k"); err != nil ||
+							res.Status != cacheguard.StatusMiss {
 							t.Errorf("an invalidation after the forged one left %+v, %v", res, err)
 						}
 					}
@@ -108,30 +121,42 @@ func TestForgedScores(t *testing.T) {
 	single := redistest.Start(t)
 	cluster := redistest.StartCluster(t, 3, 0)
 	for kind, client := range map[string]func(t *testing.T) redis.UniversalClient{
-		"server":  func(t *testing.T) redis.UniversalClient { return newClient(t, single.Addr()) },
-		"cluster": func(t *testing.T) redis.UniversalClient { return clusterClient(t, cluster.Addrs()...) },
+		"server": func(t *testing.T) redis.UniversalClient { return newClient(t, single.Addr()) },
+		"cluster": func(t *testing.T) redis.UniversalClient {
+			return clusterClient(t, cluster.Addrs()...)
+		},
 	} {
-		for _, score := range []float64{1 << 53, 1<<53 - 1, 1<<53 - 2, 1<<53 - 3, 1e300, math.Inf(1)} {
+		for _, score := range []float64{
+			1 << 53, 1<<53 - 1, 1<<53 - 2, 1<<53 - 3, 1e300, math.Inf(1),
+		} {
 			for of, member := range map[string]string{"tag": "t", "all": "", "another": "another"} {
 				t.Run(fmt.Sprintf("%s, %g, %s", kind, score, of), func(t *testing.T) {
 					t.Parallel()
 					prefix := newPrefix()
-					join := func() *replica { return newReplica(t, "", prefix, func(s *site) { s.rdb = client(t) }) }
+					join := func() *replica {
+						return newReplica(t, "", prefix, func(s *site) { s.rdb = client(t) })
+					}
 					a := join()
 					a.listens(t)
 					a.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
-					must(t, a.rdb.ZAdd(t.Context(), a.generations(), redis.Z{Score: score, Member: member}).Err())
+					must(t,
+						a.rdb.ZAdd(t.Context(), a.generations(),
+							redis.Z{Score: score, Member: member}).Err())
 					b := join() // this process knows nothing from before
 					b.listens(t)
 					if of != "another" {
-						if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+						if res, err := b.cache.Peek(t.Context(), "k"); err != nil ||
+							res.Status != cacheguard.StatusMiss {
 							t.Errorf("what was invalidated in the far future is %+v, %v", res, err)
 						}
 					}
 					served(t, "forged score", b)
 					for range 4 { // more often than there are numbers
-						b.toldOfTags(t, func() { must(t, b.cache.InvalidateTags(t.Context(), "t")) })
-						if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+						b.toldOfTags(t, func() {
+							must(t, b.cache.InvalidateTags(t.Context(), "t"))
+						})
+						if res, err := b.cache.Peek(t.Context(), "k"); err != nil ||
+							res.Status != cacheguard.StatusMiss {
 							t.Errorf("an invalidation after the forged one left %+v, %v", res, err)
 						}
 						served(t, "forged score, and an invalidation", b)
@@ -153,17 +178,27 @@ func TestForgedNumbersInLeases(t *testing.T) {
 		text string
 		ttl  time.Duration
 	}{
-		"a lease for a year":                {"-" + id + "1700000000000000", year},
-		"a lease for a year, awaited":       {"+" + id + "1700000000000000", year},
-		"a lease without an end":            {"-" + id + "1700000000000000", 0},
-		"a back-off of 10^30 ms":            {"!f" + id + ":1" + fmt.Sprintf("%030d", 0) + ":1" + fmt.Sprintf("%030d", 0) + ":1:\x00boom", year},
-		"a record kept for 10^400 ms":       {"!f" + id + ":1" + fmt.Sprintf("%0400d", 0) + ":1:1:\x00boom", year},
-		"failures without number":           {"!f" + id + ":1:1:" + fmt.Sprintf("%0400d", 7) + ":\x00boom", year},
-		"a back-off longer than its record": {"!f" + id + ":1:999999999999999:1:\x00boom", 50 * time.Millisecond},
+		"a lease for a year":          {"-" + id + "1700000000000000", year},
+		"a lease for a year, awaited": {"+" + id + "1700000000000000", year},
+		"a lease without an end":      {"-" + id + "1700000000000000", 0},
+		"a back-off of 10^30 ms": {
+			"!f" + id + ":1" + fmt.Sprintf("%030d", 0) + ":1" + fmt.Sprintf("%030d", 0) +
+				":1:\x00boom", year,
+		},
+		"a record kept for 10^400 ms": {
+			"!f" + id + ":1" + fmt.Sprintf("%0400d", 0) + ":1:1:\x00boom", year,
+		},
+		"failures without number": {
+			"!f" + id + ":1:1:" + fmt.Sprintf("%0400d", 7) + ":\x00boom", year,
+		},
+		"a back-off longer than its record": {
+			"!f" + id + ":1:999999999999999:1:\x00boom", 50 * time.Millisecond,
+		},
 	} {
 		must(t, r.rdb.Set(t.Context(), r.leaseName(what), lease.text, lease.ttl).Err())
 		waittest.Until(t, what+" is overwritten", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), opTimeout) // a believed lease would keep it waiting
+			// A believed lease would keep it waiting.
+			ctx, cancel := context.WithTimeout(t.Context(), opTimeout)
 			defer cancel()
 			v, err := r.cache.Get(ctx, what, newOrigin("v").load)
 			return err == nil && v == "v"
@@ -198,7 +233,8 @@ func TestForgedPermits(t *testing.T) {
 	soon := float64(time.Now().Add(time.Minute).UnixMilli())
 	must(t, rdb.ZAdd(t.Context(), name, redis.Z{Score: soon, Member: "forged"}).Err())
 	if taken, wait := take(2); taken || wait < 0 || wait > time.Second {
-		t.Errorf("taken: %v, wait %v; want to wait for as long as a permit lasts, at most", taken, wait)
+		t.Errorf("taken: %v, wait %v; want to wait for as long as a permit lasts, at most", taken,
+			wait)
 	}
 }
 
@@ -206,7 +242,9 @@ func TestForgedPermits(t *testing.T) {
 func TestGenerationsRepairedByHand(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
-	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb = clusterClient(t, cluster.Addrs()...) })
+	r := newReplica(t, "", newPrefix(), func(s *site) {
+		s.rdb = clusterClient(t, cluster.Addrs()...)
+	})
 	r.listens(t)
 	r.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
 	day := float64(time.Now().Add(24 * time.Hour).UnixMicro())

@@ -22,7 +22,9 @@ type origin struct {
 	gate  chan struct{} // a load returns only when its gate is closed or its context ends
 }
 
-func newOrigin(value string) *origin { return &origin{value: value, began: make(chan struct{}, 1000)} }
+func newOrigin(value string) *origin {
+	return &origin{value: value, began: make(chan struct{}, 1000)}
+}
 
 // hold holds all loads that begin later, until the returned function is called.
 func (o *origin) hold() (letGo func()) {

@@ -47,8 +47,11 @@ var troubles = map[string]struct {
 		end:   func(_ context.Context, x *theatre) error { x.proxy.Blackhole(false); return nil },
 	},
 	"slow": {
-		begin: func(_ context.Context, x *theatre) error { x.proxy.Slow(2 * time.Second); return nil },
-		end:   func(_ context.Context, x *theatre) error { x.proxy.Slow(0); return nil },
+		begin: func(_ context.Context, x *theatre) error {
+			x.proxy.Slow(2 * time.Second)
+			return nil
+		},
+		end: func(_ context.Context, x *theatre) error { x.proxy.Slow(0); return nil },
 	},
 	"cut again and again": {
 		begin: func(_ context.Context, x *theatre) error {
@@ -71,7 +74,9 @@ var troubles = map[string]struct {
 	"replies lost": {
 		begin: func(_ context.Context, x *theatre) error {
 			for range 4 {
-				x.proxy.DropReply(func(c redistest.Command) bool { return strings.HasPrefix(c.Name, "EVAL") }, redistest.Hangup)
+				x.proxy.DropReply(func(c redistest.Command) bool {
+					return strings.HasPrefix(c.Name, "EVAL")
+				}, redistest.Hangup)
 			}
 			return nil
 		},
@@ -79,17 +84,26 @@ var troubles = map[string]struct {
 	},
 	"out of memory": {begin: configured("maxmemory", "1"), end: configured("maxmemory", "0")},
 	"read-only": {
-		begin: func(ctx context.Context, x *theatre) error { return x.admin.ReplicaOf(ctx, "127.0.0.1", "1").Err() },
-		end:   func(ctx context.Context, x *theatre) error { return x.admin.ReplicaOf(ctx, "NO", "ONE").Err() },
+		begin: func(ctx context.Context, x *theatre) error {
+			return x.admin.ReplicaOf(ctx, "127.0.0.1", "1").Err()
+		},
+		end: func(ctx context.Context, x *theatre) error {
+			return x.admin.ReplicaOf(ctx, "NO", "ONE").Err()
+		},
 	},
-	"no replicas to write to": {begin: configured("min-replicas-to-write", "1"), end: configured("min-replicas-to-write", "0")},
-	"no rights":               {begin: user("-eval", "-evalsha"), end: user("+eval", "+evalsha")},
-	"no messages":             {begin: user("resetchannels"), end: user("allchannels")},
+	"no replicas to write to": {
+		begin: configured("min-replicas-to-write", "1"),
+		end:   configured("min-replicas-to-write", "0"),
+	},
+	"no rights":   {begin: user("-eval", "-evalsha"), end: user("+eval", "+evalsha")},
+	"no messages": {begin: user("resetchannels"), end: user("allchannels")},
 	"busy": {
 		args: []string{"--busy-reply-threshold", "10"},
 		begin: func(ctx context.Context, x *theatre) error {
 			x.done = make(chan error, 1)
-			go func() { x.done <- x.rude.Eval(context.WithoutCancel(ctx), "while true do end", nil).Err() }()
+			go func() {
+				x.done <- x.rude.Eval(context.WithoutCancel(ctx), "while true do end", nil).Err()
+			}()
 			return until(ctx, func() bool {
 				err := x.admin.Ping(ctx).Err()
 				return err != nil && strings.HasPrefix(err.Error(), "BUSY")
@@ -134,7 +148,9 @@ var troubles = map[string]struct {
 }
 
 func configured(option, value string) func(context.Context, *theatre) error {
-	return func(ctx context.Context, x *theatre) error { return x.admin.ConfigSet(ctx, option, value).Err() }
+	return func(ctx context.Context, x *theatre) error {
+		return x.admin.ConfigSet(ctx, option, value).Err()
+	}
 }
 
 func user(rules ...any) func(context.Context, *theatre) error {
@@ -160,7 +176,9 @@ var changesOf = map[string]func(context.Context, *cacheguard.Cache[string], stri
 	"invalidated": func(ctx context.Context, c *cacheguard.Cache[string], key string) error {
 		return c.Invalidate(ctx, key)
 	},
-	"marked": func(ctx context.Context, c *cacheguard.Cache[string], key string) error { return c.MarkStale(ctx, key) },
+	"marked": func(ctx context.Context, c *cacheguard.Cache[string], key string) error {
+		return c.MarkStale(ctx, key)
+	},
 	"by tag": func(ctx context.Context, c *cacheguard.Cache[string], key string) error {
 		return c.InvalidateTags(ctx, key)
 	},
@@ -189,16 +207,27 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			x := &theatre{server: redistest.Start(t, append(trouble.args, "--user", "writer", "on", "nopass", "allkeys", "allchannels", "allcommands")...)}
+			x := &theatre{
+				server: redistest.Start(t,
+					append(trouble.args, "--user", "writer", "on", "nopass", "allkeys",
+						"allchannels", "allcommands")...),
+			}
 			x.admin = newClient(t, x.server.Addr())
-			x.rude = redis.NewClient(&redis.Options{Addr: x.server.Addr(), ReadTimeout: -1, MaxRetries: -1})
+			x.rude = redis.NewClient(&redis.Options{
+				Addr: x.server.Addr(), ReadTimeout: -1, MaxRetries: -1,
+			})
 			t.Cleanup(func() { _ = x.rude.Close() })
 			x.proxy = newProxy(t, x.server.Addr())
-			x.rdb = redis.NewClient(&redis.Options{Addr: x.proxy.Addr(), Username: "writer", Password: "any", ContextTimeoutEnabled: true, PoolSize: 8})
+			x.rdb = redis.NewClient(&redis.Options{
+				Addr: x.proxy.Addr(), Username: "writer", Password: "any",
+				ContextTimeoutEnabled: true, PoolSize: 8,
+			})
 			t.Cleanup(func() { _ = x.rdb.Close() })
 			prefix := newPrefix()
 			// Zero means the default.
-			writer := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0 })
+			writer := newReplica(t, "", prefix, func(s *site) {
+				s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0
+			})
 			reader := newReplica(t, x.server.Addr(), prefix)
 			var pending atomic.Int64
 			late := 0
@@ -208,7 +237,11 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 				for what := range changesOf {
 					key := fmt.Sprint(what, " ", n)
 					keys[what] = key
-					must(t, reader.cache.SetEntry(ctx, key, cacheguard.Entry[string]{Value: "old", TTL: time.Hour, Tags: []string{key}, SoftTags: []string{key}}))
+					must(t,
+						reader.cache.SetEntry(ctx, key, cacheguard.Entry[string]{
+							Value: "old", TTL: time.Hour, Tags: []string{key},
+							SoftTags: []string{key},
+						}))
 				}
 				must(t, trouble.begin(ctx, x))
 				var all sync.WaitGroup
@@ -234,7 +267,8 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 				for _, key := range keys {
 					waittest.Until(t, key+" is not what it was", func() bool {
 						res, err := reader.cache.Peek(ctx, key)
-						return err == nil && (res.Value != "old" || res.Status != cacheguard.StatusHit)
+						return err == nil &&
+							(res.Value != "old" || res.Status != cacheguard.StatusHit)
 					})
 
 				}
@@ -250,8 +284,10 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 					continue
 				}
 				sorted := slices.Sorted(slices.Values(took))
-				t.Logf("%s: %d rounds, %d of %d changes pending; none old after %v, 99 %% %v, longest %v; %d later than 1s", name, n+1, pending.Load(), (n+1)*len(changesOf),
-					sorted[n/2].Round(time.Millisecond), sorted[n*99/100].Round(time.Millisecond), sorted[n].Round(time.Millisecond), late)
+				t.Logf("%s: %d rounds, %d of %d changes pending; none old after %v, 99 %% %v, longest %v; %d later than 1s",
+					name, n+1, pending.Load(), (n+1)*len(changesOf),
+					sorted[n/2].Round(time.Millisecond), sorted[n*99/100].Round(time.Millisecond),
+					sorted[n].Round(time.Millisecond), late)
 			}
 		})
 	}

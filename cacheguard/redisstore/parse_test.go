@@ -67,8 +67,12 @@ func FuzzParseLease(f *testing.F) {
 	f.Add(bytes.Join([][]byte{part("held"), part("somebody"), number(-1 << 63)}, nil))
 	f.Add(bytes.Join([][]byte{part("value"), part("a frame")}, nil))
 	f.Add(bytes.Join([][]byte{part("value")}, nil))
-	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000), part("f"), part("\x04notethe error")}, nil))
-	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000), part("?"), part("of a later version")}, nil))
+	f.Add(bytes.Join([][]byte{
+		part("outcome"), part(id), number(1000), part("f"), part("\x04notethe error"),
+	}, nil))
+	f.Add(bytes.Join([][]byte{
+		part("outcome"), part(id), number(1000), part("?"), part("of a later version"),
+	}, nil))
 	f.Add(bytes.Join([][]byte{part("outcome"), part(id), number(1000)}, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		token := cacheguard.ID{9}
@@ -111,26 +115,36 @@ func TestParseLease(t *testing.T) {
 		reply []any
 		want  cacheguard.LeaseAnswer
 	}{
-		"granted": {[]any{"granted", "17"}, cacheguard.LeaseAnswer{Grant: cacheguard.Grant{Token: token, Number: 17}}},
-		"granted, and what was seen stands": {[]any{"granted", "17", int64(0), int64(1)}, cacheguard.LeaseAnswer{
-			Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true,
-		}},
-		"granted, with generations": {[]any{"granted", "17", int64(0), []any{"5", nil}}, cacheguard.LeaseAnswer{
-			Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true, Of: cacheguard.Generations{5, 0},
-		}},
+		"granted": {
+			[]any{"granted", "17"},
+			cacheguard.LeaseAnswer{Grant: cacheguard.Grant{Token: token, Number: 17}},
+		},
+		"granted, and what was seen stands": {[]any{"granted", "17", int64(0), int64(1)},
+			cacheguard.LeaseAnswer{
+				Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true,
+			}},
+		"granted, with generations": {[]any{"granted", "17", int64(0), []any{"5", nil}},
+			cacheguard.LeaseAnswer{
+				Grant: cacheguard.Grant{Token: token, Number: 17}, Stands: true,
+				Of: cacheguard.Generations{5, 0},
+			}},
 		"held": {[]any{"held", other.String(), int64(5)}, cacheguard.LeaseAnswer{
 			State: cacheguard.LeaseHeld, Holder: other, Remaining: 5e6,
 		}},
-		"outcome of a later version": {[]any{"outcome", other.String(), int64(5), "?", "x"}, cacheguard.LeaseAnswer{
-			State: cacheguard.LeaseOutcome, Holder: other, Remaining: 5e6,
-			Outcome: cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared},
-		}},
+		"outcome of a later version": {[]any{"outcome", other.String(), int64(5), "?", "x"},
+			cacheguard.LeaseAnswer{
+				State: cacheguard.LeaseOutcome, Holder: other, Remaining: 5e6,
+				Outcome: cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared},
+			}},
 	} {
 		if got, err := parseLease(c.reply, token); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %v, %v; want %v", what, got, err, c.want)
 		}
 	}
-	for _, reply := range [][]any{nil, {}, {nil}, {int64(1)}, {"granted"}, {"granted", int64(17)}, {"granted", ""}, {"something else"}} {
+	for _, reply := range [][]any{
+		nil, {}, {nil}, {int64(1)}, {"granted"}, {"granted", int64(17)}, {"granted", ""},
+		{"something else"},
+	} {
 		if got, err := parseLease(reply, token); err == nil {
 			t.Errorf("%v was taken for %v; want an error", reply, got)
 		}

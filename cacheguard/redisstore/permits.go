@@ -15,9 +15,13 @@ var _ cacheguard.Permits = (*Store)(nil)
 // TakePermit gives the token a permit of the budget, if one is free. If the token already has a
 // permit, TakePermit renews it. A permit lasts for ttl, so no process waits longer than ttl for a
 // permit.
-func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration) (bool, time.Duration, error) {
+func (s *Store) TakePermit(
+	ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration,
+) (bool, time.Duration, error) {
 	keys := s.permits(budget)
-	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]int64, error) {
+	reply, err := call(ctx, s, keys[0], func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]int64, error) {
 		return permitScript.Run(ctx, rdb, keys, token.String(), max, millis(ttl)).Int64Slice()
 	})
 	switch {
@@ -33,7 +37,8 @@ func (s *Store) TakePermit(ctx context.Context, budget string, token cacheguard.
 
 // ReturnPermit returns a permit.
 func (s *Store) ReturnPermit(ctx context.Context, budget string, token cacheguard.ID) error {
-	message := encodeMessage(kindReleased, cacheguard.Key{Cache: cacheguard.PermitsCache, Key: budget}, token)
+	message := encodeMessage(kindReleased,
+		cacheguard.Key{Cache: cacheguard.PermitsCache, Key: budget}, token)
 	return s.run(ctx, call, unpermitScript, s.permits(budget),
 		token.String(), s.channelOf(cacheguard.PermitsCache), s.names.channel(), message)
 }

@@ -26,7 +26,8 @@ func TestFleetBudget(t *testing.T) {
 	var fleet []*replica
 	for range processes {
 		r := newReplica(t, server.Addr(), prefix, func(s *site) {
-			store := newStore(t, newClient(t, server.Addr()), redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
+			store := newStore(t, newClient(t, server.Addr()),
+				redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})
 			l, err := cacheguard.NewFleetLimiter(store, "database", budget, calls)
 			must(t, err)
 			s.cache.Limiter = l
@@ -42,14 +43,16 @@ func TestFleetBudget(t *testing.T) {
 	for _, r := range fleet {
 		for i := range calls {
 			done.Go(func() {
-				if v, err := r.cache.Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" || err != nil {
+				if v, err := r.cache.Get(ctx, fmt.Sprint(i), o.Load(fmt.Sprint(i))); v != "v" ||
+					err != nil {
 					t.Errorf("got %q, %v", v, err)
 				}
 			})
 		}
 	}
 	done.Wait()
-	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least", processes, calls, o.Loads(), o.MostRunning(),
+	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least",
+		processes, calls, o.Loads(), o.MostRunning(),
 		time.Since(began), calls/budget*5*time.Millisecond)
 	if n := o.MostRunning(); n != budget {
 		t.Errorf("%d loads at a time; want %d", n, budget)
@@ -113,7 +116,9 @@ func TestPermits(t *testing.T) {
 	}
 
 	// An entry of another type under the name must not block loads.
-	for _, of := range [][]any{{"SET", prefix + ":{b}:permits", "text"}, {"SADD", prefix + ":{b}:permits", "a"}} {
+	for _, of := range [][]any{
+		{"SET", prefix + ":{b}:permits", "text"}, {"SADD", prefix + ":{b}:permits", "a"},
+	} {
 		must(t, admin.Do(ctx, of...).Err())
 		giveBack(5)
 		take(5, time.Minute, true)

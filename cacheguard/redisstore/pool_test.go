@@ -21,11 +21,15 @@ func TestPoolExhausted(t *testing.T) {
 	for name, careful := range map[string]bool{"careful": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: careful})
+			rdb := redis.NewClient(&redis.Options{
+				Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: careful,
+			})
 			t.Cleanup(func() { _ = rdb.Close() })
 			admin := newClient(t, server.Addr())
 			prefix := newPrefix()
-			r := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = rdb, shortOp })
+			r := newReplica(t, "", prefix, func(s *site) {
+				s.rdb, s.store.OpTimeout = rdb, shortOp
+			})
 			r.listens(t)
 
 			queue := prefix + ":queue"
@@ -33,7 +37,8 @@ func TestPoolExhausted(t *testing.T) {
 			go func() { blocked <- rdb.BLPop(context.Background(), 0, queue).Err() }()
 			waittest.Until(t, "the one connection is blocked", func() bool {
 				clients, err := admin.ClientList(t.Context()).Result()
-				return err == nil && strings.Contains(clients, "cmd=blpop") && rdb.PoolStats().IdleConns == 0
+				return err == nil && strings.Contains(clients, "cmd=blpop") &&
+					rdb.PoolStats().IdleConns == 0
 			})
 
 			o := newOrigin("v")

@@ -66,7 +66,9 @@ func (r *reader) close() {
 // caller's goroutine uses the values and the deadline of ctx. If ctx is cancelled, Get still waits
 // for this read, for at most OpTimeout. A read in a batch doesn't use the values of ctx, and Get
 // stops waiting for it when ctx ends.
-func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *Store) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	if s.closed.Load() {
 		return nil, nil, errClosed
 	}
@@ -105,7 +107,8 @@ func (s *Store) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 	if ctx.Err() != nil { // the caller's time is over
 		return nil, nil, err
 	}
-	return r.batched(ctx, w, s.opts.OpTimeout/2) // no answer: try again with the other half of the time
+	// No answer: try again with the other half of the time.
+	return r.batched(ctx, w, s.opts.OpTimeout/2)
 }
 
 // mayReadDirectly reports whether a read may use a connection of its own. If so, call direct.
@@ -164,7 +167,8 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 	switch {
 	case len(both) != 2:
 		return nil, nil, fmt.Errorf("redisstore: MGET answered %d values for 2 keys", len(both))
-	case both[0] == "": // nothing is stored, or a value of a wrong type, which is a miss like any other
+	case both[0] == "":
+		// Nothing is stored, or a value of a wrong type, which is a miss like any other.
 		return nil, nil, nil
 	}
 	within.of[0] = wholeOf(both[1])
@@ -207,7 +211,8 @@ func (r *reader) whole(cache string) any {
 	}
 	next := &wholes{of: map[string]any{cache: r.s.names.whole(cache)}}
 	maps.Copy(next.of, known.of)
-	r.wholes.CompareAndSwap(known, next) // if another map was stored meanwhile, the next read adds this name
+	// If another map was stored meanwhile, the next read adds this name.
+	r.wholes.CompareAndSwap(known, next)
 	return next.of[cache]
 }
 
@@ -227,8 +232,8 @@ func (s *Store) frameOf(b []byte, err error) ([]byte, error) {
 	return nil, fmt.Errorf("redisstore: %w", s.explained(err))
 }
 
-// bytesOf returns the bytes of a string that is not empty, without copying them. That is safe because
-// nobody else has the string, and frames are never changed.
+// bytesOf returns the bytes of a string that is not empty, without copying them. That is safe
+// because nobody else has the string, and frames are never changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // alarm is a timer with the channel that the timer closes. An alarm whose timer hasn't fired is

@@ -43,7 +43,8 @@ func TestCrowdReadsInBatches(t *testing.T) {
 	stats, err := redistest.CommandStats(t.Context(), rdb)
 	must(t, err)
 	if trips := stats["GET"] + stats["MGET"]; trips > readers*each/8 {
-		t.Errorf("%d readers read %d values in %d trips, %d of them direct; want at most an eighth", readers, readers*each, trips, stats["GET"])
+		t.Errorf("%d readers read %d values in %d trips, %d of them direct; want at most an eighth",
+			readers, readers*each, trips, stats["GET"])
 	}
 }
 
@@ -93,7 +94,9 @@ func (h *gateHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // crowd begins four direct reads, and then this many reads in batches.
-func (h *gateHook) crowd(t *testing.T, store *redisstore.Store, more int) (reading *sync.WaitGroup) {
+func (h *gateHook) crowd(
+	t *testing.T, store *redisstore.Store, more int,
+) (reading *sync.WaitGroup) {
 	t.Helper()
 	reading = new(sync.WaitGroup)
 	for i := range 4 + more {
@@ -162,8 +165,8 @@ func TestDirectReadsOfACrowd(t *testing.T) {
 	}
 }
 
-// TestBatchThatBreaks: if a hook of the client panics, or ends the goroutine that sends a batch, its
-// readers get an error, and the next batch is sent.
+// TestBatchThatBreaks: if a hook of the client panics, or ends the goroutine that sends a batch,
+// its readers get an error, and the next batch is sent.
 func TestBatchThatBreaks(t *testing.T) {
 	for how, breaks := range map[string]func(){
 		"has ended the goroutine": runtime.Goexit,
@@ -173,7 +176,8 @@ func TestBatchThatBreaks(t *testing.T) {
 			hook, store := newGated(t)
 			hook.breaks.Store(&breaks)
 			direct := hook.crowd(t, store, 0)
-			if _, _, err := store.Get(t.Context(), testKey, nil); err == nil || !strings.Contains(err.Error(), "hook of the client "+how) {
+			if _, _, err := store.Get(t.Context(), testKey, nil); err == nil ||
+				!strings.Contains(err.Error(), "hook of the client "+how) {
 				t.Errorf("the read whose batch broke: %v", err)
 			}
 			hook.mget.open()

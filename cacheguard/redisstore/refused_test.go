@@ -24,9 +24,10 @@ func TestRefusedConnections(t *testing.T) {
 		password string
 		says     string
 	}{
-		"wrong password":   {[]string{"--requirepass", "right"}, "wrong", "WRONGPASS"},
-		"no password":      {[]string{"--requirepass", "right"}, "", ""}, // the server may close the connection before the client has read the error
-		"too many clients": {[]string{"--maxclients", "1"}, "", ""},      // here, too
+		"wrong password": {[]string{"--requirepass", "right"}, "wrong", "WRONGPASS"},
+		// The server may close the connection before the client has read the error.
+		"no password":      {[]string{"--requirepass", "right"}, "", ""},
+		"too many clients": {[]string{"--maxclients", "1"}, "", ""}, // here, too
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,9 +38,14 @@ func TestRefusedConnections(t *testing.T) {
 				t.Cleanup(func() { _ = conn.Close() })
 				must(t, conn.Ping(t.Context()).Err())
 			}
-			rdb := redis.NewClient(&redis.Options{Addr: redisServer.Addr(), Password: server.password, ContextTimeoutEnabled: true, MaxRetries: -1})
+			rdb := redis.NewClient(&redis.Options{
+				Addr: redisServer.Addr(), Password: server.password, ContextTimeoutEnabled: true,
+				MaxRetries: -1,
+			})
 			t.Cleanup(func() { _ = rdb.Close() })
-			store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			store, err := redisstore.New(rdb, redisstore.Options{
+				OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			})
 			must(t, err)
 			t.Cleanup(func() { _ = store.Close() })
 			checkRefused(t, store, server.says)
@@ -49,12 +55,15 @@ func TestRefusedConnections(t *testing.T) {
 
 func checkRefused(t *testing.T, s *redisstore.Store, says string) {
 	ctx := t.Context()
-	keys := []cacheguard.Key{{Cache: "test", Key: "a"}, {Cache: "test", Key: "b"}, {Cache: "test", Key: "c"}}
+	keys := []cacheguard.Key{
+		{Cache: "test", Key: "a"}, {Cache: "test", Key: "b"}, {Cache: "test", Key: "c"},
+	}
 	refused := func(step string, errs ...error) {
 		t.Helper()
 		for i, err := range errs {
 			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s: the error for key %d of %d is %v, want %s in it", step, i+1, len(errs), err, says)
+				t.Errorf("%s: the error for key %d of %d is %v, want %s in it", step, i+1,
+					len(errs), err, says)
 			}
 		}
 	}
@@ -71,7 +80,8 @@ func checkRefused(t *testing.T, s *redisstore.Store, says string) {
 		refused("MarkStale", each(s.MarkStale(ctx, some, 8, []byte("mark")))...)
 		got, _ := s.GetMany(ctx, some, []string{"tag"})
 		refused("GetMany", errorsOf(got)...)
-		asks, grants, fills := make([]cacheguard.LeaseAsk, n), make([]cacheguard.Grant, n), make([]cacheguard.FillAsk, n)
+		asks, grants, fills := make([]cacheguard.LeaseAsk, n), make([]cacheguard.Grant, n),
+			make([]cacheguard.FillAsk, n)
 		for i, k := range some {
 			asks[i] = cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Second}
 			fills[i] = cacheguard.FillAsk{Key: k, Frame: []byte("frame"), TTL: time.Second}
@@ -85,7 +95,8 @@ func checkRefused(t *testing.T, s *redisstore.Store, says string) {
 	_, gens := s.Generations(ctx, "test", []string{"tag"})
 	_, tags := s.InvalidateTags(ctx, "test", []string{"tag"})
 	_, claim := s.Claim(ctx, keys[0], cacheguard.ID{1}, time.Second)
-	refused("Get, Get, Generations, InvalidateTags, Claim, Release", plain, tagged, gens, tags, claim, s.Release(ctx, keys[0], cacheguard.ID{1}))
+	refused("Get, Get, Generations, InvalidateTags, Claim, Release", plain, tagged, gens, tags,
+		claim, s.Release(ctx, keys[0], cacheguard.ID{1}))
 	_, inspected := s.Inspect(ctx, "test", "a")
 	_, scanned := s.Scan(ctx, "test", redisstore.ScanOptions{})
 	refused("Inspect, Scan", inspected, scanned)

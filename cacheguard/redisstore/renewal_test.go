@@ -31,7 +31,9 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 		waittest.Next(t, "a renewal is lost", lost.Struck())
 	}
 	healed := time.Now()
-	waittest.Until(t, "the lease is renewed", func() bool { return f.first.events.of(cacheguard.EventRenewed) > 0 })
+	waittest.Until(t, "the lease is renewed", func() bool {
+		return f.first.events.of(cacheguard.EventRenewed) > 0
+	})
 	normal := time.Since(healed)
 	letGo()
 	mine.got(t, "v")
@@ -39,7 +41,8 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 	o.loaded(t, 1)
 	f.stored(t)
 	f.hits(t, "k", "v")
-	figures(t, "renewal fails for a while (waits are the load's)", o.loads.Load(), normal, append(mine.answers, others.wait(t)...)...)
+	figures(t, "renewal fails for a while (waits are the load's)", o.loads.Load(), normal,
+		append(mine.answers, others.wait(t)...)...)
 }
 
 // If renewals fail until the lease is over, another replica loads. The first load goes on for its
@@ -67,9 +70,12 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 	waittest.Next(t, "the second replica loads", newer.began)
 	took := time.Since(cut)
 	if took > lease+soon {
-		t.Errorf("the second load began %v after the first replica was cut off; want the lease of %v at most", took, lease)
+		t.Errorf("the second load began %v after the first replica was cut off; want the lease of %v at most",
+			took, lease)
 	}
-	waittest.Until(t, "the first replica gives its lease up as lost", func() bool { return first.events.of(cacheguard.EventLeaseLost) == 1 })
+	waittest.Until(t, "the first replica gives its lease up as lost", func() bool {
+		return first.events.of(cacheguard.EventLeaseLost) == 1
+	})
 	proxy.Blackhole(false)
 	waittest.Until(t, "Redis is used again", func() bool {
 		_, err := first.cache.Peek(t.Context(), "another key")
@@ -80,7 +86,9 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 	endOlder()
 	mine.got(t, "old")
 	waited := time.Since(ended)
-	waittest.Until(t, "the late fill is refused", func() bool { return first.events.of(cacheguard.EventFillRefused) == 1 })
+	waittest.Until(t, "the late fill is refused", func() bool {
+		return first.events.of(cacheguard.EventFillRefused) == 1
+	})
 	endNewer()
 	theirs.got(t, "new")
 	for _, r := range []*replica{first, second} {
@@ -89,21 +97,26 @@ func TestRenewalFailsForTooLong(t *testing.T) {
 	older.loaded(t, 1)
 	newer.loaded(t, 1)
 	figures(t, "renewal fails until the lease is over (normal: second load begins)", 2, took,
-		answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited})
+		answer{took: waited}, answer{took: waited}, answer{took: waited}, answer{took: waited},
+		answer{took: waited})
 }
 
 // If a renewal finds that the lease was evicted, the load goes on for the callers that have joined
 // it and for nobody else. Its result is not stored.
 func TestRenewalFindsNoLease(t *testing.T) {
 	t.Parallel()
-	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
+	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) {
+		s.cache.LeaseTTL = 3 * time.Second
+	})
 	older, newer := newOrigin("old"), newOrigin("new")
 	endOlder := older.hold()
 	mine := f.first.ask(t, 5, "k", older.load)
 	waittest.Next(t, "the first replica loads", older.began)
 	mine.arrived.Wait()
 	must(t, f.second.rdb.Del(t.Context(), f.first.leaseName("k")).Err())
-	waittest.Until(t, "the loss is noticed", func() bool { return f.first.events.of(cacheguard.EventLeaseLost) == 1 })
+	waittest.Until(t, "the loss is noticed", func() bool {
+		return f.first.events.of(cacheguard.EventLeaseLost) == 1
+	})
 	f.first.get(t, "k", newer.load).is(t, "new") // a newcomer doesn't join
 	endOlder()
 	mine.got(t, "old")
@@ -121,7 +134,9 @@ func TestRenewalFindsNoLease(t *testing.T) {
 func TestRenewalFindsAnothersLease(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) { s.cache.LeaseTTL = 3 * time.Second })
+	f := newWired(t, redistest.Start(t), redistest.Silence, func(s *site) {
+		s.cache.LeaseTTL = 3 * time.Second
+	})
 	began, told := make(chan struct{}), make(chan error, 1)
 	mine := f.first.ask(t, 5, "k", func(ctx context.Context) (string, error) {
 		close(began)
@@ -142,7 +157,9 @@ func TestRenewalFindsAnothersLease(t *testing.T) {
 	must(t, err)
 	h.ID = other.Token
 	taken := time.Now()
-	must(t, f.second.rdb.Set(ctx, f.first.leaseName("k"), "-"+other.Token.String()+"1700000000000000", time.Minute).Err())
+	must(t,
+		f.second.rdb.Set(ctx, f.first.leaseName("k"), "-"+other.Token.String()+"1700000000000000",
+			time.Minute).Err())
 	select {
 	case cause := <-told:
 		if !errors.Is(cause, cacheguard.ErrLeaseLost) {
@@ -163,7 +180,9 @@ func TestRenewalFindsAnothersLease(t *testing.T) {
 		t.Errorf("callers had the other load's result %v after its end: not by message", took)
 	}
 	f.hits(t, "k", "new")
-	for kind, want := range map[cacheguard.EventKind]int{cacheguard.EventFilled: 0, cacheguard.EventFillRefused: 0, cacheguard.EventLeaseLost: 1} {
+	for kind, want := range map[cacheguard.EventKind]int{
+		cacheguard.EventFilled: 0, cacheguard.EventFillRefused: 0, cacheguard.EventLeaseLost: 1,
+	} {
 		if n := f.first.events.of(kind); n != want {
 			t.Errorf("event %v was seen %d times; want %d", kind, n, want)
 		}

@@ -26,7 +26,8 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	o.loaded(t, 1)
 	f.stored(t)
 	f.hits(t, "k", "v")
-	figures(t, "SCRIPT FLUSH during a load", o.loads.Load(), 0, append(mine.answers, others.wait(t)...)...)
+	figures(t, "SCRIPT FLUSH during a load", o.loads.Load(), 0,
+		append(mine.answers, others.wait(t)...)...)
 
 	// Every step that is a script finds that its script was flushed.
 	flush := func() { must(t, f.second.rdb.ScriptFlush(t.Context()).Err()) }
@@ -42,7 +43,8 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 	flush()
 	must(t, f.first.cache.Invalidate(t.Context(), "k", "set"))
 	for _, k := range []string{"k", "set"} {
-		if res, err := f.third.cache.Peek(t.Context(), k); err != nil || res.Status != cacheguard.StatusMiss {
+		if res, err := f.third.cache.Peek(t.Context(), k); err != nil ||
+			res.Status != cacheguard.StatusMiss {
 			t.Errorf("%s is %v, %v after its invalidation; want a miss", k, res, err)
 		}
 	}
@@ -73,7 +75,8 @@ func TestRestartDuringLoad(t *testing.T) {
 	}
 	f.hits(t, "k", "v")
 	f.serves(t)
-	figures(t, "Redis killed and empty again during a load", o.loads.Load(), time.Since(back), append(mine.answers, others.wait(t)...)...)
+	figures(t, "Redis killed and empty again during a load", o.loads.Load(), time.Since(back),
+		append(mine.answers, others.wait(t)...)...)
 }
 
 // A leader without waiters finds that its lease has gone when it stores, and the next caller loads
@@ -124,7 +127,9 @@ func (f *wired) servesKeys(t *testing.T, newKey func() string) {
 }
 
 // serveInTheEnd repeats serve until all goes as in quiet times.
-func serveInTheEnd(t *testing.T, leader, waiter *replica, newKey func() string) (woken time.Duration) {
+func serveInTheEnd(
+	t *testing.T, leader, waiter *replica, newKey func() string,
+) (woken time.Duration) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patience; {
 		if served, woken := serve(t, leader, waiter, newKey()); served {
@@ -145,7 +150,8 @@ func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woke
 		waittest.Until(t, "messages arrive", r.store.Listening)
 	}
 	errors := func() int {
-		return leader.events.of(cacheguard.EventStoreError) + waiter.events.of(cacheguard.EventStoreError)
+		return leader.events.of(cacheguard.EventStoreError) +
+			waiter.events.of(cacheguard.EventStoreError)
 	}
 	before := errors()
 	o := newOrigin("served")
@@ -155,7 +161,9 @@ func serve(t *testing.T, leader, waiter *replica, key string) (served bool, woke
 	mine := leader.ask(t, 2, key, o.load)
 	waittest.Next(t, "the leader loads", o.began)
 	others := waiter.ask(t, 2, key, o.load)
-	waittest.Until(t, "the waiter waits", func() bool { return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before })
+	waittest.Until(t, "the waiter waits", func() bool {
+		return waiter.store.told(cacheguard.LeaseHeld) > held || errors() > before
+	})
 	letGo()
 	ended := time.Now()
 	mine.got(t, "served")

@@ -38,7 +38,9 @@ func leastRights(t *testing.T) []any {
 // named returns the rights that the documentation gives for the prefix "cg", for another prefix,
 // with change added.
 func named(prefix string, change ...any) []any {
-	return append([]any{"~" + prefix + ":*", "&" + prefix + ":messages", "&" + prefix + ":messages:*"}, change...)
+	return append([]any{
+		"~" + prefix + ":*", "&" + prefix + ":messages", "&" + prefix + ":messages:*",
+	}, change...)
 }
 
 // newUser makes a client for a user with the documented rights, to which change adds or from which
@@ -48,7 +50,8 @@ func newUser(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	rule := append(leastRights(t), change...)
 	must(t, admin.Do(t.Context(), rule...).Err())
 	rdb := redis.NewClient(&redis.Options{
-		Addr: admin.Options().Addr, Username: "cacheguard", Password: "secret", ContextTimeoutEnabled: true,
+		Addr: admin.Options().Addr, Username: "cacheguard", Password: "secret",
+		ContextTimeoutEnabled: true,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -96,7 +99,9 @@ func TestNoRightToSubscribe(t *testing.T) {
 		all = append(all, r.ask(t, 3, "k", o.load))
 	}
 	for _, r := range replicas[1:] {
-		waittest.Until(t, "a waiter asks from time to time", func() bool { return r.store.told(cacheguard.LeaseHeld) >= asks })
+		waittest.Until(t, "a waiter asks from time to time", func() bool {
+			return r.store.told(cacheguard.LeaseHeld) >= asks
+		})
 	}
 	// The intervals are 25 ms, and twice as long each time.
 	if took := time.Since(began); took < 25*(1+2+4+8+16)*time.Millisecond {
@@ -145,13 +150,18 @@ func TestNoRightToRunScripts(t *testing.T) {
 				all = append(all, a)
 			}
 			if lines := r.log.With("NOPERM", test.says); len(lines) != 1 {
-				t.Errorf("that the user %s was logged in %d lines; want 1: %q", test.says, len(lines), r.log.With())
+				t.Errorf("that the user %s was logged in %d lines; want 1: %q", test.says,
+					len(lines), r.log.With())
 			}
 
-			must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+evalsha", "+eval").Err())
+			must(t,
+				admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+evalsha", "+eval").Err())
 			began := time.Now()
-			waittest.Until(t, "Redis is used", func() bool { return !r.get(t, "k", o.load).res.Degraded })
-			figures(t, "the user "+strings.TrimSuffix(test.says, ":"), o.loads.Load(), time.Since(began), all...)
+			waittest.Until(t, "Redis is used", func() bool {
+				return !r.get(t, "k", o.load).res.Degraded
+			})
+			figures(t, "the user "+strings.TrimSuffix(test.says, ":"), o.loads.Load(),
+				time.Since(began), all...)
 			r.get(t, "k", mustNotLoad(t)).hit(t, "v")
 		})
 	}
@@ -187,14 +197,17 @@ func TestNoRightToPublish(t *testing.T) {
 		all[i].took = took
 	}
 	if took > lease+soon {
-		t.Errorf("the last caller was answered %v after the load; want the lease of %v at most", took, lease)
+		t.Errorf("the last caller was answered %v after the load; want the lease of %v at most",
+			took, lease)
 	}
 	o.loaded(t, 1)
 	if lines := first.log.With("lacks +publish:"); len(lines) != 1 {
-		t.Errorf("that +publish is missing was logged in %d lines; want 1: %q", len(lines), first.log.With())
+		t.Errorf("that +publish is missing was logged in %d lines; want 1: %q", len(lines),
+			first.log.With())
 	}
 	second.get(t, "k", mustNotLoad(t)).hit(t, "v")
-	if err := second.cache.Invalidate(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "lacks +publish:") {
+	if err := second.cache.Invalidate(t.Context(), "k"); err == nil ||
+		!strings.Contains(err.Error(), "lacks +publish:") {
 		t.Errorf("Invalidate gave %v; want that +publish is missing", err)
 	}
 	figures(t, "the user lacks +publish (waits since the load's end)", o.loads.Load(), 0, all...)
@@ -226,15 +239,16 @@ func TestRightToSubscribeIsLost(t *testing.T) {
 	rdb := newUser(t, admin, named(prefix)...)
 	r := newReplica(t, "", prefix, func(s *site) { s.rdb = rdb })
 	waittest.Until(t, "messages arrive", r.store.Listening)
-	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
+	must(t,
+		admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "-subscribe", "-psubscribe").Err())
 	must(t, admin.Do(t.Context(), "CLIENT", "KILL", "USER", "cacheguard").Err())
 	r.log.Await(t, 1, "messages don't arrive", "lacks +subscribe")
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "cacheguard", "+subscribe").Err())
 	r.log.Await(t, 1, "messages don't arrive", "lacks +psubscribe")
 }
 
-// The store says why messages don't arrive, since when, and when that was last. Without the right to
-// send PING, messages arrive again and again for less than a second, and the cause stays.
+// The store says why messages don't arrive, since when, and when that was last. Without the right
+// to send PING, messages arrive again and again for less than a second, and the cause stays.
 func TestStoreSaysWhyMessagesDontArrive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -244,9 +258,16 @@ func TestStoreSaysWhyMessagesDontArrive(t *testing.T) {
 		says    string
 		arrives bool
 	}{
-		"no right to subscribe": {[]any{"-subscribe"}, "+subscribe", "the Redis user lacks a right", "lacks +subscribe", false},
-		"no right to ping":      {[]any{"-ping"}, "+ping", "the Redis user lacks a right", "lacks +ping", true},
-		"wrong password":        {[]any{">another", "<secret"}, ">secret", "authentication failed", "WRONGPASS", false},
+		"no right to subscribe": {
+			[]any{"-subscribe"}, "+subscribe", "the Redis user lacks a right", "lacks +subscribe",
+			false,
+		},
+		"no right to ping": {
+			[]any{"-ping"}, "+ping", "the Redis user lacks a right", "lacks +ping", true,
+		},
+		"wrong password": {
+			[]any{">another", "<secret"}, ">secret", "authentication failed", "WRONGPASS", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +283,8 @@ func TestStoreSaysWhyMessagesDontArrive(t *testing.T) {
 				listening := s.Listening()
 				since, last, err := s.Deafness()
 				server, cause := report.Where(err)
-				return err != nil && server == rdb.Options().Addr && cause == c.cause && strings.Contains(err.Error(), c.says) &&
+				return err != nil && server == rdb.Options().Addr && cause == c.cause &&
+					strings.Contains(err.Error(), c.says) &&
 					!since.Before(began) && last.After(since) && listening == c.arrives
 			})
 

@@ -48,11 +48,15 @@ func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scann
 	if err := checkCache(cache); err != nil {
 		return Scanned{}, err
 	}
-	opts.Limit, opts.Count = cmp.Or(opts.Limit, defaultScanLimit), cmp.Or(max(opts.Count, 0), defaultScanCount)
+	opts.Limit, opts.Count = cmp.Or(opts.Limit, defaultScanLimit),
+		cmp.Or(max(opts.Count, 0), defaultScanCount)
 	opts.Pause = cmp.Or(opts.Pause, defaultScanPause)
 	scan := &scanning{
 		s: s, opts: opts, head: s.names.head(cache), seen: make(map[string]struct{}),
-		Scanned: Scanned{Cache: cache, Hash: opts.Hash, States: make(map[State]int), Ages: newBuckets(), Lifetimes: newBuckets()},
+		Scanned: Scanned{
+			Cache: cache, Hash: opts.Hash, States: make(map[State]int), Ages: newBuckets(),
+			Lifetimes: newBuckets(),
+		},
 	}
 	nodes, err := s.scanned(ctx)
 	for _, node := range nodes {
@@ -107,11 +111,14 @@ func (scan *scanning) node(ctx context.Context, node *redis.Client) error {
 		next  uint64
 	}
 	for cursor := uint64(0); ; {
-		p, err := twice(ctx, scan.s, func(ctx context.Context, rdb redis.UniversalClient) (p page, err error) {
+		p, err := twice(ctx, scan.s, func(
+			ctx context.Context, rdb redis.UniversalClient,
+		) (p page, err error) {
 			if node != nil {
 				rdb = node
 			}
-			p.names, p.next, err = rdb.Scan(ctx, cursor, globbed(scan.head)+"*", int64(scan.opts.Count)).Result()
+			p.names, p.next, err = rdb.Scan(ctx, cursor, globbed(scan.head)+"*",
+				int64(scan.opts.Count)).Result()
 			return p, err
 		})
 		if err != nil {
@@ -234,11 +241,15 @@ func (scan *scanning) read(ctx context.Context, all []glance, most int64) error 
 	if len(all) == 0 {
 		return nil
 	}
-	_, err := twice(ctx, scan.s, func(ctx context.Context, rdb redis.UniversalClient) (_ struct{}, err error) {
+	_, err := twice(ctx, scan.s, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (_ struct{}, err error) {
 		pipe := rdb.Pipeline()
-		heads, sizes, lefts := make([]*redis.StringCmd, len(all)), make([]*redis.IntCmd, len(all)), make([]*redis.DurationCmd, len(all))
+		heads, sizes, lefts := make([]*redis.StringCmd, len(all)), make([]*redis.IntCmd, len(all)),
+			make([]*redis.DurationCmd, len(all))
 		for n, g := range all {
-			heads[n], sizes[n], lefts[n] = pipe.GetRange(ctx, g.name, 0, most-1), pipe.StrLen(ctx, g.name), pipe.PTTL(ctx, g.name)
+			heads[n], sizes[n], lefts[n] = pipe.GetRange(ctx, g.name, 0, most-1),
+				pipe.StrLen(ctx, g.name), pipe.PTTL(ctx, g.name)
 		}
 		_, _ = redislink.Exec(ctx, pipe) // each command has its own error
 		for n := range all {
@@ -264,7 +275,8 @@ func (scan *scanning) readTags(ctx context.Context, all []glance) error {
 	var cut []glance
 	var places []int
 	for n, g := range all {
-		if _, err := frame.Head(g.b); g.value && int64(len(g.b)) < g.size && (errors.Is(err, frame.ErrTruncated) || g.b[0] == 0) {
+		if _, err := frame.Head(g.b); g.value && int64(len(g.b)) < g.size &&
+			(errors.Is(err, frame.ErrTruncated) || g.b[0] == 0) {
 			cut, places = append(cut, g), append(places, n)
 		}
 	}
@@ -330,7 +342,8 @@ func (scan *scanning) count(ctx context.Context, all []glance, now time.Time) er
 		i := Inspection{Value: &InspectedValue{}}
 		i.judgeHeader(h, found)
 		scan.States[i.State]++
-		if served := i.State == StateFresh || i.State == StateStale || i.State == StateOnError; h.Null && served {
+		if served := i.State == StateFresh || i.State == StateStale ||
+			i.State == StateOnError; h.Null && served {
 			scan.NotFound++
 		}
 	}

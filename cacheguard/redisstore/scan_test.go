@@ -23,11 +23,15 @@ func TestScan(t *testing.T) {
 	ctx, prefix := t.Context(), "odd*[a-z]?\\ prefix"
 	s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: patience})
 	since(t, rdb, prefix, 10*time.Hour)
-	must(t, rdb.ZAdd(ctx, redisstore.GenerationsName(prefix, "test"), redis.Z{Score: float64(time.Now().UnixMicro()), Member: "gone"}).Err())
+	must(t,
+		rdb.ZAdd(ctx, redisstore.GenerationsName(prefix, "test"),
+			redis.Z{Score: float64(time.Now().UnixMicro()), Member: "gone"}).Err())
 	var bytes int64
 	put := func(key string, f []byte, ttl time.Duration) {
 		bytes += int64(len(f))
-		must(t, rdb.Set(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: key}), f, ttl).Err())
+		must(t,
+			rdb.Set(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: key}), f,
+				ttl).Err())
 	}
 	var many []string
 	for n := range frame.MaxTags {
@@ -51,24 +55,36 @@ func TestScan(t *testing.T) {
 	put("large", framed(0, false, 100_000), time.Hour)
 	put("large and gone", framed(time.Second, false, 100_000, "gone"), time.Hour)
 	put("many tags", framed(0, false, 100_000, many...), time.Hour)
-	put("many tags, one gone", framed(time.Second, false, 100_000, append(many[1:], "gone")...), time.Hour)
+	put("many tags, one gone", framed(time.Second, false, 100_000, append(many[1:], "gone")...),
+		time.Hour)
 	put("remnant", frame.Remnant(framed(0, false, 1, many...)), time.Hour)
 	put("foreign", []byte("x"), time.Hour)
 	put("empty", nil, time.Hour)
-	must(t, rdb.RPush(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "list"}), "x").Err())
+	must(t,
+		rdb.RPush(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "list"}),
+			"x").Err())
 	put("later program's", nil, time.Hour)
-	must(t, rdb.Rename(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"}),
-		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"})+":v2").Err())
-	_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "cold"}, cacheguard.LeaseAsk{Token: load(1), TTL: time.Hour})
+	must(t,
+		rdb.Rename(ctx,
+			redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"}),
+			redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"})+
+				":v2").Err())
+	_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "cold"},
+		cacheguard.LeaseAsk{Token: load(1), TTL: time.Hour})
 	must(t, err)
 	for _, key := range []string{"failed", "failed, too"} {
-		g, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: key}, cacheguard.LeaseAsk{Token: load(1), TTL: time.Hour})
+		g, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: key},
+			cacheguard.LeaseAsk{Token: load(1), TTL: time.Hour})
 		must(t, err)
-		must(t, s.Conclude(ctx, cacheguard.Key{Cache: "test", Key: key}, g.Grant, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, time.Hour, time.Hour))
+		must(t,
+			s.Conclude(ctx, cacheguard.Key{Cache: "test", Key: key}, g.Grant,
+				cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, time.Hour, time.Hour))
 	}
 	for _, other := range []string{
-		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test2", Key: "k"}), redisstore.ValueName(prefix+"x", cacheguard.Key{Cache: "test", Key: "k"}),
-		redisstore.ValueName("oddxxa? prefix", cacheguard.Key{Cache: "test", Key: "k"}), prefix + ":test", "other",
+		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test2", Key: "k"}),
+		redisstore.ValueName(prefix+"x", cacheguard.Key{Cache: "test", Key: "k"}),
+		redisstore.ValueName("oddxxa? prefix", cacheguard.Key{Cache: "test", Key: "k"}),
+		prefix + ":test", "other",
 	} {
 		must(t, rdb.Set(ctx, other, framed(0, false, 1), 0).Err())
 	}
@@ -76,22 +92,29 @@ func TestScan(t *testing.T) {
 	sc, err := s.Scan(ctx, "test", redisstore.ScanOptions{Count: 50, Pause: -1})
 	must(t, err)
 	presentable(t, sc)
-	want := map[redisstore.State]int{redisstore.StateFresh: 223, redisstore.StateStale: 10, redisstore.StateInvalid: 2, redisstore.StateRemnant: 1, redisstore.StateUnreadable: 3}
+	want := map[redisstore.State]int{
+		redisstore.StateFresh: 223, redisstore.StateStale: 10, redisstore.StateInvalid: 2,
+		redisstore.StateRemnant: 1, redisstore.StateUnreadable: 3,
+	}
 	if fmt.Sprint(sc.States) != fmt.Sprint(want) {
 		t.Errorf("states %v; want %v", sc.States, want)
 	}
-	if !sc.Whole || sc.Values != 239 || sc.Bytes != bytes || sc.NotFound != 20 || sc.Unchecked != 4 || sc.Leases != 1 || sc.Records != 2 || sc.Newer != 1 ||
+	if !sc.Whole || sc.Values != 239 || sc.Bytes != bytes || sc.NotFound != 20 ||
+		sc.Unchecked != 4 || sc.Leases != 1 || sc.Records != 2 || sc.Newer != 1 ||
 		sc.Largest != 100_000+frame.MaxHead-frame.MaxNote {
 		t.Errorf("%+v; want %d bytes", sc, bytes)
 	}
-	says(t, sc, `cache "test", all of it`, "fresh 223 (93.3 %)", "does not exist 20 (8.4 %)", "unreadable 3 (1.3 %)",
-		"below 10 s 202 #", "below 1 min 20 #", "longer, or for ever 11 #", "1 loads under way, 2 records", "newer 1")
+	says(t, sc, `cache "test", all of it`, "fresh 223 (93.3 %)", "does not exist 20 (8.4 %)",
+		"unreadable 3 (1.3 %)",
+		"below 10 s 202 #", "below 1 min 20 #", "longer, or for ever 11 #",
+		"1 loads under way, 2 records", "newer 1")
 
 	sc, err = s.Scan(ctx, "test", redisstore.ScanOptions{Limit: 30, Count: 10})
 	if err != nil || sc.Whole || sc.Values != 30 || !strings.Contains(sc.String(), "a part of it") {
 		t.Errorf("%v, %+v", err, sc)
 	}
-	if sc, err = s.Scan(ctx, "nothing", redisstore.ScanOptions{}); err != nil || !sc.Whole || sc.Values != 0 {
+	if sc, err = s.Scan(ctx, "nothing", redisstore.ScanOptions{}); err != nil || !sc.Whole ||
+		sc.Values != 0 {
 		t.Errorf("%v, %+v", err, sc)
 	}
 	presentable(t, sc)
@@ -124,11 +147,15 @@ func TestScanEnds(t *testing.T) {
 	t.Parallel()
 	rdb := newClient(t, redistest.Start(t).Addr())
 	for n := range 500 {
-		must(t, rdb.Set(t.Context(), redisstore.ValueName("cg", cacheguard.Key{Cache: "test", Key: fmt.Sprint(n)}), "x", 0).Err())
+		must(t,
+			rdb.Set(t.Context(),
+				redisstore.ValueName("cg", cacheguard.Key{Cache: "test", Key: fmt.Sprint(n)}), "x",
+				0).Err())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	rdb.AddHook(ending{"time", cancel}) // "time" is sent after a read, and before its result is counted
+	// "time" is sent after a read, and before its result is counted.
+	rdb.AddHook(ending{"time", cancel})
 	s := newStore(t, rdb, redisstore.Options{OpTimeout: patience})
 	sc, err := s.Scan(ctx, "test", redisstore.ScanOptions{Count: 10, Pause: time.Hour})
 	if !errors.Is(err, context.Canceled) || sc.Values == 0 || sc.Values == 500 || sc.Whole {

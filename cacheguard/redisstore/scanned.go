@@ -12,23 +12,29 @@ import (
 // members whose names end in _ns.
 type Scanned struct {
 	Cache string `json:"cache"`
-	Whole bool   `json:"whole"` // everything was scanned: neither the limit nor the context ended the scan
+	// Everything was scanned: neither the limit nor the context ended the scan.
+	Whole bool `json:"whole"`
 
-	Values    int           `json:"values"`
-	Bytes     int64         `json:"bytes"` // bytes of values, without Redis' overhead
-	Largest   int64         `json:"largest"`
-	States    map[State]int `json:"states"`           // number of values in each state
-	NotFound  int           `json:"not_found"`        // fresh and stale values that say "does not exist"
-	Unchecked int           `json:"unchecked"`        // values of more than 4 KiB, of which only the header and the tags were read
-	Leases    int           `json:"leases"`           // leases of loads under way
-	Records   int           `json:"records"`          // records of loads that left no value
-	Newer     int           `json:"newer"`            // values of later programs
-	Hash      string        `json:"hash,omitempty"`   // beginning of the hash that was looked for
-	Found     []string      `json:"found,omitempty"`  // keys with this hash
-	Ages      []ScanBucket  `json:"ages"`             // ages of the values that can be read
-	Hashed    []string      `json:"hashed,omitempty"` // the found hashes of keys of which Redis has only the hash: keys of more than 512 bytes, or beginning with #sha256:
-	foreign   int           // entries that are not leases, under the names of leases
-	Lifetimes []ScanBucket  `json:"lifetimes"` // times until Redis removes the values; a value without an end is in the last bucket
+	Values  int           `json:"values"`
+	Bytes   int64         `json:"bytes"` // bytes of values, without Redis' overhead
+	Largest int64         `json:"largest"`
+	States  map[State]int `json:"states"` // number of values in each state
+	// Fresh and stale values that say "does not exist".
+	NotFound int `json:"not_found"`
+	// Values of more than 4 KiB, of which only the header and the tags were read.
+	Unchecked int          `json:"unchecked"`
+	Leases    int          `json:"leases"`          // leases of loads under way
+	Records   int          `json:"records"`         // records of loads that left no value
+	Newer     int          `json:"newer"`           // values of later programs
+	Hash      string       `json:"hash,omitempty"`  // beginning of the hash that was looked for
+	Found     []string     `json:"found,omitempty"` // keys with this hash
+	Ages      []ScanBucket `json:"ages"`            // ages of the values that can be read
+	// The found hashes of keys of which Redis has only the hash: keys of more than 512 bytes, or
+	// beginning with #sha256:
+	Hashed  []string `json:"hashed,omitempty"`
+	foreign int      // entries that are not leases, under the names of leases
+	// Times until Redis removes the values; a value without an end is in the last bucket.
+	Lifetimes []ScanBucket `json:"lifetimes"`
 }
 
 // ScanBucket counts durations below its bound that are not below the bound of the previous bucket.
@@ -38,7 +44,8 @@ type ScanBucket struct {
 }
 
 var scanBounds = []time.Duration{
-	time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 0,
+	time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour,
+	24 * time.Hour, 7 * 24 * time.Hour, 0,
 }
 
 func newBuckets() []ScanBucket {
@@ -78,24 +85,30 @@ func (sc Scanned) String() string {
 		fmt.Fprintf(w, "  does not exist\t%s, fresh or stale\n", share(sc.NotFound, sc.Values))
 	}
 	if sc.Unchecked > 0 {
-		fmt.Fprintf(w, "unchecked\t%d of more than %d bytes, by their header only\n", sc.Unchecked, scanHead)
+		fmt.Fprintf(w, "unchecked\t%d of more than %d bytes, by their header only\n", sc.Unchecked,
+			scanHead)
 	}
-	fmt.Fprintf(w, "leases\t%d loads under way, %d records of loads that left no value\n", sc.Leases, sc.Records)
+	fmt.Fprintf(w, "leases\t%d loads under way, %d records of loads that left no value\n",
+		sc.Leases, sc.Records)
 	if sc.Newer > 0 {
 		fmt.Fprintf(w, "newer\t%d values of later programs\n", sc.Newer)
 	}
 	if sc.foreign > 0 {
-		fmt.Fprintf(w, "foreign\t%d entries under the names of leases are not cacheguard's\n", sc.foreign)
+		fmt.Fprintf(w, "foreign\t%d entries under the names of leases are not cacheguard's\n",
+			sc.foreign)
 	}
 	for _, key := range sc.Found {
 		fmt.Fprintf(w, "found\t%q\n", key)
 	}
 	for _, hash := range sc.Hashed {
-		fmt.Fprintf(w, "found\ta key of which Redis has only the hash %s: it has more than 512 bytes, or looks like a hash itself\n", hash)
+		fmt.Fprintf(w,
+			"found\ta key of which Redis has only the hash %s: it has more than 512 bytes, or looks like a hash itself\n",
+			hash)
 	}
 	switch {
 	case sc.Whole && sc.Values+sc.Leases+sc.Records+sc.Newer+sc.foreign == 0:
-		fmt.Fprintf(w, "\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
+		fmt.Fprintf(w,
+			"\tnothing is stored of a cache of this name: is it Options.Name, and is the prefix right?\n")
 	case sc.Hash != "" && len(sc.Found)+len(sc.Hashed) == 0:
 		fmt.Fprintf(w, "hash\tno key that stands here now has one that begins with %s\n", sc.Hash)
 	}
@@ -106,7 +119,10 @@ func (sc Scanned) String() string {
 }
 
 // states are the states that a scan counts, in the order of the report.
-var states = []State{StateFresh, StateStale, StateOnError, StateExpired, StateInvalid, StateUnshared, StateRemnant, StateUnreadable}
+var states = []State{
+	StateFresh, StateStale, StateOnError, StateExpired, StateInvalid, StateUnshared, StateRemnant,
+	StateUnreadable,
+}
 
 func share(n, of int) string { return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(of)) }
 
@@ -129,7 +145,8 @@ func histogram(text *bytes.Buffer, what string, all []ScanBucket) {
 			bound = "below " + brief(b.Below)
 		}
 		bar := strings.Repeat("#", (width*b.Count+most-1)/most)
-		fmt.Fprintln(text, strings.TrimRight(fmt.Sprintf("  %-20s%9d  %s", bound, b.Count, bar), " "))
+		fmt.Fprintln(text,
+			strings.TrimRight(fmt.Sprintf("  %-20s%9d  %s", bound, b.Count, bar), " "))
 	}
 }
 

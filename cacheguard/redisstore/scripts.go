@@ -76,7 +76,8 @@ var (
 )
 
 var scripts = []script{
-	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript, invalidateScript, clockScript,
+	leaseScript, fillScript, concludeScript, renewScript, releaseScript, claimScript,
+	invalidateScript, clockScript,
 	permitScript, unpermitScript, probeScript, generationsScript, bumpScript, markScript,
 }
 

@@ -18,12 +18,16 @@ import (
 func TestValueSizes(t *testing.T) {
 	server := redistest.Shared(t)
 	for what, size := range map[string]int{
-		"0 bytes": 0, "1 byte": 1, "4 KiB": 4 << 10, "60 KiB": 60 << 10, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "10 MiB": 10 << 20,
+		"0 bytes": 0, "1 byte": 1, "4 KiB": 4 << 10, "60 KiB": 60 << 10, "64 KiB": 64 << 10,
+		"1 MiB": 1 << 20, "10 MiB": 10 << 20,
 	} {
 		t.Run(what, func(t *testing.T) {
 			prefix := newPrefix()
 			roomy := func(s *site) { s.cache.MaxValueSize = 16 << 20 }
-			f := &wired{first: newReplica(t, server.Addr(), prefix, roomy), second: newReplica(t, server.Addr(), prefix, roomy)}
+			f := &wired{
+				first:  newReplica(t, server.Addr(), prefix, roomy),
+				second: newReplica(t, server.Addr(), prefix, roomy),
+			}
 			f.third = newReplica(t, server.Addr(), prefix, roomy)
 			for _, r := range []*replica{f.first, f.second, f.third} {
 				r.listens(t)
@@ -43,7 +47,8 @@ func TestValueSizes(t *testing.T) {
 			o.loaded(t, 1)
 			res, err := f.third.cache.GetResult(t.Context(), "k", mustNotLoad(t))
 			if err != nil || res.Value != value || res.Status != cacheguard.StatusHit {
-				t.Errorf("the next caller got %d bytes, %v, %v; want a hit", len(res.Value), res.Status, err)
+				t.Errorf("the next caller got %d bytes, %v, %v; want a hit", len(res.Value),
+					res.Status, err)
 			}
 		})
 	}
@@ -54,11 +59,14 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
 	k := cacheguard.Key{Cache: "test", Key: "k"}
 	for _, size := range []int{100, 65_536, 65_537, 1 << 20} {
-		f := frame.New(frame.Header{ID: [16]byte{1}, Created: r.store.Now(), Soft: time.Hour}, make([]byte, size))
+		f := frame.New(frame.Header{ID: [16]byte{1}, Created: r.store.Now(), Soft: time.Hour},
+			make([]byte, size))
 		put(t, r.store, k, f)
-		ans, err := r.store.Lease(t.Context(), k, cacheguard.LeaseAsk{Token: cacheguard.ID{2}, TTL: longLease})
+		ans, err := r.store.Lease(t.Context(), k,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{2}, TTL: longLease})
 		if err != nil || ans.State != cacheguard.LeaseValue || !bytes.Equal(ans.Frame, f) {
-			t.Errorf("the answer has state %d and %d bytes, %v; want the value of %d", ans.State, len(ans.Frame), err, len(f))
+			t.Errorf("the answer has state %d and %d bytes, %v; want the value of %d", ans.State,
+				len(ans.Frame), err, len(f))
 		}
 	}
 }
@@ -68,7 +76,9 @@ func TestLeaseFindsLargeValue(t *testing.T) {
 func TestValueOverCap(t *testing.T) {
 	server := redistest.Shared(t)
 	prefix := newPrefix()
-	f := &wired{first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix)}
+	f := &wired{
+		first: newReplica(t, server.Addr(), prefix), second: newReplica(t, server.Addr(), prefix),
+	}
 	f.third = newReplica(t, server.Addr(), prefix)
 	for _, r := range []*replica{f.first, f.second, f.third} {
 		// Otherwise the start of the subscription would separate callers from their flight.
@@ -92,14 +102,17 @@ func TestValueOverCap(t *testing.T) {
 	if n := f.first.events.of(cacheguard.EventNotStored); n != 1 {
 		t.Errorf("%d values that weren't stored were counted; want 1", n)
 	}
-	if res, err := f.second.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+	if res, err := f.second.cache.Peek(t.Context(), "k"); err != nil ||
+		res.Status != cacheguard.StatusMiss {
 		t.Errorf("Peek gave a %v, %v; want a miss", res.Status, err)
 	}
 	must(t, f.first.cache.Set(t.Context(), "k", "small"))
 	if err := f.first.cache.Set(t.Context(), "k", value); !errors.Is(err, cacheguard.ErrTooLarge) {
 		t.Errorf("Set of a value over the cap gave %v; want %v", err, cacheguard.ErrTooLarge)
 	}
-	if res, err := f.second.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
-		t.Errorf("after a Set that failed there is a %v, %v; want a miss, for the old value is out of date", res.Status, err)
+	if res, err := f.second.cache.Peek(t.Context(), "k"); err != nil ||
+		res.Status != cacheguard.StatusMiss {
+		t.Errorf("after a Set that failed there is a %v, %v; want a miss, for the old value is out of date",
+			res.Status, err)
 	}
 }

@@ -61,7 +61,9 @@ func (m *mirror) frame(load cacheguard.ID) string {
 	switch m.IntN(8) {
 	case 2, 3:
 		note := []byte("note")[:m.IntN(2)*4]
-		h := frame.Header{ID: load, Created: time.Unix(1e9, 0), Extension: frame.Extension{Note: note}}
+		h := frame.Header{
+			ID: load, Created: time.Unix(1e9, 0), Extension: frame.Extension{Note: note},
+		}
 		if m.IntN(4) > 0 {
 			h.Tags = frame.Tags("\x03tag\x05\x00soft")[:4+m.IntN(2)*6]
 		}
@@ -96,7 +98,9 @@ func (m *mirror) tells(tells protocol.Tells, message cacheguard.Message) {
 
 // step executes one step on both sides, and returns both answers as text.
 func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) {
-	said := func(format string, args ...any) { m.path = append(m.path, fmt.Sprintf(format, args...)) }
+	said := func(format string, args ...any) {
+		m.path = append(m.path, fmt.Sprintf(format, args...))
+	}
 	switch m.IntN(15) {
 	case 0, 1, 2, 3:
 		return m.ask(ctx, said)
@@ -112,7 +116,8 @@ func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) 
 		}
 		m.tells(tells, message)
 		return answer, map[protocol.Kind]cacheguard.FillAnswer{
-			protocol.Stored: cacheguard.FillStored, protocol.Gone: cacheguard.FillGone, protocol.Taken: cacheguard.FillOther,
+			protocol.Stored: cacheguard.FillStored, protocol.Gone: cacheguard.FillGone,
+			protocol.Taken: cacheguard.FillOther,
 		}[kind], err
 	case 6, 7:
 		return m.conclude(ctx, said)
@@ -122,13 +127,15 @@ func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) 
 		answer, err := m.store.Renew(ctx, m.key, g, ttl)
 		kind := m.slot.Renew(present, protocol.ID(g.Token), g.Number, ttl)
 		return answer, map[protocol.Kind]cacheguard.Holding{
-			protocol.Renewed: cacheguard.HoldingMine, protocol.Gone: cacheguard.HoldingGone, protocol.Taken: cacheguard.HoldingOther,
+			protocol.Renewed: cacheguard.HoldingMine, protocol.Gone: cacheguard.HoldingGone,
+			protocol.Taken: cacheguard.HoldingOther,
 		}[kind], err
 	case 9:
 		token := m.token()
 		said("release %s", token[:])
 		err := m.store.Release(ctx, m.key, token)
-		m.tells(m.slot.Release(present, protocol.ID(token)), cacheguard.Message{Kind: cacheguard.MessageReleased, Load: token})
+		m.tells(m.slot.Release(present, protocol.ID(token)),
+			cacheguard.Message{Kind: cacheguard.MessageReleased, Load: token})
 		return nil, nil, err
 	case 10:
 		token, ttl := m.token(), m.hours()
@@ -143,7 +150,8 @@ func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) 
 		mark := []byte(fmt.Sprintf("mark %03d", m.IntN(1000)))
 		said("mark %s", mark)
 		err := m.store.MarkStale(ctx, []cacheguard.Key{m.key}, markAt+1, mark)
-		m.tells(m.slot.MarkStale(present, markAt+1, string(mark)), cacheguard.Message{Kind: cacheguard.MessageChanged})
+		m.tells(m.slot.MarkStale(present, markAt+1, string(mark)),
+			cacheguard.Message{Kind: cacheguard.MessageChanged})
 		return nil, nil, err
 	case 12:
 		said("invalidate")
@@ -155,7 +163,9 @@ func (m *mirror) step(ctx context.Context) (redisSays, slotSays any, err error) 
 	}
 }
 
-func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays, slotSays any, err error) {
+func (m *mirror) ask(
+	ctx context.Context, said func(string, ...any),
+) (redisSays, slotSays any, err error) {
 	ask := cacheguard.LeaseAsk{Token: m.token(), TTL: m.hours(), Wait: m.IntN(2) == 0}
 	if m.IntN(2) == 0 {
 		ask.Seen = []byte(protocol.LoadOf(m.slot.Frame))
@@ -173,7 +183,8 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 		return nil, nil, err
 	}
 	r := m.slot.Ask(present, protocol.Question{
-		Token: protocol.ID(ask.Token), Number: got.Grant.Number, TTL: ask.TTL, Seen: string(ask.Seen),
+		Token: protocol.ID(ask.Token), Number: got.Grant.Number, TTL: ask.TTL,
+		Seen:    string(ask.Seen),
 		Awaited: protocol.ID(ask.Awaited), Inbox: map[bool]uint64{true: 1}[ask.Wait],
 	})
 	if got.State == cacheguard.LeaseGranted {
@@ -192,18 +203,24 @@ func (m *mirror) ask(ctx context.Context, said func(string, ...any)) (redisSays,
 	if r.Kind == protocol.Granted {
 		e = protocol.Ending{}
 	}
-	return fmt.Sprintf(format, got.State, got.Grant.Number, got.Holder[:], quarters(got.Remaining), got.Frame,
+	return fmt.Sprintf(format, got.State, got.Grant.Number, got.Holder[:], quarters(got.Remaining),
+			got.Frame,
 			uint8(o.Kind), o.Text, o.Frame, o.Note, got.Failures),
-		fmt.Sprintf(format, state, r.Number, r.Load[:], quarters(r.Left), r.Frame, e.Kind, e.Text, e.Frame, e.Note, failures), nil
+		fmt.Sprintf(format, state, r.Number, r.Load[:], quarters(r.Left), r.Frame, e.Kind, e.Text,
+			e.Frame, e.Note, failures), nil
 }
 
 // quarters rounds a duration to quarters of an hour, because shorter times are what the steps
 // themselves take.
 func quarters(d time.Duration) int { return int((d + 5*time.Minute) / (15 * time.Minute)) }
 
-func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redisSays, slotSays any, err error) {
+func (m *mirror) conclude(
+	ctx context.Context, said func(string, ...any),
+) (redisSays, slotSays any, err error) {
 	g := m.grant()
-	o := cacheguard.Outcome{Kind: cacheguard.OutcomeKind(1 + m.IntN(3)), Failures: m.IntN(5), Drop: m.IntN(3) == 0}
+	o := cacheguard.Outcome{
+		Kind: cacheguard.OutcomeKind(1 + m.IntN(3)), Failures: m.IntN(5), Drop: m.IntN(3) == 0,
+	}
 	if o.Kind == cacheguard.OutcomeUnstored {
 		o.Frame = []byte(m.frame(g.Token))
 	} else {
@@ -213,9 +230,13 @@ func (m *mirror) conclude(ctx context.Context, said func(string, ...any)) (redis
 	if m.IntN(4) == 0 {
 		keep = 0
 	}
-	said("conclude %s %d, %v, drop %v, keep %v, back-off %v", g.Token[:], g.Number, o.Kind, o.Drop, keep, backoff)
+	said("conclude %s %d, %v, drop %v, keep %v, back-off %v", g.Token[:], g.Number, o.Kind, o.Drop,
+		keep, backoff)
 	err = m.store.Conclude(ctx, m.key, g, o, keep, backoff)
-	e := protocol.Ending{Kind: uint8(o.Kind), Text: o.Text, Frame: string(o.Frame), Note: string(o.Note), Failures: o.Failures}
+	e := protocol.Ending{
+		Kind: uint8(o.Kind), Text: o.Text, Frame: string(o.Frame), Note: string(o.Note),
+		Failures: o.Failures,
+	}
 	tells := m.slot.Conclude(present, protocol.ID(g.Token), g.Number, e, o.Drop, keep, backoff)
 	o.Failures, o.Drop = 0, false
 	m.tells(tells, cacheguard.Message{Kind: cacheguard.MessageOutcome, Load: g.Token, Outcome: o})
@@ -304,7 +325,8 @@ func (m *mirror) told(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("after %v there are %d messages of %d", patience, len(got), len(m.want)+1)
+			return fmt.Errorf("after %v there are %d messages of %d", patience, len(got),
+				len(m.want)+1)
 		}
 		<-time.After(100 * time.Microsecond)
 	}
@@ -314,14 +336,17 @@ func inWords(all []cacheguard.Message) string {
 	var b strings.Builder
 	for _, m := range all {
 		o := m.Outcome
-		fmt.Fprintf(&b, "  %d of %s: %q, %d %q %q %q\n", m.Kind, m.Load[:], m.Frame, o.Kind, o.Text, o.Frame, o.Note)
+		fmt.Fprintf(&b, "  %d of %s: %q, %d %q %q %q\n", m.Kind, m.Load[:], m.Frame, o.Kind, o.Text,
+			o.Frame, o.Note)
 	}
 	return b.String()
 }
 
 // compare runs random steps of mirrors, in a fleet with this number of other listeners, and returns
 // the first difference.
-func compare(t *testing.T, addr string, others int, script, old, broken string, sequences int) error {
+func compare(
+	t *testing.T, addr string, others int, script, old, broken string, sequences int,
+) error {
 	t.Helper()
 	rdb := newClient(t, addr)
 	if broken != "" {
@@ -363,7 +388,10 @@ func compare(t *testing.T, addr string, others int, script, old, broken string, 
 		k := cacheguard.Key{Cache: "mirror", Key: fmt.Sprint(seed)}
 		m := &mirror{
 			Rand: rand.New(rand.NewPCG(seed, 0)), store: store, other: other, key: k,
-			names: names{redisstore.ValueName(prefix, k), redisstore.LeaseName(prefix, k), redisstore.WaitersName(prefix, k)},
+			names: names{
+				redisstore.ValueName(prefix, k), redisstore.LeaseName(prefix, k),
+				redisstore.WaitersName(prefix, k),
+			},
 		}
 		mu.Lock()
 		now = m
@@ -420,30 +448,88 @@ func TestBrokenScriptsDiffer(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
 	for _, c := range []struct{ name, script, old, broken string }{
-		{"a value's id is compared but for its last byte", redisstore.LeaseScript, "id ~= seen then", "string.sub(id, 1, -2) ~= string.sub(seen, 1, -2) then"},
+		{
+			"a value's id is compared but for its last byte", redisstore.LeaseScript,
+			"id ~= seen then", "string.sub(id, 1, -2) ~= string.sub(seen, 1, -2) then",
+		},
 		{"no back-off answers everybody", redisstore.LeaseScript, "rest > 0 or", "rest >= 0 or"},
-		{"who waits is not noted beside a value", redisstore.LeaseScript, "ARGV[5] ~= '' then", "ARGV[5] ~= '' and seen == '' then"},
+		{
+			"who waits is not noted beside a value", redisstore.LeaseScript, "ARGV[5] ~= '' then",
+			"ARGV[5] ~= '' and seen == '' then",
+		},
 		{"a fill tells everybody always", redisstore.FillScript, "waiters and both[2]", "'*'"},
 		{"a fill tells nobody", redisstore.FillScript, "waiters and both[2]", "nil"},
-		{"a fill leaves those who were told", redisstore.FillScript, "'DEL', KEYS[2], waiters or KEYS[2]", "'DEL', KEYS[2]"},
+		{
+			"a fill leaves those who were told", redisstore.FillScript,
+			"'DEL', KEYS[2], waiters or KEYS[2]", "'DEL', KEYS[2]",
+		},
 		{"a large frame is told", redisstore.FillScript, "#ARGV[2] <= tonumber(ARGV[5])", "true"},
-		{"a conclusion leaves what it drops", redisstore.ConcludeScript, "ARGV[4] == '1'", "ARGV[4] == 'yes'"},
-		{"a conclusion leaves those who were told", redisstore.ConcludeScript, "if waiters then", "if not waiters then"},
-		{"the next load forgets who waits", redisstore.LeaseScript, "if waiters then -- whose", "redis.call('DEL', KEYS[5]) if false then -- whose"},
-		{"an inbox is noted twice", redisstore.LeaseScript, "string.find(waiters, ARGV[5], 1, true)", "false"},
-		{"an invalidation leaves those who were told", redisstore.InvalidateScript, "unpack(KEYS)", "unpack(KEYS, 1, 4)"},
-		{"a mark leaves those who were told", redisstore.MarkScript, "unpack(KEYS, versions + 1)", "KEYS[3], KEYS[4]"},
-		{"a claim leaves those who were told", redisstore.ClaimScript, "KEYS[6] or KEYS[3]", "KEYS[3]"},
+		{
+			"a conclusion leaves what it drops", redisstore.ConcludeScript, "ARGV[4] == '1'",
+			"ARGV[4] == 'yes'",
+		},
+		{
+			"a conclusion leaves those who were told", redisstore.ConcludeScript, "if waiters then",
+			"if not waiters then",
+		},
+		{
+			"the next load forgets who waits", redisstore.LeaseScript, "if waiters then -- whose",
+			"redis.call('DEL', KEYS[5]) if false then -- whose",
+		},
+		{
+			"an inbox is noted twice", redisstore.LeaseScript,
+			"string.find(waiters, ARGV[5], 1, true)", "false",
+		},
+		{
+			"an invalidation leaves those who were told", redisstore.InvalidateScript,
+			"unpack(KEYS)", "unpack(KEYS, 1, 4)",
+		},
+		{
+			"a mark leaves those who were told", redisstore.MarkScript,
+			"unpack(KEYS, versions + 1)", "KEYS[3], KEYS[4]",
+		},
+		{
+			"a claim leaves those who were told", redisstore.ClaimScript, "KEYS[6] or KEYS[3]",
+			"KEYS[3]",
+		},
 		{"a claim leaves tags for ever", redisstore.ClaimScript, "left, 'KEEPTTL'", "left"},
-		{"a claim leaves the id", redisstore.ClaimScript, "string.byte(head, 3) + 128", "string.byte(head, 3)"},
-		{"a claim leaves the note", redisstore.ClaimScript, "2 + (string.byte(extension, 1, 1) or 255)", "2"},
-		{"a claim leaves tags of none", redisstore.ClaimScript, "if tags == '' then", "if false then"},
-		{"a claim leaves what came first alone", redisstore.ClaimScript, "return redis.call('GETRANGE', value, 0, 16463)", "return nil"},
-		{"a claim removes what it leaves", redisstore.ClaimScript, "left and KEYS[3] or KEYS[1]", "KEYS[1]"},
-		{"a claim leaves tags of anything", redisstore.ClaimScript, "or string.byte(head) ~= 1 then", "then"},
-		{"a renewal takes any grant of the token", redisstore.RenewScript, "string.sub(lease, 2) == ARGV[1]", "string.sub(lease, 2, 33) == string.sub(ARGV[1], 1, 32)"},
-		{"a copy of a claim has a new number", redisstore.ClaimScript, "if lease and string", "if false and string"},
-		{"a second mark counts", redisstore.MarkScript, "there == string.rep('\\0', #ARGV[5])", "#there == #ARGV[5]"},
+		{
+			"a claim leaves the id", redisstore.ClaimScript, "string.byte(head, 3) + 128",
+			"string.byte(head, 3)",
+		},
+		{
+			"a claim leaves the note", redisstore.ClaimScript,
+			"2 + (string.byte(extension, 1, 1) or 255)", "2",
+		},
+		{
+			"a claim leaves tags of none", redisstore.ClaimScript, "if tags == '' then",
+			"if false then",
+		},
+		{
+			"a claim leaves what came first alone", redisstore.ClaimScript,
+			"return redis.call('GETRANGE', value, 0, 16463)", "return nil",
+		},
+		{
+			"a claim removes what it leaves", redisstore.ClaimScript, "left and KEYS[3] or KEYS[1]",
+			"KEYS[1]",
+		},
+		{
+			"a claim leaves tags of anything", redisstore.ClaimScript,
+			"or string.byte(head) ~= 1 then", "then",
+		},
+		{
+			"a renewal takes any grant of the token", redisstore.RenewScript,
+			"string.sub(lease, 2) == ARGV[1]",
+			"string.sub(lease, 2, 33) == string.sub(ARGV[1], 1, 32)",
+		},
+		{
+			"a copy of a claim has a new number", redisstore.ClaimScript, "if lease and string",
+			"if false and string",
+		},
+		{
+			"a second mark counts", redisstore.MarkScript, "there == string.rep('\\0', #ARGV[5])",
+			"#there == #ARGV[5]",
+		},
 		{"a release tells nobody", redisstore.ReleaseScript, "KEYS[2] and both[2]", "nil"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // encodeRecord returns the record of a load that left no value.
 func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.Outcome) []byte {
 	letter, payload := encodeOutcome(o)
-	return fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, load, millis(keep), millis(backoff), o.Failures, payload)
+	return fmt.Appendf(nil, "!%c%s:%d:%d:%d:%s", letter, load, millis(keep), millis(backoff),
+		o.Failures, payload)
 }
 
 // standing is a lease or a record. The Kind of its outcome is empty if a later version wrote the
@@ -36,7 +37,8 @@ type standing struct {
 
 var (
 	leaseForm  = regexp.MustCompile(`^[-+][0-9A-Fa-f]{48}$`)
-	recordForm = regexp.MustCompile(`(?s)^!([A-Za-z])([0-9A-Fa-f]+):([0-9]{1,15}):([0-9]{1,15}):([0-9]{1,9}):(.*)$`)
+	recordForm = regexp.MustCompile(
+		`(?s)^!([A-Za-z])([0-9A-Fa-f]+):([0-9]{1,15}):([0-9]{1,15}):([0-9]{1,9}):(.*)$`)
 	// waitersForm is the list of waiters if not all processes are told: the number of processes
 	// that had the cache open, and the inboxes.
 	waitersForm = regexp.MustCompile(`^([0-9]{1,9})((?: [0-9A-Fa-f]+)+)$`)
@@ -46,8 +48,11 @@ var (
 // for a lease overwrites the entry.
 func parseStanding(b string) (s standing, ok bool) {
 	if leaseForm.MatchString(b) {
-		s = standing{load: b[1:33], awaited: b[0] == '+', inboxes: strings.ContainsAny(b[1:33], "ABCDEF")}
-		s.number, _ = strconv.ParseInt(b[33:], 10, 64) // only digits, if this package has written it
+		s = standing{
+			load: b[1:33], awaited: b[0] == '+', inboxes: strings.ContainsAny(b[1:33], "ABCDEF"),
+		}
+		// Only digits, if this package has written it.
+		s.number, _ = strconv.ParseInt(b[33:], 10, 64)
 		return s, true
 	}
 	m := recordForm.FindStringSubmatch(b)

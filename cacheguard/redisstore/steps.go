@@ -20,12 +20,16 @@ import (
 
 // Lease asks for the lease. It starts the subscription if necessary, but doesn't wait for it,
 // because only waiters need messages.
-func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (ans cacheguard.LeaseAnswer, err error) {
+func (s *Store) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (ans cacheguard.LeaseAnswer, err error) {
 	if err := s.readyToLease(ctx); err != nil {
 		return ans, err
 	}
 	keys, args := s.leaseStep(k, ask)
-	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) ([]any, error) {
+	reply, err := call(ctx, s, keys[0], func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]any, error) {
 		return leaseScript.Run(ctx, rdb, keys, args...).Slice()
 	})
 	if err == nil {
@@ -42,7 +46,9 @@ func (s *Store) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 
 // complete reads a value that is too large for the script's answer. In a cluster another node has
 // the generations, so complete uses the known ones.
-func (s *Store) complete(ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer) (err error) {
+func (s *Store) complete(
+	ctx context.Context, k cacheguard.Key, tags []string, ans *cacheguard.LeaseAnswer,
+) (err error) {
 	switch {
 	case ans.State == cacheguard.LeaseValue && ans.Frame == nil:
 		ans.Frame, ans.Of, err = s.Get(ctx, k, tags)
@@ -68,7 +74,10 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	if ask.Wait {
 		told = cmp.Or(s.inbox, "+")
 	}
-	args = []any{s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache), millis(protocol.WaitersStay)}
+	args = []any{
+		s.token(ask.Token), millis(ask.TTL), ask.Seen, awaited, told, s.channelOf(k.Cache),
+		millis(protocol.WaitersStay),
+	}
 	if s.cluster == nil {
 		for _, tag := range ask.Tags {
 			args = append(args, tag)
@@ -144,7 +153,8 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 			ans.Outcome, ok = decodeOutcome(letter[0], text(4))
 		}
 		if !ok {
-			ans.Outcome = cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared} // written by a later version: the caller loads
+			// Written by a later version: the caller loads.
+			ans.Outcome = cacheguard.Outcome{Kind: cacheguard.OutcomeUnshared}
 		}
 	default:
 		err = fmt.Errorf("redisstore: the lease script answered %q", reply)
@@ -153,9 +163,13 @@ func parseLease(reply []any, token cacheguard.ID) (ans cacheguard.LeaseAnswer, e
 }
 
 // Fill stores a load's result if the load still has its lease.
-func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s *Store) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	keys, args := s.fillStep(k, g, frame, ttl)
-	reply, err := call(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := call(ctx, s, keys[0], func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (string, error) {
 		return fillScript.Run(ctx, rdb, keys, args...).Text()
 	})
 	if err != nil {
@@ -164,10 +178,15 @@ func (s *Store) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, 
 	return parseFill(reply)
 }
 
-func (s *Store) fillStep(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (keys []string, args []any) {
+func (s *Store) fillStep(
+	k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (keys []string, args []any) {
 	value := s.names.value(k)
 	keys = s.waited(value, value, s.names.lease(value))
-	args = []any{s.holder(g), f, millis(ttl), encodeMessage(kindFilled, k, g.Token), frame.MaxCarried, s.channelOf(k.Cache), s.names.channel()}
+	args = []any{
+		s.holder(g), f, millis(ttl), encodeMessage(kindFilled, k, g.Token), frame.MaxCarried,
+		s.channelOf(k.Cache), s.names.channel(),
+	}
 	if g.Claimed {
 		args = append(args, 1+len(keys), encodeMessage(kindChanged, k, cacheguard.ID{}))
 		keys = append(keys, s.others(k)...)
@@ -188,7 +207,10 @@ func parseFill(reply string) (cacheguard.FillAnswer, error) {
 }
 
 // Conclude ends a lease without storing a value.
-func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+func (s *Store) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
 	letter, payload := encodeOutcome(o)
 	message := encodeMessage(kindOutcome, k, g.Token, append([]byte{letter}, payload...)...)
 	value, drop := s.names.value(k), "0"
@@ -196,13 +218,18 @@ func (s *Store) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gra
 		drop = "1"
 	}
 	return s.run(ctx, look, concludeScript, s.waited(value, s.names.lease(value), value),
-		s.holder(g), encodeRecord(g.Token, keep, backoff, o), millis(keep), drop, message, s.channelOf(k.Cache), s.names.channel())
+		s.holder(g), encodeRecord(g.Token, keep, backoff, o), millis(keep), drop, message,
+		s.channelOf(k.Cache), s.names.channel())
 }
 
 // Renew prolongs a lease, so that it ends ttl from now.
-func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s *Store) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	keys, args := s.renewStep(k, g, ttl)
-	reply, err := look(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	reply, err := look(ctx, s, keys[0], func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (string, error) {
 		return renewScript.Run(ctx, rdb, keys, args...).Text()
 	})
 	if err != nil {
@@ -211,9 +238,13 @@ func (s *Store) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	return parseHolding(reply)
 }
 
-func (s *Store) renewStep(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (keys []string, args []any) {
+func (s *Store) renewStep(
+	k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (keys []string, args []any) {
 	value := s.names.value(k)
-	return s.waited(value, s.names.lease(value)), []any{s.holder(g), millis(ttl), millis(protocol.WaitersStay)}
+	return s.waited(value, s.names.lease(value)), []any{
+		s.holder(g), millis(ttl), millis(protocol.WaitersStay),
+	}
 }
 
 func parseHolding(reply string) (cacheguard.Holding, error) {
@@ -232,16 +263,22 @@ func parseHolding(reply string) (cacheguard.Holding, error) {
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
 	value := s.names.value(k)
 	return s.run(ctx, look, releaseScript, s.waited(value, s.names.lease(value)),
-		s.token(token), encodeMessage(kindReleased, k, token), s.channelOf(k.Cache), s.names.channel())
+		s.token(token), encodeMessage(kindReleased, k, token), s.channelOf(k.Cache),
+		s.names.channel())
 }
 
 // Claim removes the value and takes over the lease.
-func (s *Store) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (s *Store) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	s.changes()
-	reply, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	reply, err := change(ctx, s, s.names.value(k), func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]string, error) {
 		keys := s.near(k, s.all(k)...)
 		return claimScript.Run(ctx, rdb, append(keys, s.others(k)...),
-			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, token), 1+len(keys)).StringSlice()
+			s.token(token), millis(ttl), s.channelOf(k.Cache), s.names.channel(),
+			encodeMessage(kindChanged, k, token), 1+len(keys)).StringSlice()
 	})
 	switch {
 	case err != nil:
@@ -272,7 +309,9 @@ func (s *Store) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, ma
 }
 
 // changeAll runs a script for each key.
-func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script script, args ...any) error {
+func (s *Store) changeAll(
+	ctx context.Context, keys []cacheguard.Key, script script, args ...any,
+) error {
 	s.changes()
 	failed := cacheguard.KeyErrors{}
 	for i, r := range pipelined(ctx, s, change, script, len(keys), func(i int) ([]string, []any) {
@@ -297,7 +336,9 @@ func (s *Store) changeAll(ctx context.Context, keys []cacheguard.Key, script scr
 // told returns the arguments of a script. The first ones tell the script where to publish that a
 // key changed, then come args.
 func (s *Store) told(k cacheguard.Key, args []any) []any {
-	return append([]any{s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})}, args...)
+	return append([]any{
+		s.channelOf(k.Cache), s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{}),
+	}, args...)
 }
 
 // invalidateApart invalidates a key whose slot is moving from one node of a cluster to another. If
@@ -309,25 +350,35 @@ func (s *Store) invalidateApart(ctx context.Context, k cacheguard.Key) error {
 	all := s.everything(k)
 	slices.Reverse(all)
 	for _, name := range all {
-		_, err := change(ctx, s, name, func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+		_, err := change(ctx, s, name, func(
+			ctx context.Context, rdb redis.UniversalClient,
+		) (int64, error) {
 			return rdb.Del(ctx, name).Result()
 		})
 		if err != nil {
 			return err
 		}
 	}
-	_, err := change(ctx, s, s.names.value(k), func(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
-		return rdb.Publish(ctx, s.names.channel(), encodeMessage(kindChanged, k, cacheguard.ID{})).Result()
+	_, err := change(ctx, s, s.names.value(k), func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (int64, error) {
+		return rdb.Publish(ctx, s.names.channel(),
+			encodeMessage(kindChanged, k, cacheguard.ID{})).Result()
 	})
 	return err
 }
 
 // way is one of the functions call, look and change.
-type way[T any] func(context.Context, *Store, string, func(context.Context, redis.UniversalClient) (T, error)) (T, error)
+type way[T any] func(context.Context, *Store, string,
+	func(context.Context, redis.UniversalClient) (T, error)) (T, error)
 
 // run runs a script and ignores its answer.
-func (s *Store) run(ctx context.Context, way way[struct{}], script script, keys []string, args ...any) error {
-	_, err := way(ctx, s, keys[0], func(ctx context.Context, rdb redis.UniversalClient) (struct{}, error) {
+func (s *Store) run(
+	ctx context.Context, way way[struct{}], script script, keys []string, args ...any,
+) error {
+	_, err := way(ctx, s, keys[0], func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (struct{}, error) {
 		return struct{}{}, script.Run(ctx, rdb, keys, args...).Err()
 	})
 	return err

@@ -47,7 +47,8 @@ type Store struct {
 	writes breakers // breakers for the steps that write
 	clock  clock
 
-	cluster *generationsKnown // nil for a single server, where generations are read along with a value
+	// nil for a single server, where generations are read along with a value.
+	cluster *generationsKnown
 
 	hearing
 
@@ -86,7 +87,9 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	case opts.OpTimeout == 0:
 		opts.OpTimeout = 250 * time.Millisecond
 	case opts.OpTimeout < 2*time.Millisecond:
-		errs = append(errs, fmt.Errorf("redisstore: Options.OpTimeout is %v, below the least of 2ms", opts.OpTimeout))
+		errs = append(errs,
+			fmt.Errorf("redisstore: Options.OpTimeout is %v, below the least of 2ms",
+				opts.OpTimeout))
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -154,7 +157,8 @@ func (s *Store) Warm(ctx context.Context) error {
 		}
 		for _, script := range scripts {
 			if err := script.Load(ctx, s.link.Client()).Err(); err != nil {
-				return struct{}{}, fmt.Errorf("loading scripts: %w", cmp.Or(s.suits(s.identify(ctx)), err))
+				return struct{}{},
+					fmt.Errorf("loading scripts: %w", cmp.Or(s.suits(s.identify(ctx)), err))
 			}
 		}
 		dialling.Wait()

@@ -46,7 +46,9 @@ type deafness struct {
 const steady = 3 * time.Second
 
 // over reports whether the deafness counts as over.
-func (d *deafness) over() bool { return d == nil || !d.ended.IsZero() && time.Since(d.ended) >= steady }
+func (d *deafness) over() bool {
+	return d == nil || !d.ended.IsZero() && time.Since(d.ended) >= steady
+}
 
 // Deafness returns why messages don't arrive, since when, and when listening last failed. For some
 // seconds after messages have begun to arrive again, it still returns the cause. See
@@ -69,7 +71,8 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 		e := &ear{s: s}
 		pattern, channels := s.channels()
 		s.sub = s.link.Subscribe(redislink.Ear{
-			Restored: e.restored, Joined: e.joined, Heard: s.deliver, Lost: e.lost, NowAndThen: e.nowAndThen,
+			Restored: e.restored, Joined: e.joined, Heard: s.deliver, Lost: e.lost,
+			NowAndThen: e.nowAndThen,
 		}, pattern, channels...)
 	}
 	return s.sub, nil
@@ -110,14 +113,19 @@ func (s *Store) messages(ctx context.Context, sub *redislink.Subscription) error
 	case <-sub.Ended():
 		return errClosed
 	case <-ctx.Done():
-		return fmt.Errorf("redisstore: subscribing to %s: %w", s.names.channel(), errors.Join(ctx.Err(), sub.Last()))
+		return fmt.Errorf("redisstore: subscribing to %s: %w", s.names.channel(),
+			errors.Join(ctx.Err(), sub.Last()))
 	}
 }
 
 var (
-	deafLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: messages don't arrive", See: "messages-dont-arrive",
+	deafLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: messages don't arrive",
+		See:   "messages-dont-arrive",
 		Means: "callers who wait for another process ask from time to time, and local tiers are not used"}
-	heardLine = report.Line{Level: slog.LevelInfo, Text: "redisstore: messages arrive again", See: "messages-dont-arrive"}
+	heardLine = report.Line{
+		Level: slog.LevelInfo, Text: "redisstore: messages arrive again",
+		See: "messages-dont-arrive",
+	}
 )
 
 // ear receives the reports of the subscription. Its methods are called one after another.
@@ -141,7 +149,9 @@ func (e *ear) restored(ctx context.Context) {
 		ended.ended = time.Now()
 		s.deaf.Store(&ended)
 	}
-	s.tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err)}, true)
+	s.tellAll(cacheguard.Message{
+		Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err),
+	}, true)
 }
 
 // joined is called when messages of a cache's channel arrive. If this channel was joined after the
@@ -180,7 +190,8 @@ func (e *ear) lost(err error) {
 	s.deaf.Store(d)
 	refused, lacks := redislink.TurnsAway(err), report.Lacks(err)
 	if refused && (!e.refused || lacks != e.lacked) {
-		e.spell.Anew() // so far the log says that the connection was cut, or names another right, for instance
+		// So far the log says that the connection was cut, or names another right, for instance.
+		e.spell.Anew()
 	}
 	e.refused, e.lacked = refused, lacks
 	e.spell.Begin(context.Background(), deafLine, s.opts.Logger, "process", s.name, "error", err)
@@ -241,13 +252,16 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	var untold []*listener                                                                       // earlier listeners of this cache, which ear.joined won't tell
-	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() { // otherwise all are told soon
+	// Earlier listeners of this cache, which ear.joined won't tell.
+	var untold []*listener
+	// Otherwise all are told soon.
+	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() {
 		s.hears[cache] = true
 		untold = s.listeners[cache][:len(s.listeners[cache])-1]
 	}
 	already := s.hears[cache]
-	l.mu.Lock() // before s.mu is unlocked: later reports of the subscription are told after this one
+	// Before s.mu is unlocked: later reports of the subscription are told after this one.
+	l.mu.Lock()
 	s.mu.Unlock()
 	if already {
 		tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
@@ -255,14 +269,19 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l.mu.Unlock()
 	for _, other := range untold {
 		other.mu.Lock()
-		if other.tell != nil && s.listening.Load() { // if messages have been lost since, this must not be told after the loss
+		// If messages have been lost since, this must not be told after the loss.
+		if other.tell != nil && s.listening.Load() {
 			other.tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
 		}
 		other.mu.Unlock()
 	}
 	return func() {
 		s.mu.Lock()
-		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(x *listener) bool { return x == l })
+		s.listeners[cache] = slices.DeleteFunc(slices.Clone(s.listeners[cache]), func(
+			x *listener,
+		) bool {
+			return x == l
+		})
 		if len(s.listeners[cache]) == 0 {
 			delete(s.listeners, cache)
 			delete(s.hears, cache)

@@ -78,7 +78,8 @@ func TestSubscriptionCut(t *testing.T) {
 	theirs.got(t, "v")
 	o.loaded(t, 1)
 	waittest.Until(t, "messages arrive again", f.second.store.Listening)
-	figures(t, "subscription cut during a load (waits are the cut's)", o.loads.Load(), time.Since(restored), theirs.answers...)
+	figures(t, "subscription cut during a load (waits are the cut's)", o.loads.Load(),
+		time.Since(restored), theirs.answers...)
 	f.second.log.Await(t, said+1, "messages arrive again")
 	f.serves(t)
 }
@@ -126,9 +127,12 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 
 	f.messages.Blackhole(true)
 	began := time.Now()
-	waittest.Until(t, "the half-open connection is noticed", func() bool { return !f.second.store.Listening() })
+	waittest.Until(t, "the half-open connection is noticed", func() bool {
+		return !f.second.store.Listening()
+	})
 	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("a half-open connection was noticed after %v; want 2s and what a busy machine needs", took)
+		t.Errorf("a half-open connection was noticed after %v; want 2s and what a busy machine needs",
+			took)
 	}
 	letGo()
 	mine.got(t, "v")
@@ -137,7 +141,8 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	healed := time.Now()
 	theirs.got(t, "v")
 	o.loaded(t, 1)
-	figures(t, "subscription half-open during a load (waits are the hole's)", o.loads.Load(), time.Since(healed), theirs.answers...)
+	figures(t, "subscription half-open during a load (waits are the hole's)", o.loads.Load(),
+		time.Since(healed), theirs.answers...)
 	f.serves(t)
 }
 
@@ -148,7 +153,9 @@ func TestSubscriptionQuiet(t *testing.T) {
 	const tries = 5
 	for range tries {
 		f := newEarshot(t)
-		waittest.Until(t, "the quiet connection is tried", func() bool { return f.messages.Counts()["PING"] >= 3 })
+		waittest.Until(t, "the quiet connection is tried", func() bool {
+			return f.messages.Counts()["PING"] >= 3
+		})
 		if f.messages.Counts()["SUBSCRIBE"] == 1 && f.second.log.Count() == 0 {
 			return
 		}
@@ -190,7 +197,8 @@ func TestMessageLost(t *testing.T) {
 				t.Errorf("a lost message cost %v; want no more than the lease of %v", took, lease)
 			}
 			o.loaded(t, 1)
-			figures(t, "message of a "+what+" lost (lease "+lease.String()+")", o.loads.Load(), 0, theirs.answers...)
+			figures(t, "message of a "+what+" lost (lease "+lease.String()+")", o.loads.Load(), 0,
+				theirs.answers...)
 		})
 	}
 }

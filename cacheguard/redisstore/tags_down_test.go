@@ -26,7 +26,9 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 					t.Parallel()
 					p := newProxy(t, server.Addr())
 					prefix := newPrefix()
-					a := newReplica(t, "", prefix, func(s *site) { s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime })
+					a := newReplica(t, "", prefix, func(s *site) {
+						s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime
+					})
 					b := newReplica(t, server.Addr(), prefix)
 					b.listens(t)
 					b.getEntry(t, "k", newOrigin("old").tagged("t")).is(t, "old")
@@ -41,11 +43,14 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 						return err == nil
 					})
 
-					if res, err := a.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+					if res, err := a.cache.Peek(t.Context(), "k"); err != nil ||
+						res.Status != cacheguard.StatusMiss {
 						t.Errorf("the process that knows better found %+v, %v", res, err)
 					}
 					boom := errors.New("boom")
-					got, err := a.cache.GetMany(t.Context(), []string{"k"}, func(context.Context, []string) (map[string]string, error) {
+					got, err := a.cache.GetMany(t.Context(), []string{"k"}, func(
+						context.Context, []string,
+					) (map[string]string, error) {
 						return nil, boom
 					})
 					if len(got) > 0 || !errors.Is(err, boom) {
@@ -54,7 +59,9 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 					must(t, bump(t.Context(), b.cache))
 					o := newOrigin("newer")
 					for _, r := range []*replica{a, b} {
-						waittest.Until(t, "it has the new one", func() bool { return r.getEntry(t, "k", o.tagged("t")).res.Value == "newer" })
+						waittest.Until(t, "it has the new one", func() bool {
+							return r.getEntry(t, "k", o.tagged("t")).res.Value == "newer"
+						})
 					}
 				})
 			}

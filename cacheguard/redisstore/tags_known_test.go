@@ -24,7 +24,8 @@ func (r *replica) toldOfTags(t *testing.T, do func(), forged ...string) {
 	told := make(chan struct{}, 100)
 	// This listener is called after the cache's.
 	stop := r.store.Listen("test", func(m cacheguard.Message) {
-		if m.Kind == cacheguard.MessageTags && !slices.Contains(forged, fmt.Sprintf("%016d", m.Generation)) {
+		if m.Kind == cacheguard.MessageTags &&
+			!slices.Contains(forged, fmt.Sprintf("%016d", m.Generation)) {
 			told <- struct{}{}
 		}
 	})
@@ -52,7 +53,8 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 				o := newOrigin(fmt.Sprint("v", next))
 				must(t, bump(t.Context(), other.cache))
 				for range 3 {
-					if a := r.getEntry(t, "k", o.tagged("t")); a.res.Value != o.value || a.err != nil {
+					if a := r.getEntry(t, "k", o.tagged("t")); a.res.Value != o.value ||
+						a.err != nil {
 						t.Fatalf("%s: got %q, %v, want %q", when, a.res.Value, a.err, o.value)
 					}
 				}
@@ -74,7 +76,9 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 
 			must(t, messages.Refuse(true))
 			messages.Cut()
-			waittest.Until(t, "it is noticed that messages don't arrive", func() bool { return !r.store.Listening() })
+			waittest.Until(t, "it is noticed that messages don't arrive", func() bool {
+				return !r.store.Listening()
+			})
 			invalidated("messages don't arrive")
 			must(t, messages.Refuse(false))
 			waittest.Until(t, "messages arrive again", r.store.Listening)
@@ -96,7 +100,9 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			prefix, p := newPrefix(), newProxy(t, server.Addr())
-			r := newReplica(t, "", prefix, func(s *site) { s.rdb = apart{newClient(t, p.Addr()), defaultClient(t, server.Addr())} })
+			r := newReplica(t, "", prefix, func(s *site) {
+				s.rdb = apart{newClient(t, p.Addr()), defaultClient(t, server.Addr())}
+			})
 			other := newReplica(t, server.Addr(), prefix)
 			other.listens(t)
 			r.listens(t)
@@ -142,7 +148,8 @@ func TestClusterLosesGenerations(t *testing.T) {
 	a.listens(t)
 	b.listens(t)
 	dead := masterOf(a.generations())
-	for dead == masterOf(redisstore.Channel(prefix)) || dead == masterOf(redisstore.ClockName(prefix)) {
+	for dead == masterOf(redisstore.Channel(prefix)) ||
+		dead == masterOf(redisstore.ClockName(prefix)) {
 		prefix = newPrefix()
 		a, b = join(), join()
 		a.listens(t)
@@ -187,7 +194,9 @@ func TestClusterLosesGenerations(t *testing.T) {
 
 	must(t, c.Node(dead).Restart()) // it restarts empty
 	must(t, c.AwaitWhole(ctx))
-	waittest.Until(t, "the generations are there again", func() bool { return b.cache.InvalidateTags(ctx, "t") == nil })
+	waittest.Until(t, "the generations are there again", func() bool {
+		return b.cache.InvalidateTags(ctx, "t") == nil
+	})
 	for n, r := range []*replica{a, b, late} {
 		want := fmt.Sprint("new", n)
 		waittest.Until(t, "a load counts", func() bool {
@@ -197,7 +206,8 @@ func TestClusterLosesGenerations(t *testing.T) {
 		})
 
 		must(t, r.cache.InvalidateTags(ctx, "t"))
-		if res, err := r.cache.Peek(ctx, tagged); err != nil || res.Status != cacheguard.StatusMiss {
+		if res, err := r.cache.Peek(ctx, tagged); err != nil ||
+			res.Status != cacheguard.StatusMiss {
 			t.Errorf("after an invalidation %+v, %v", res, err)
 		}
 	}

@@ -20,7 +20,8 @@ func restricted(t *testing.T, change ...any) (admin *redis.Client, r, free *repl
 	admin = newClient(t, server.Addr())
 	prefix := newPrefix()
 	rdb := newUser(t, admin, named(prefix, change...)...)
-	r, free = newReplica(t, "", prefix, func(s *site) { s.rdb = rdb }), newReplica(t, server.Addr(), prefix)
+	r, free = newReplica(t, "", prefix, func(s *site) { s.rdb = rdb }),
+		newReplica(t, server.Addr(), prefix)
 	r.listens(t)
 	free.listens(t)
 	return admin, r, free
@@ -42,10 +43,14 @@ func TestTagsNeedNoMoreRights(t *testing.T) {
 			r.getEntry(t, "k", notTagged(t)).hit(t, o.value)
 			must(t, harm())
 			must(t, bump(t.Context(), r.cache))
-			must(t, r.cache.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "set", Tags: []string{"t"}}))
+			must(t,
+				r.cache.SetEntry(t.Context(), "k",
+					cacheguard.Entry[string]{Value: "set", Tags: []string{"t"}}))
 			must(t, r.cache.MarkStale(t.Context(), "k"))
 			must(t, harm())
-			_, err := r.cache.GetMany(t.Context(), []string{"k", "l"}, func(context.Context, []string) (map[string]string, error) {
+			_, err := r.cache.GetMany(t.Context(), []string{"k", "l"}, func(
+				context.Context, []string,
+			) (map[string]string, error) {
 				return map[string]string{"k": "v", "l": "v"}, nil
 			})
 			must(t, err)
@@ -101,8 +106,10 @@ func TestNoRightForTags(t *testing.T) {
 			}
 			words := strings.Fields(right)
 			name := strings.TrimPrefix(words[len(words)-1], "-")
-			if lines := r.log.With("lacks +" + name); (len(lines) > 0) != missing.logs || len(lines) > 1 {
-				t.Errorf("the log names the right in %d lines, want one: %v: %q", len(lines), missing.logs, r.log.With())
+			if lines := r.log.With("lacks +" + name); (len(lines) > 0) != missing.logs ||
+				len(lines) > 1 {
+				t.Errorf("the log names the right in %d lines, want one: %v: %q", len(lines),
+					missing.logs, r.log.With())
 			}
 			err := r.cache.InvalidateTags(t.Context(), "t")
 			if missing.bumps && (err == nil || !strings.Contains(err.Error(), "lacks +"+name)) {

@@ -16,7 +16,9 @@ import (
 
 // tagged is a load whose result has tags.
 func (o *origin) tagged(tags ...string) cacheguard.EntryFunc[string] {
-	return func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+	return func(
+		ctx context.Context, _ cacheguard.Result[string],
+	) (cacheguard.Entry[string], error) {
 		v, err := o.load(ctx)
 		return cacheguard.Entry[string]{Value: v, Tags: tags}, err
 	}
@@ -24,7 +26,9 @@ func (o *origin) tagged(tags ...string) cacheguard.EntryFunc[string] {
 
 // notTagged is a load for a key that must have a value.
 func notTagged(t *testing.T) cacheguard.EntryFunc[string] {
-	return func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+	return func(
+		ctx context.Context, _ cacheguard.Result[string],
+	) (cacheguard.Entry[string], error) {
 		v, err := mustNotLoad(t)(ctx)
 		return cacheguard.Entry[string]{Value: v}, err
 	}
@@ -40,7 +44,9 @@ func (r *replica) getEntry(t *testing.T, key string, load cacheguard.EntryFunc[s
 }
 
 // calls starts a caller of a key, and doesn't wait for it.
-func (r *replica) calls(t *testing.T, key string, load cacheguard.EntryFunc[string]) (wait func() answer) {
+func (r *replica) calls(
+	t *testing.T, key string, load cacheguard.EntryFunc[string],
+) (wait func() answer) {
 	t.Helper()
 	done := make(chan answer, 1)
 	go func() { done <- r.getEntry(t, key, load) }()
@@ -61,8 +67,12 @@ func (r *replica) whole() string       { return redisstore.WholeName(r.prefix, "
 
 // bumps are the ways to invalidate values with the tag "t".
 var bumps = map[string]func(context.Context, *cacheguard.Cache[string]) error{
-	"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateTags(ctx, "t") },
-	"all": func(ctx context.Context, c *cacheguard.Cache[string]) error { return c.InvalidateAll(ctx) },
+	"tag": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.InvalidateTags(ctx, "t")
+	},
+	"all": func(ctx context.Context, c *cacheguard.Cache[string]) error {
+		return c.InvalidateAll(ctx)
+	},
 }
 
 // twoTagged returns two replicas. Their cache has a value with the tag "t", one with the tag
@@ -96,7 +106,8 @@ func hasTagged(t *testing.T, k string, all ...*replica) {
 func TestGenerationsAreLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for name, harm := range map[string]func(ctx context.Context, rdb redis.UniversalClient, name string) error{
+	for name, harm := range map[string]func(ctx context.Context, rdb redis.UniversalClient,
+		name string) error{
 		"deleted": func(ctx context.Context, rdb redis.UniversalClient, name string) error {
 			return rdb.Del(ctx, name).Err()
 		},
@@ -109,7 +120,9 @@ func TestGenerationsAreLost(t *testing.T) {
 			}
 			return rdb.HSet(ctx, name, "", "1").Err()
 		},
-		"without the floor": func(ctx context.Context, rdb redis.UniversalClient, name string) error {
+		"without the floor": func(
+			ctx context.Context, rdb redis.UniversalClient, name string,
+		) error {
 			return rdb.ZRem(ctx, name, "").Err()
 		},
 		"ends by itself": func(ctx context.Context, rdb redis.UniversalClient, name string) error {
@@ -190,12 +203,14 @@ func TestInvalidateTagsOutOfMemory(t *testing.T) {
 			a, b := twoTagged(t, server.Addr())
 			must(t, a.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 			must(t, bump(t.Context(), a.cache))
-			if res, err := b.cache.Peek(t.Context(), "k"); err != nil || res.Status != cacheguard.StatusMiss {
+			if res, err := b.cache.Peek(t.Context(), "k"); err != nil ||
+				res.Status != cacheguard.StatusMiss {
 				t.Errorf("an invalidated value is there: %+v, %v", res, err)
 			}
 			must(t, a.rdb.Del(t.Context(), a.generations(), a.whole()).Err()) // evicted
 			for _, key := range []string{"k", "other", "plain"} {
-				if res, err := b.cache.Peek(t.Context(), key); err != nil || res.Status != cacheguard.StatusMiss {
+				if res, err := b.cache.Peek(t.Context(), key); err != nil ||
+					res.Status != cacheguard.StatusMiss {
 					t.Errorf("%s, of which nobody knows the generation: %+v, %v", key, res, err)
 				}
 			}
@@ -214,7 +229,9 @@ func TestClockGoesBack(t *testing.T) {
 			a, b := twoTagged(t, server.Addr())
 			// This is the time of an invalidation from before the clock was set back.
 			hour := float64(time.Now().Add(time.Hour).UnixMicro())
-			must(t, a.rdb.ZAdd(t.Context(), a.generations(), redis.Z{Score: hour, Member: member}).Err())
+			must(t,
+				a.rdb.ZAdd(t.Context(), a.generations(),
+					redis.Z{Score: hour, Member: member}).Err())
 			for _, v := range []string{"new", "newer", "newest"} {
 				o := newOrigin(v)
 				for range 3 {
@@ -228,7 +245,9 @@ func TestClockGoesBack(t *testing.T) {
 					must(t, b.cache.InvalidateAll(t.Context()))
 				}
 			}
-			must(t, a.cache.SetEntry(t.Context(), "k", cacheguard.Entry[string]{Value: "set", Tags: []string{"t"}}))
+			must(t,
+				a.cache.SetEntry(t.Context(), "k",
+					cacheguard.Entry[string]{Value: "set", Tags: []string{"t"}}))
 			b.getEntry(t, "k", notTagged(t)).hit(t, "set")
 		})
 	}
@@ -248,7 +267,8 @@ func TestManyTagsAreForgotten(t *testing.T) {
 		for _, tag := range tags {
 			args = append(args, tag)
 		}
-		score, err := redis.NewScript(redisstore.BumpScript).Run(t.Context(), a.rdb, []string{a.generations(), a.whole()}, args...).Text()
+		score, err := redis.NewScript(redisstore.BumpScript).Run(t.Context(), a.rdb,
+			[]string{a.generations(), a.whole()}, args...).Text()
 		must(t, err)
 		return score
 	}
@@ -282,20 +302,24 @@ func TestManyTagsAreForgotten(t *testing.T) {
 	left := make(map[string]bool)
 	for _, z := range all[1:] {
 		left[z.Member.(string)] = true
-		if want := scores[z.Member.(string)]; fmt.Sprintf("%.0f", z.Score) != want || z.Score <= all[0].Score {
-			t.Errorf("%s is of %.0f, want %s, and after %.0f", z.Member, z.Score, want, all[0].Score)
+		if want := scores[z.Member.(string)]; fmt.Sprintf("%.0f", z.Score) != want ||
+			z.Score <= all[0].Score {
+			t.Errorf("%s is of %.0f, want %s, and after %.0f", z.Member, z.Score, want,
+				all[0].Score)
 		}
 	}
 	for tag, score := range scores {
 		var n float64
 		_, _ = fmt.Sscan(score, &n)
 		if left[tag] != (n > all[0].Score) {
-			t.Errorf("%s of %s: remembered: %v; the cache is of %.0f", tag, score, left[tag], all[0].Score)
+			t.Errorf("%s of %s: remembered: %v; the cache is of %.0f", tag, score, left[tag],
+				all[0].Score)
 		}
 	}
 	a.getEntry(t, "new", notTagged(t)).hit(t, "v")
 	for _, key := range []string{"oldest", "old"} {
-		if res, err := a.cache.Peek(t.Context(), key); err != nil || res.Status != cacheguard.StatusMiss {
+		if res, err := a.cache.Peek(t.Context(), key); err != nil ||
+			res.Status != cacheguard.StatusMiss {
 			t.Errorf("%s, older than what was forgotten: %+v, %v", key, res, err)
 		}
 	}
@@ -315,7 +339,8 @@ func TestManyTagsAreForgotten(t *testing.T) {
 	}
 	get("before", "v", "at once7")
 	bump(at...)
-	if res, err := a.cache.Peek(t.Context(), "before"); err != nil || res.Status != cacheguard.StatusMiss {
+	if res, err := a.cache.Peek(t.Context(), "before"); err != nil ||
+		res.Status != cacheguard.StatusMiss {
 		t.Errorf("what was invalidated along with too many: %+v, %v", res, err)
 	}
 	get("after", "v", "at once7")

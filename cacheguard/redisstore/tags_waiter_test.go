@@ -82,13 +82,19 @@ func TestWaiterOfALoadFromBeforeTheBump(t *testing.T) {
 				lease := func(s *site) { s.cache.LeaseTTL = 300 * time.Millisecond }
 				a := newReplica(t, server.Addr(), prefix, lease)
 				gate := &earGate{}
-				b := newReplica(t, server.Addr(), prefix, lease, func(s *site) { s.redis.Dialer = gate.dial })
+				b := newReplica(t, server.Addr(), prefix, lease, func(s *site) {
+					s.redis.Dialer = gate.dial
+				})
 				a.listens(t)
 				b.listens(t)
 				o := newOrigin("old")
-				load := func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+				load := func(
+					ctx context.Context, _ cacheguard.Result[string],
+				) (cacheguard.Entry[string], error) {
 					v, err := o.load(ctx)
-					return cacheguard.Entry[string]{Value: v, Tags: []string{"t"}, NoStore: noStore}, err
+					return cacheguard.Entry[string]{
+						Value: v, Tags: []string{"t"}, NoStore: noStore,
+					}, err
 				}
 				letGo := o.hold()
 				mine := a.calls(t, "k", load)

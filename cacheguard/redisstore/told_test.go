@@ -39,7 +39,11 @@ func TestTroubleIsTold(t *testing.T) {
 			func(t *testing.T) redis.Options {
 				// A name server of the machine may be slow, or not be there.
 				dial := func(_ context.Context, network, _ string) (net.Conn, error) {
-					return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: "redis.invalid", IsNotFound: true}}
+					return nil, &net.OpError{
+						Op: "dial", Net: network, Err: &net.DNSError{
+							Err: "no such host", Name: "redis.invalid", IsNotFound: true,
+						},
+					}
 				}
 				return redis.Options{Addr: "redis.invalid:6379", Dialer: dial}
 			},
@@ -47,13 +51,18 @@ func TestTroubleIsTold(t *testing.T) {
 		},
 		"no TLS there": {
 			func(t *testing.T) redis.Options {
-				return redis.Options{Addr: redistest.Shared(t).Addr(), TLSConfig: &tls.Config{ServerName: "localhost"}}
+				return redis.Options{
+					Addr:      redistest.Shared(t).Addr(),
+					TLSConfig: &tls.Config{ServerName: "localhost"},
+				}
 			},
 			"can't be reached: ", false, true,
 		},
 		"wrong password": {
 			func(t *testing.T) redis.Options {
-				return redis.Options{Addr: redistest.Shared(t).Addr(), Username: "who", Password: "wrong-password"}
+				return redis.Options{
+					Addr: redistest.Shared(t).Addr(), Username: "who", Password: "wrong-password",
+				}
 			},
 			"authentication failed", false, true,
 		},
@@ -67,13 +76,17 @@ func TestTroubleIsTold(t *testing.T) {
 		},
 		"missing right": {
 			func(t *testing.T) redis.Options {
-				return *newUser(t, newClient(t, redistest.Start(t).Addr()), "-evalsha", "-eval").Options()
+				return *newUser(t, newClient(t, redistest.Start(t).Addr()), "-evalsha",
+					"-eval").Options()
 			},
 			"the Redis user lacks a right", false, true,
 		},
 		"full memory": {
 			func(t *testing.T) redis.Options {
-				return redis.Options{Addr: redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction").Addr()}
+				return redis.Options{
+					Addr: redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy",
+						"noeviction").Addr(),
+				}
 			},
 			"its memory is full (maxmemory)", true, false, // removals still work
 		},
@@ -83,7 +96,8 @@ func TestTroubleIsTold(t *testing.T) {
 				must(t, err)
 				return redis.Options{Addr: redistest.Start(t, "--replicaof", host, port).Addr()}
 			},
-			"it is read-only: a replica", true, false, // go-redis tries again; if it does so until its time is over, nobody knows why
+			// go-redis tries again; if it does so until its time is over, nobody knows why.
+			"it is read-only: a replica", true, false,
 		},
 	} {
 		for _, careful := range []bool{true, false} {
@@ -101,25 +115,35 @@ func TestTroubleIsTold(t *testing.T) {
 				for i := range 5 { // until the breaker is open, and one more call
 					r.get(t, fmt.Sprint(key, i), o.load).is(t, "v")
 				}
-				r.log.AwaitSome(t, "server="+opts.Addr, c.cause, "means=", "see=docs/operations.md#")
+				r.log.AwaitSome(t, "server="+opts.Addr, c.cause, "means=",
+					"see=docs/operations.md#")
 				if !c.writes && r.log.Count("store can't be used for reading", c.cause) != 1 {
-					t.Errorf("no line, or more than one, says that and why the cache can't read:\n%s", r.log.With())
+					t.Errorf("no line, or more than one, says that and why the cache can't read:\n%s",
+						r.log.With())
 				}
 				if !c.writes && name != "missing right" {
 					r.log.AwaitSome(t, "messages don't arrive", "server="+opts.Addr, c.cause)
 				}
 				_, _, err := r.store.Get(t.Context(), cacheguard.Key{Cache: "test", Key: key}, nil)
-				if (err == nil) != c.writes || err != nil && (!strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
-					t.Errorf("the error of a read is %v; want %s and %q in it", err, opts.Addr, c.cause)
+				if (err == nil) != c.writes ||
+					err != nil &&
+						(!strings.Contains(err.Error(), opts.Addr) ||
+							!strings.Contains(err.Error(), c.cause)) {
+					t.Errorf("the error of a read is %v; want %s and %q in it", err, opts.Addr,
+						c.cause)
 				}
 				err = r.cache.Invalidate(t.Context(), key)
-				if c.changes && (err == nil || !strings.Contains(err.Error(), opts.Addr) || !strings.Contains(err.Error(), c.cause)) {
-					t.Errorf("the error of a change is %v; want %s and %q in it", err, opts.Addr, c.cause)
+				if c.changes &&
+					(err == nil || !strings.Contains(err.Error(), opts.Addr) ||
+						!strings.Contains(err.Error(), c.cause)) {
+					t.Errorf("the error of a change is %v; want %s and %q in it", err, opts.Addr,
+						c.cause)
 				}
 				if lines := r.log.With(key); len(lines) > 0 {
 					t.Errorf("the log has a key: %s", lines)
 				}
-				if lines := r.log.With("wrong-password"); len(lines) > 0 || err != nil && strings.Contains(err.Error(), "wrong-password") {
+				if lines := r.log.With("wrong-password"); len(lines) > 0 ||
+					err != nil && strings.Contains(err.Error(), "wrong-password") {
 					t.Errorf("the password is told: %s, %v", lines, err)
 				}
 			})

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	quietKeys    = 200                     // keys that never change, and whose values outlast the test
+	// Keys that never change, and whose values outlast the test.
+	quietKeys    = 200
 	changingKeys = 100                     // keys that change and are invalidated from time to time
 	keptFor      = 2 * time.Second         // the hard TTL of changing keys
 	originTakes  = 3 * time.Millisecond    // the time of a load
@@ -150,7 +151,9 @@ func (tr *traffic) one(i int, key string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	began := time.Now()
-	res, err := tr.fleet[i].cache.GetEntry(ctx, key, func(ctx context.Context, _ cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+	res, err := tr.fleet[i].cache.GetEntry(ctx, key, func(
+		ctx context.Context, _ cacheguard.Result[string],
+	) (cacheguard.Entry[string], error) {
 		return tr.load(ctx, i, key)
 	})
 	ended := time.Now()
@@ -191,7 +194,9 @@ func (tr *traffic) one(i int, key string) {
 
 // accuse records a wrong answer. The caller holds mu.
 func (tr *traffic) accuse(format string, args ...any) {
-	tr.wrong = append(tr.wrong, fmt.Sprintf("%v: ", time.Since(tr.from).Round(time.Millisecond))+fmt.Sprintf(format, args...))
+	tr.wrong = append(tr.wrong,
+		fmt.Sprintf("%v: ", time.Since(tr.from).Round(time.Millisecond))+
+			fmt.Sprintf(format, args...))
 }
 
 // mayBeLost reports whether an invalidation that was acknowledged then may be lost. The caller
@@ -260,7 +265,8 @@ func (tr *traffic) change(ctx context.Context, i int) {
 			keys[0] = hot
 		}
 		if rand.N(4) == 0 { // several keys at a time use other commands
-			keys = append(keys, fmt.Sprintf("changing-%d", rand.N(changingKeys)), fmt.Sprintf("changing-%d", rand.N(changingKeys)))
+			keys = append(keys, fmt.Sprintf("changing-%d", rand.N(changingKeys)),
+				fmt.Sprintf("changing-%d", rand.N(changingKeys)))
 		}
 		versions := make([]int, len(keys))
 		tr.mu.Lock()
@@ -327,7 +333,9 @@ func (tr *traffic) serves() {
 	for i, waiter := range tr.fleet {
 		leader := tr.fleet[(i+1)%len(tr.fleet)]
 		if woken := serveInTheEnd(tr.t, leader, waiter, newPrefix); woken > soon {
-			tr.t.Errorf("a waiter had the result of a load after %v: not by message, but at the end of the lease", woken)
+			tr.t.Errorf(
+				"a waiter had the result of a load after %v: not by message, but at the end of the lease",
+				woken)
 		}
 	}
 }
@@ -337,7 +345,9 @@ type mark struct{ calls, degraded, loads, changes, unsure int64 }
 
 func (tr *traffic) mark() mark {
 	tr.longest.Store(0)
-	return mark{tr.calls.Load(), tr.degraded.Load(), tr.loads.Load(), tr.changes.Load(), tr.unsure.Load()}
+	return mark{
+		tr.calls.Load(), tr.degraded.Load(), tr.loads.Load(), tr.changes.Load(), tr.unsure.Load(),
+	}
 }
 
 // report logs the counts since a mark, and how long the servers, and then the fleet, needed to
@@ -351,7 +361,8 @@ func (tr *traffic) report(fault string, since mark, servers, fleet time.Duration
 	tr.t.Logf("%s: servers ready after %v, used after %v; %d calls of %d callers, longest %v, %d without the store; "+
 		"%d loads; %d invalidations, %d reported as failed; so far %d acknowledged and lost, seen for up to %v, %d answers wrong",
 		fault, servers.Round(time.Millisecond), fleet.Round(time.Millisecond),
-		n.calls-since.calls, callers*len(tr.fleet), longest.Round(time.Millisecond), n.degraded-since.degraded,
+		n.calls-since.calls, callers*len(tr.fleet), longest.Round(time.Millisecond),
+		n.degraded-since.degraded,
 		n.loads-since.loads, n.changes-since.changes, n.unsure-since.unsure,
 		len(tr.lost), tr.oldest.Round(time.Millisecond), len(tr.wrong))
 }
@@ -389,7 +400,8 @@ func (tr *traffic) end(leases int) {
 			twice++
 		}
 		if granted > leases {
-			tr.t.Errorf("the lease of %s was granted %d times; want %d at most", key, granted, leases)
+			tr.t.Errorf("the lease of %s was granted %d times; want %d at most", key, granted,
+				leases)
 		}
 	}
 	tr.t.Logf("%d of %d keys that never change were granted more than one lease", twice, quietKeys)

@@ -83,7 +83,8 @@ func TestRedisInTrouble(t *testing.T) {
 			}
 			o.loaded(t, calls)
 			if lines := r.log.With("store can't be used"); len(lines) != 1 {
-				t.Errorf("%d lines of the log tell of %d calls; want 1:\n%s", len(lines), calls, lines)
+				t.Errorf("%d lines of the log tell of %d calls; want 1:\n%s", len(lines), calls,
+					lines)
 			}
 			if lines := r.log.With("store can't be used", trouble.says); len(lines) == 0 {
 				t.Errorf("the log doesn't say %s", trouble.says)
@@ -122,7 +123,8 @@ func failToSave(ctx context.Context, admin *redis.Client) error {
 	defer tick.Stop()
 	for err == nil {
 		var info string
-		if info, err = admin.Info(ctx, "persistence").Result(); strings.Contains(info, "rdb_last_bgsave_status:err") {
+		if info, err = admin.Info(ctx, "persistence").Result(); strings.Contains(info,
+			"rdb_last_bgsave_status:err") {
 			return nil
 		}
 		select {
@@ -185,7 +187,8 @@ func TestFullMemoryHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Start(t), newPrefix()
 	long := func(s *site) { s.cache.LeaseTTL, s.cache.LoadTimeout = time.Hour, time.Hour }
-	first, second := newReplica(t, server.Addr(), prefix, long), newReplica(t, server.Addr(), prefix, long)
+	first, second := newReplica(t, server.Addr(), prefix, long),
+		newReplica(t, server.Addr(), prefix, long)
 	second.listens(t)
 	o := newOrigin("v")
 	letGo := o.hold()

@@ -31,7 +31,8 @@ func (n nextVersion) key() cacheguard.Key { return cacheguard.Key{Cache: "test",
 // lease asks for the lease and returns the first two parts of the answer.
 func (n nextVersion) lease(token cacheguard.ID) (state, detail string) {
 	n.t.Helper()
-	reply, err := n.rdb.Eval(n.t.Context(), redisstore.LeaseScript, []string{n.valueName(), n.r.leaseName("k")},
+	reply, err := n.rdb.Eval(n.t.Context(), redisstore.LeaseScript,
+		[]string{n.valueName(), n.r.leaseName("k")},
 		token.String(), longLease.Milliseconds(), "", "", "").Slice()
 	must(n.t, err)
 	state, _ = reply[0].(string)
@@ -46,8 +47,10 @@ func (n nextVersion) fill(token cacheguard.ID, number string) (stored []byte) {
 	n.t.Helper()
 	stored = append([]byte{2, 0}, token[:]...)
 	stored = append(stored, "whatever the next version looks like"...)
-	answer, err := n.rdb.Eval(n.t.Context(), redisstore.FillScript, []string{n.valueName(), n.r.leaseName("k")},
-		token.String()+number, stored, time.Hour.Milliseconds(), redisstore.FilledMessage(n.key(), token), 4<<10,
+	answer, err := n.rdb.Eval(n.t.Context(), redisstore.FillScript,
+		[]string{n.valueName(), n.r.leaseName("k")},
+		token.String()+number, stored, time.Hour.Milliseconds(),
+		redisstore.FilledMessage(n.key(), token), 4<<10,
 		redisstore.Channel(n.r.prefix), redisstore.Channel(n.r.prefix)).Text()
 	if err != nil || answer != "stored" {
 		n.t.Fatalf("the fill of the next version: %q, %v", answer, err)
@@ -103,8 +106,10 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 			t.Fatalf("the next version is told %s; want its value", state)
 		}
 	}
-	if now, err := next.rdb.Get(ctx, r.valueName("k")).Bytes(); err != nil || !bytes.Equal(now, ours) || !bytes.Equal(next.value(), theirs) {
-		t.Errorf("a value was written again: %q is %q, %q is %q, %v", ours, now, theirs, next.value(), err)
+	if now, err := next.rdb.Get(ctx, r.valueName("k")).Bytes(); err != nil ||
+		!bytes.Equal(now, ours) || !bytes.Equal(next.value(), theirs) {
+		t.Errorf("a value was written again: %q is %q, %q is %q, %v", ours, now, theirs,
+			next.value(), err)
 	}
 	o.loaded(t, 1)
 
@@ -119,7 +124,8 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	waittest.Next(t, "this version loads", o.began)
 	waittest.Next(t, "and the load before", o.began)
 	if state, holder := next.lease(token); state != "held" || len(holder) != 32 {
-		t.Errorf("while this version loads, the next one is told %s %s; want that the lease is held", state, holder)
+		t.Errorf("while this version loads, the next one is told %s %s; want that the lease is held",
+			state, holder)
 	}
 	letGo()
 	c.got(t, "w")
@@ -130,8 +136,11 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if v := next.value(); v != nil {
 		t.Errorf("after this version's Set the next one has %q", v)
 	}
-	must(t, next.rdb.Eval(ctx, redisstore.InvalidateScript, []string{next.valueName(), r.leaseName("k"), r.valueName("k")},
-		redisstore.Channel(r.prefix), redisstore.Channel(r.prefix), redisstore.ChangedMessage(next.key())).Err())
+	must(t,
+		next.rdb.Eval(ctx, redisstore.InvalidateScript,
+			[]string{next.valueName(), r.leaseName("k"), r.valueName("k")},
+			redisstore.Channel(r.prefix), redisstore.Channel(r.prefix),
+			redisstore.ChangedMessage(next.key())).Err())
 	o.set("y", nil)
 	r.get(t, "k", o.load).is(t, "y")
 	o.loaded(t, 3)
@@ -148,7 +157,8 @@ func TestOutcomeOfALaterVersion(t *testing.T) {
 	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
 	for i, kind := range []string{"a", "z", "Q"} {
 		key := fmt.Sprint(i)
-		record := "!" + kind + strings.Repeat("0123456789abcdef", 2) + ":60000:60000:3:something new"
+		record := "!" + kind + strings.Repeat("0123456789abcdef", 2) +
+			":60000:60000:3:something new"
 		must(t, r.rdb.(*redis.Client).Set(t.Context(), r.leaseName(key), record, time.Minute).Err())
 		o := newOrigin("v")
 		r.get(t, key, o.load).is(t, "v")

@@ -72,13 +72,15 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	subscribed, err := admin.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
 	must(t, err)
 	if n := strings.Count(subscribed, "\n"); n != 2 {
-		t.Errorf("%d connections that subscribe; want one for each of 2 processes:\n%s", n, subscribed)
+		t.Errorf("%d connections that subscribe; want one for each of 2 processes:\n%s", n,
+			subscribed)
 	}
 	stats, err := redistest.CommandStats(t.Context(), admin)
 	must(t, err)
 	// A key needs a second request if a message may have been missed.
 	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys {
-		t.Errorf("the waiters' process asked for leases %d times; want once for each of %d keys", n, keys)
+		t.Errorf("the waiters' process asked for leases %d times; want once for each of %d keys", n,
+			keys)
 	}
 
 	ended := time.Now()
@@ -88,13 +90,17 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	}
 	woken := time.Since(ended)
 	if woken > soon {
-		t.Errorf("the last of %d waiters had the result %v after the loads: not by message", keys*each, woken)
+		t.Errorf("the last of %d waiters had the result %v after the loads: not by message",
+			keys*each, woken)
 	}
 	o.loaded(t, keys)
 	all := theirs.wait(t)
 	for i := range all {
 		all[i].took = woken
 	}
-	figures(t, fmt.Sprintf("%d waiters on each of %d keys (waits since the load's end)", each, keys), o.loads.Load(), 0, all...)
-	t.Logf("they waited for %v, with %d goroutines of the library's own beside them", ended.Sub(began), len(more))
+	figures(t,
+		fmt.Sprintf("%d waiters on each of %d keys (waits since the load's end)", each, keys),
+		o.loads.Load(), 0, all...)
+	t.Logf("they waited for %v, with %d goroutines of the library's own beside them",
+		ended.Sub(began), len(more))
 }

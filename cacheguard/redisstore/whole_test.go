@@ -17,15 +17,31 @@ func TestWholeGenerationIsHarmed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for what, harm := range map[string]func(ctx context.Context, r *replica) error{
-		"evicted":     func(ctx context.Context, r *replica) error { return r.rdb.Del(ctx, r.whole()).Err() },
-		"set evicted": func(ctx context.Context, r *replica) error { return r.rdb.Del(ctx, r.generations()).Err() },
-		"text":        func(ctx context.Context, r *replica) error { return r.rdb.Set(ctx, r.whole(), "soon", 0).Err() },
-		"zero":        func(ctx context.Context, r *replica) error { return r.rdb.Set(ctx, r.whole(), "0", 0).Err() },
-		"negative":    func(ctx context.Context, r *replica) error { return r.rdb.Set(ctx, r.whole(), "-5", 0).Err() },
-		"signed":      func(ctx context.Context, r *replica) error { return r.rdb.Set(ctx, r.whole(), "+5", 0).Err() },
-		"a fraction":  func(ctx context.Context, r *replica) error { return r.rdb.Set(ctx, r.whole(), "1.5", 0).Err() },
+		"evicted": func(ctx context.Context, r *replica) error {
+			return r.rdb.Del(ctx, r.whole()).Err()
+		},
+		"set evicted": func(ctx context.Context, r *replica) error {
+			return r.rdb.Del(ctx, r.generations()).Err()
+		},
+		"text": func(ctx context.Context, r *replica) error {
+			return r.rdb.Set(ctx, r.whole(), "soon", 0).Err()
+		},
+		"zero": func(ctx context.Context, r *replica) error {
+			return r.rdb.Set(ctx, r.whole(), "0", 0).Err()
+		},
+		"negative": func(ctx context.Context, r *replica) error {
+			return r.rdb.Set(ctx, r.whole(), "-5", 0).Err()
+		},
+		"signed": func(ctx context.Context, r *replica) error {
+			return r.rdb.Set(ctx, r.whole(), "+5", 0).Err()
+		},
+		"a fraction": func(ctx context.Context, r *replica) error {
+			return r.rdb.Set(ctx, r.whole(), "1.5", 0).Err()
+		},
 		"a list": func(ctx context.Context, r *replica) error {
-			return r.rdb.Eval(ctx, "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')", []string{r.whole()}).Err()
+			return r.rdb.Eval(ctx,
+				"redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')",
+				[]string{r.whole()}).Err()
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -37,7 +53,8 @@ func TestWholeGenerationIsHarmed(t *testing.T) {
 			must(t, a.cache.InvalidateAll(t.Context()))
 			must(t, harm(t.Context(), a))
 			for _, r := range []*replica{a, b} {
-				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil || res.Status != cacheguard.StatusMiss {
+				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil ||
+					res.Status != cacheguard.StatusMiss {
 					t.Errorf("what was invalidated before the harm is %+v, %v", res, err)
 				}
 			}
@@ -46,7 +63,8 @@ func TestWholeGenerationIsHarmed(t *testing.T) {
 			must(t, harm(t.Context(), a))
 			must(t, b.cache.InvalidateAll(t.Context()))
 			for _, r := range []*replica{a, b} {
-				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil || res.Status != cacheguard.StatusMiss {
+				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil ||
+					res.Status != cacheguard.StatusMiss {
 					t.Errorf("what was invalidated after the harm is %+v, %v", res, err)
 				}
 			}
@@ -58,7 +76,10 @@ func TestWholeGenerationIsHarmed(t *testing.T) {
 func TestWholeGenerationInTheFuture(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, whole := range []string{"9007199254740991", "9007199254740993", "99999999999999999999999", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())} {
+	for _, whole := range []string{
+		"9007199254740991", "9007199254740993", "99999999999999999999999",
+		fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()),
+	} {
 		t.Run(whole, func(t *testing.T) {
 			t.Parallel()
 			a, b := twoTagged(t, server.Addr())
@@ -66,7 +87,8 @@ func TestWholeGenerationInTheFuture(t *testing.T) {
 			servedOf(t, "a forged generation of the whole", "plain", nil, a, b)
 			b.toldOfTags(t, func() { must(t, a.cache.InvalidateAll(t.Context())) })
 			for _, r := range []*replica{a, b} {
-				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil || res.Status != cacheguard.StatusMiss {
+				if res, err := r.cache.Peek(t.Context(), "plain"); err != nil ||
+					res.Status != cacheguard.StatusMiss {
 					t.Errorf("an invalidation after the forged one left %+v, %v", res, err)
 				}
 			}

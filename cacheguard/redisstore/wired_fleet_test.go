@@ -23,7 +23,9 @@ type wired struct {
 func onBothWires(t *testing.T, test func(t *testing.T, f *wired), change ...func(*site)) {
 	t.Helper()
 	server := redistest.Start(t)
-	for name, then := range map[string]redistest.Then{"silence": redistest.Silence, "hangup": redistest.Hangup} {
+	for name, then := range map[string]redistest.Then{
+		"silence": redistest.Silence, "hangup": redistest.Hangup,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newWired(t, server, then, change...))
@@ -31,11 +33,14 @@ func onBothWires(t *testing.T, test func(t *testing.T, f *wired), change ...func
 	}
 }
 
-func newWired(t *testing.T, server *redistest.Server, then redistest.Then, change ...func(*site)) *wired {
+func newWired(
+	t *testing.T, server *redistest.Server, then redistest.Then, change ...func(*site),
+) *wired {
 	t.Helper()
 	f := &wired{proxy: newProxy(t, server.Addr()), then: then, messages: &inbox{}}
 	prefix := newPrefix()
-	f.first = newReplica(t, f.proxy.Addr(), prefix, append(change, func(s *site) { s.store.OpTimeout = lossTime })...)
+	f.first = newReplica(t, f.proxy.Addr(), prefix,
+		append(change, func(s *site) { s.store.OpTimeout = lossTime })...)
 	f.second = newReplica(t, server.Addr(), prefix, change...)
 	f.third = newReplica(t, server.Addr(), prefix, change...)
 	t.Cleanup(f.second.store.Listen("test", f.messages.tell))
@@ -121,7 +126,9 @@ func (in *inbox) forget() {
 
 // awaits returns the messages of one kind about one key when there is at least one. The effect of a
 // message may be visible before its listener is called.
-func (in *inbox) awaits(t *testing.T, kind cacheguard.MessageKind, key string) []cacheguard.Message {
+func (in *inbox) awaits(
+	t *testing.T, kind cacheguard.MessageKind, key string,
+) []cacheguard.Message {
 	t.Helper()
 	waittest.Until(t, "a message is told", func() bool { return len(in.of(kind, key)) > 0 })
 	return in.of(kind, key)

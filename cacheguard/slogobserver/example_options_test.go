@@ -35,7 +35,8 @@ func ExampleNew() {
 	})
 	store := memstore.New(memstore.Options{})
 	defer store.Close()
-	products, err := cacheguard.New(store, cacheguard.Options[string]{Name: "product", Observer: observer})
+	products, err := cacheguard.New(store,
+		cacheguard.Options[string]{Name: "product", Observer: observer})
 	if err != nil {
 		panic(err)
 	}

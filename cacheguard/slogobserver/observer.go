@@ -21,9 +21,9 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Interval, Burst and Every limit the number of records. The limit applies to each kind of
-	// event in each cache, to each level of this kind, and for wrong answers to each cause. In each Interval the first Burst
-	// events have a record, and after them every Every-th event. Defaults: Interval 1 minute, Burst
-	// 5, and no further records.
+	// event in each cache, to each level of this kind, and for wrong answers to each cause. In each
+	// Interval the first Burst events have a record, and after them every Every-th event. Defaults:
+	// Interval 1 minute, Burst 5, and no further records.
 	Interval time.Duration
 	Burst    int
 	Every    int
@@ -57,7 +57,8 @@ type about struct {
 	cache   string
 	kind    cacheguard.EventKind
 	differs cacheguard.Difference
-	level   slog.Level // so that loads that Trace shows don't use up the records of loads that failed
+	// So that loads that Trace shows don't use up the records of loads that failed.
+	level slog.Level
 }
 
 // count counts the events of one kind in one interval, and the events left out since the last
@@ -148,13 +149,17 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 	switch { // add the attributes "means" and "see", as in the other log lines of this module
 	case slow && e.Audit:
-		attrs = append(attrs, slog.Bool("audit", true), slog.String("means", "nobody waits: an audit has asked the origin"),
+		attrs = append(attrs, slog.Bool("audit", true),
+			slog.String("means", "nobody waits: an audit has asked the origin"),
 			slog.String("see", "docs/operations.md#slow-loads"))
 	case slow:
-		attrs = append(attrs, slog.String("means", "callers who need this key wait, unless it is refreshed behind them"),
+		attrs = append(attrs,
+			slog.String("means",
+				"callers who need this key wait, unless it is refreshed behind them"),
 			slog.String("see", "docs/operations.md#slow-loads"))
 	case e.Differs.Wrong():
-		attrs = append(attrs, slog.String("means", "a caller was answered with something else than the origin has"),
+		attrs = append(attrs,
+			slog.String("means", "a caller was answered with something else than the origin has"),
 			slog.String("see", "docs/operations.md#old-values"))
 	}
 	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
@@ -163,7 +168,8 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 // story returns the attributes that describe a difference.
 func story(s *cacheguard.Story) []slog.Attr {
 	attrs := []slog.Attr{
-		slog.String("load", s.Load), slog.Time("began", s.Began), slog.Duration("age", s.Age), slog.Time("asked", s.Asked),
+		slog.String("load", s.Load), slog.Time("began", s.Began), slog.Duration("age", s.Age),
+		slog.Time("asked", s.Asked),
 		slog.String("stands", s.Stands),
 	}
 	if !s.Changed.IsZero() {
@@ -187,10 +193,12 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 		return 0, false
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown:
 		return slog.LevelError, true
-	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventLoadLate, cacheguard.EventOverloaded:
+	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventLoadLate,
+		cacheguard.EventOverloaded:
 		return slog.LevelWarn, true
 	case cacheguard.EventLoad, cacheguard.EventStale, cacheguard.EventNotStored:
-		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) { // a load that ended because its cache was closed is not a problem
+		// A load that ended because its cache was closed is not a problem.
+		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) {
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventCompared:

@@ -63,7 +63,9 @@ func TestSampling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var l log
-				o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Interval: time.Minute, Burst: 3, Every: c.every})
+				o := slogobserver.New(slogobserver.Options{
+					Logger: l.logger(), Interval: time.Minute, Burst: 3, Every: c.every,
+				})
 				observe := func(n int, cache string, kind cacheguard.EventKind) {
 					for range n {
 						o.Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: cache})
@@ -73,7 +75,8 @@ func TestSampling(t *testing.T) {
 				time.Sleep(time.Minute - 1) // in the bubble
 				observe(5, "a", cacheguard.EventStoreError)
 				if got := leftOut(l.records(t)); !slices.Equal(got, c.first) {
-					t.Errorf("records of 10 events in an interval leave out %v, want %v", got, c.first)
+					t.Errorf("records of 10 events in an interval leave out %v, want %v", got,
+						c.first)
 				}
 				observe(1, "b", cacheguard.EventStoreError)
 				observe(1, "a", cacheguard.EventCorrupt)
@@ -83,7 +86,8 @@ func TestSampling(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				observe(4, "a", cacheguard.EventStoreError)
 				if got := leftOut(l.records(t)); !slices.Equal(got, c.second) {
-					t.Errorf("records of 4 events in the next interval leave out %v, want %v", got, c.second)
+					t.Errorf("records of 4 events in the next interval leave out %v, want %v", got,
+						c.second)
 				}
 			})
 		})
@@ -93,11 +97,14 @@ func TestSampling(t *testing.T) {
 // Loads that succeed, which Trace shows, don't use up the records of loads that fail.
 func TestLevelsHaveTheirOwnLimit(t *testing.T) {
 	l := &log{}
-	o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Burst: 2, Trace: slog.LevelDebug})
+	o := slogobserver.New(slogobserver.Options{
+		Logger: l.logger(), Burst: 2, Trace: slog.LevelDebug,
+	})
 	for range 10 {
 		o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a"})
 	}
-	o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Err: errors.New("no such table")})
+	o.Observe(t.Context(),
+		cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Err: errors.New("no such table")})
 	all := l.records(t)
 	if len(all) != 3 || all[2]["level"] != "WARN" {
 		t.Errorf("want two loads and the one that failed, got %v", all)
@@ -141,16 +148,21 @@ func TestLevels(t *testing.T) {
 			for _, opts := range []slogobserver.Options{{}, {Trace: slog.LevelDebug}} {
 				var l log
 				opts.Logger = l.logger()
-				slogobserver.New(opts).Observe(t.Context(), cacheguard.Event{Kind: kind, Cache: "a", Key: "secret", Err: err})
+				slogobserver.New(opts).Observe(t.Context(),
+					cacheguard.Event{Kind: kind, Cache: "a", Key: "secret", Err: err})
 				level := levels[i]
 				if opts.Trace == nil && level == trace {
 					level = none
 				}
 				all := l.records(t)
 				switch {
-				case level == none && len(all) != 0, level != none && (len(all) != 1 || all[0]["level"] != level):
-					t.Errorf("%v with the error %v, trace %v: wrote %v, want level %q", kind, err, opts.Trace, all, level)
-				case level != none && (all[0]["msg"] != "cacheguard: "+kind.String() || all[0]["cache"] != "a" || all[0]["key"] != nil):
+				case level == none && len(all) != 0, level != none &&
+					(len(all) != 1 || all[0]["level"] != level):
+					t.Errorf("%v with the error %v, trace %v: wrote %v, want level %q", kind, err,
+						opts.Trace, all, level)
+				case level != none &&
+					(all[0]["msg"] != "cacheguard: "+kind.String() || all[0]["cache"] != "a" ||
+						all[0]["key"] != nil):
 					t.Errorf("%v was written as %v", kind, all[0])
 				}
 			}
@@ -176,12 +188,19 @@ func TestKeysAreQuotedAndCut(t *testing.T) {
 // comparisons don't use up the limit of wrong answers.
 func TestWrongAnswers(t *testing.T) {
 	l := &log{}
-	o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), Burst: 1})
+	o := slogobserver.New(slogobserver.Options{
+		Logger: slog.New(slog.NewJSONHandler(l, nil)), Burst: 1,
+	})
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d := range cacheguard.Differences {
-		e := cacheguard.Event{Kind: cacheguard.EventCompared, Cache: "a", Key: "abc", Differs: d, Took: time.Minute}
+		e := cacheguard.Event{
+			Kind: cacheguard.EventCompared, Cache: "a", Key: "abc", Differs: d, Took: time.Minute,
+		}
 		if d != cacheguard.NoDifference {
-			e.Story = &cacheguard.Story{Load: "0123", Began: at, Age: time.Minute, Asked: at.Add(time.Hour), Stands: "the same", Changed: at.Add(time.Second)}
+			e.Story = &cacheguard.Story{
+				Load: "0123", Began: at, Age: time.Minute, Asked: at.Add(time.Hour),
+				Stands: "the same", Changed: at.Add(time.Second),
+			}
 		}
 		for range 5 {
 			o.Observe(t.Context(), e)
@@ -194,14 +213,18 @@ func TestWrongAnswers(t *testing.T) {
 			continue
 		}
 		want := map[string]any{
-			"load": "0123", "began": "2026-01-02T03:04:05Z", "age": float64(time.Minute), "asked": "2026-01-02T04:04:05Z",
+			"load": "0123", "began": "2026-01-02T03:04:05Z", "age": float64(time.Minute),
+			"asked":  "2026-01-02T04:04:05Z",
 			"stands": "the same", "changed": "2026-01-02T03:04:06Z",
 		}
-		if len(all) != 1 || all[0]["level"] != "WARN" || all[0]["msg"] != "cacheguard: wrong answer" || all[0]["took"] != nil || all[0]["differs"] != d.String() || all[0]["key_hash"] != "ba7816bf8f01cfea" ||
+		if len(all) != 1 || all[0]["level"] != "WARN" ||
+			all[0]["msg"] != "cacheguard: wrong answer" || all[0]["took"] != nil ||
+			all[0]["differs"] != d.String() || all[0]["key_hash"] != "ba7816bf8f01cfea" ||
 			!reflect.DeepEqual(all[0]["story"], want) {
 			t.Errorf("%v: wrote %v", d, all)
 		}
-		if len(all) == 1 && (all[0]["means"] == nil || all[0]["see"] != "docs/operations.md#old-values") {
+		if len(all) == 1 &&
+			(all[0]["means"] == nil || all[0]["see"] != "docs/operations.md#old-values") {
 			t.Errorf("it doesn't say what it means, and where to read on: %v", all)
 		}
 	}
@@ -211,11 +234,18 @@ func TestWrongAnswers(t *testing.T) {
 func TestSlowLoads(t *testing.T) {
 	for _, keys := range []bool{false, true} {
 		l := &log{}
-		o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second, Burst: 1, Keys: keys})
+		o := slogobserver.New(slogobserver.Options{
+			Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second, Burst: 1,
+			Keys: keys,
+		})
 		for n := range 20 {
 			for _, took := range []time.Duration{time.Second - 1, time.Second, time.Minute} {
-				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", More: n % 2, Took: took})
-				o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventCoalesced, Cache: "a", Key: "abc", Took: took})
+				o.Observe(t.Context(), cacheguard.Event{
+					Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", More: n % 2, Took: took,
+				})
+				o.Observe(t.Context(), cacheguard.Event{
+					Kind: cacheguard.EventCoalesced, Cache: "a", Key: "abc", Took: took,
+				})
 			}
 		}
 		records := l.records(t)
@@ -228,7 +258,8 @@ func TestSlowLoads(t *testing.T) {
 			}
 			hash, hashed := r["key_hash"]
 			key, named := r["key"]
-			if r["msg"] != "cacheguard: slow load" || r["level"] != "WARN" || hashed == keys || named != keys ||
+			if r["msg"] != "cacheguard: slow load" || r["level"] != "WARN" || hashed == keys ||
+				named != keys ||
 				hashed && hash != "ba7816bf8f01cfea" || named && key != `"abc"` {
 				t.Errorf("%v", r)
 			}
@@ -240,11 +271,16 @@ func TestSlowLoads(t *testing.T) {
 func TestSlowLoadsMean(t *testing.T) {
 	for _, audit := range []bool{false, true} {
 		l := &log{}
-		o := slogobserver.New(slogobserver.Options{Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second})
-		o.Observe(t.Context(), cacheguard.Event{Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: time.Minute, Audit: audit})
+		o := slogobserver.New(slogobserver.Options{
+			Logger: slog.New(slog.NewJSONHandler(l, nil)), SlowLoad: time.Second,
+		})
+		o.Observe(t.Context(), cacheguard.Event{
+			Kind: cacheguard.EventLoad, Cache: "a", Key: "abc", Took: time.Minute, Audit: audit,
+		})
 		for _, r := range l.records(t) {
 			means, _ := r["means"].(string)
-			if r["see"] != "docs/operations.md#slow-loads" || (r["audit"] == true) != audit || strings.HasPrefix(means, "nobody waits") != audit {
+			if r["see"] != "docs/operations.md#slow-loads" || (r["audit"] == true) != audit ||
+				strings.HasPrefix(means, "nobody waits") != audit {
 				t.Errorf("%v", r)
 			}
 		}

@@ -19,7 +19,9 @@ func TestHitsCostNothingMore(t *testing.T) {
 	}
 	for _, entries := range []int{0, 10} {
 		cost := func(o cacheguard.Observer) float64 {
-			c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "stock", Observer: o, Local: cacheguard.Local[int]{Entries: entries}})
+			c, err := cacheguard.New(store, cacheguard.Options[int]{
+				Name: "stock", Observer: o, Local: cacheguard.Local[int]{Entries: entries},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,7 +32,8 @@ func TestHitsCostNothingMore(t *testing.T) {
 			return testing.AllocsPerRun(10_000, hit)
 		}
 		if without, with := cost(nil), cost(statuspage.New(statuspage.Options{})); with > without {
-			t.Errorf("local tier of %d: %v allocations with the page, %v without", entries, with, without)
+			t.Errorf("local tier of %d: %v allocations with the page, %v without", entries, with,
+				without)
 		}
 	}
 }

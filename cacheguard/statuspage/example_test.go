@@ -22,7 +22,9 @@ func Example() {
 		return
 	}
 	defer stock.Close()
-	if _, err := stock.Get(context.Background(), "42", func(context.Context) (int, error) { return 7, nil }); err != nil {
+	if _, err := stock.Get(context.Background(), "42", func(context.Context) (int, error) {
+		return 7, nil
+	}); err != nil {
 		fmt.Println(err)
 	}
 

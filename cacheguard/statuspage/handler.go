@@ -20,7 +20,9 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 }).ParseFS(files, "page.html"))
 
 // assets are the files that the page loads.
-var assets = map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+var assets = map[string]string{
+	"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8",
+}
 
 // policy allows the page to load its own style and script and to request its own status. It allows
 // no other requests.
@@ -42,7 +44,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := path.Base(r.URL.Path)
 	switch kind := assets[name]; {
 	case kind != "":
-		b, _ := files.ReadFile(name) // the file always exists, because assets has only embedded files
+		// The file always exists, because assets has only embedded files.
+		b, _ := files.ReadFile(name)
 		send(w, kind, b)
 	case name == "status.json":
 		b, err := json.MarshalIndent(p.state(time.Now()), "", "  ")
@@ -51,7 +54,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		send(w, "application/json", append(b, '\n'))
-	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "": // so that relative links of the page work
+	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "":
+		// So that relative links of the page work.
 		http.Redirect(w, r, name+"/", http.StatusMovedPermanently)
 	default:
 		var b bytes.Buffer

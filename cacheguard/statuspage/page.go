@@ -91,13 +91,18 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 		c.hot.hit(e.Key)
 		return
 	case cacheguard.EventLoad:
-		p.slow.took(slowLoad{Cache: e.Cache, Key: e.Key, More: e.More, Took: e.Took, At: time.Now(), Failed: e.Err != nil})
+		p.slow.took(slowLoad{
+			Cache: e.Cache, Key: e.Key, More: e.More, Took: e.Took, At: time.Now(),
+			Failed: e.Err != nil,
+		})
 	}
 	if text := p.wrong(e); text != "" {
 		now := time.Now()
 		if e.Kind == cacheguard.EventCompared {
 			c.wrongAt.Store(&now)
 		}
-		p.trouble.add(trouble{At: now, Since: now, Cache: e.Cache, Keys: keys(e), What: text, Why: why(e)})
+		p.trouble.add(trouble{
+			At: now, Since: now, Cache: e.Cache, Keys: keys(e), What: text, Why: why(e),
+		})
 	}
 }

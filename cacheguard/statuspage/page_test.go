@@ -141,7 +141,9 @@ func TestPage(t *testing.T) {
 		var sw cacheguard.Switch
 		c := open(p, cacheguard.Options[int]{Name: "stock", MaxLoads: 1, Switch: &sw, ErrorTTL: -1})
 		other := open(p, cacheguard.Options[int]{Name: "price"})
-		get := func(key string, load cacheguard.LoadFunc[int]) { _, _ = c.Get(t.Context(), key, load) }
+		get := func(key string, load cacheguard.LoadFunc[int]) {
+			_, _ = c.Get(t.Context(), key, load)
+		}
 		for range 4 {
 			get("a", returning(1))
 		}
@@ -167,23 +169,31 @@ func TestPage(t *testing.T) {
 			t.Fatalf("caches: %+v", s.Caches)
 		}
 		one := s.Caches[1]
-		if one.Mode != "on" || !one.Listening || one.Instances != 1 || one.LoadsRunning != 1 || one.LoadsQueued != 1 || one.Leases != 1 || one.Callers != 4 {
+		if one.Mode != "on" || !one.Listening || one.Instances != 1 || one.LoadsRunning != 1 ||
+			one.LoadsQueued != 1 || one.Leases != 1 || one.Callers != 4 {
 			t.Errorf("it says %+v", one)
 		}
-		if a := one.Answers; a["hits"] != 3 || a["negative_hits"] != 1 || a["loaded"] != 2 || a["failed"] != 1 {
+		if a := one.Answers; a["hits"] != 3 || a["negative_hits"] != 1 || a["loaded"] != 2 ||
+			a["failed"] != 1 {
 			t.Errorf("answers: %v", a)
 		}
 		if want := 4. / 7; one.HitRatio != want {
 			t.Errorf("hit ratio %v, want %v", one.HitRatio, want)
 		}
-		if l := one.Loads; len(l) != 1 || l[0].Key != `"slow"` || l[0].Callers != 3 || !l[0].Leased || l[0].Age != 3*time.Second {
+		if l := one.Loads; len(l) != 1 || l[0].Key != `"slow"` || l[0].Callers != 3 ||
+			!l[0].Leased || l[0].Age != 3*time.Second {
 			t.Errorf("loads: %+v", one.Loads)
 		}
-		if tr := s.Trouble; len(tr) != 1 || tr[0].Cache != "stock" || !slices.Equal(tr[0].Keys, []string{`"b"`}) || tr[0].What != "load failed" || tr[0].Why != errOrigin.Error() {
+		if tr := s.Trouble; len(tr) != 1 || tr[0].Cache != "stock" ||
+			!slices.Equal(tr[0].Keys, []string{`"b"`}) || tr[0].What != "load failed" ||
+			tr[0].Why != errOrigin.Error() {
 			t.Errorf("trouble: %+v", s.Trouble)
 		}
 		page := p.body("/debug/cacheguard/")
-		for _, words := range []string{"stock", "price", "57.1 %", "&lt;b&gt;stock", "switch: on", "messages: arrive", "load failed", "3s"} {
+		for _, words := range []string{
+			"stock", "price", "57.1 %", "&lt;b&gt;stock", "switch: on", "messages: arrive",
+			"load failed", "3s",
+		} {
 			if !strings.Contains(page, words) {
 				t.Errorf("the page doesn't say %q:\n%s", words, page)
 			}
@@ -191,7 +201,8 @@ func TestPage(t *testing.T) {
 		close(gate)
 		calling.Wait()
 		s = p.shown()
-		if len(s.Caches[1].Loads) != 0 || s.Caches[1].Leases != 0 || len(s.Slowest) == 0 || s.Slowest[0].Key != `"slow"` || s.Slowest[0].Took != 3*time.Second {
+		if len(s.Caches[1].Loads) != 0 || s.Caches[1].Leases != 0 || len(s.Slowest) == 0 ||
+			s.Slowest[0].Key != `"slow"` || s.Slowest[0].Took != 3*time.Second {
 			t.Errorf("it is over, and the page says %+v", s)
 		}
 		if err := sw.Set(cacheguard.ModeShadow); err != nil {
@@ -213,7 +224,9 @@ type frail struct {
 	fails atomic.Bool
 }
 
-func (s *frail) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *frail) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	if s.fails.Load() {
 		return nil, nil, errOrigin
 	}
@@ -225,7 +238,9 @@ func (s *frail) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byt
 func TestPageShowsTrouble(t *testing.T) {
 	p := newProcess(t, statuspage.Options{})
 	store := &frail{Store: p.store}
-	c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+	c, err := cacheguard.New(store, cacheguard.Options[int]{
+		Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +255,8 @@ func TestPageShowsTrouble(t *testing.T) {
 	store.fails.Store(true)
 	get()
 	s := p.shown()
-	if tr := s.Caches[0].Troubles; len(tr) != 1 || tr[0].Use != "reading" || tr[0].Why != errOrigin.Error() || tr[0].Since.Before(began) {
+	if tr := s.Caches[0].Troubles; len(tr) != 1 || tr[0].Use != "reading" ||
+		tr[0].Why != errOrigin.Error() || tr[0].Since.Before(began) {
 		t.Errorf("troubles: %+v", tr)
 	}
 	if page := p.body("/"); !strings.Contains(page, "store fails for reading: no such table") {
@@ -255,7 +271,8 @@ func TestPageShowsTrouble(t *testing.T) {
 		t.Errorf("the page doesn't say it:\n%s", page)
 	}
 	for _, err := range []error{
-		c.Invalidate(t.Context(), "a", "b"), c.MarkStale(t.Context(), "a"), c.Set(t.Context(), "a", 1), c.InvalidateTags(t.Context(), "x", "y"),
+		c.Invalidate(t.Context(), "a", "b"), c.MarkStale(t.Context(), "a"),
+		c.Set(t.Context(), "a", 1), c.InvalidateTags(t.Context(), "x", "y"),
 		c.InvalidateAll(t.Context()),
 	} {
 		if err != nil {
@@ -278,7 +295,9 @@ func TestPageShowsHowOldATroubleIs(t *testing.T) {
 		store := &frail{Store: p.store}
 		store.fails.Store(true)
 		for range 2 { // two caches of one name and with one trouble share a line
-			c, err := cacheguard.New(store, cacheguard.Options[int]{Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+			c, err := cacheguard.New(store, cacheguard.Options[int]{
+				Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,9 +319,11 @@ func TestPageShowsHowOldATroubleIs(t *testing.T) {
 				t.Errorf("the page doesn't say %q:\n%s", words, page)
 			}
 		}
-		shows(`<li class="bad">store fails for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC</li>`, time.Second)
+		shows(`<li class="bad">store fails for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC</li>`,
+			time.Second)
 		time.Sleep(time.Hour - time.Second)
-		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; no success since</li>`, time.Hour)
+		shows(`<li class="old">store failed for reading: no such table: &lt;b&gt;stock&lt;/b&gt;, first at 00:00:01 UTC, last at 00:00:05 UTC, 1h0m0s ago; no success since</li>`,
+			time.Hour)
 	})
 }
 
@@ -324,15 +345,22 @@ type refused string
 func (r refused) Error() string           { return string(r) }
 func (r refused) Where() (string, string) { return "redis:6379", "the Redis user lacks a right" }
 
-// If the store knows why messages don't arrive, the page says it. For other stores it says only that
-// they don't.
+// If the store knows why messages don't arrive, the page says it. For other stores it says only
+// that they don't.
 func TestPageShowsWhyMessagesDontArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{})
 		const text = `redis:6379: the Redis user lacks a right as user "shop" (lacks +subscribe)`
-		store := &unheard{Store: p.store, since: time.Now(), last: time.Now().Add(9 * time.Second), err: fmt.Errorf("secret key: %w", refused(text))}
-		for name, s := range map[string]cacheguard.Store{"knows": store, "stays silent": struct{ cacheguard.Store }{store}} {
-			c, err := cacheguard.New(s, cacheguard.Options[int]{Name: name, Observer: p.page, Logger: slog.New(slog.DiscardHandler)})
+		store := &unheard{
+			Store: p.store, since: time.Now(), last: time.Now().Add(9 * time.Second),
+			err: fmt.Errorf("secret key: %w", refused(text)),
+		}
+		for name, s := range map[string]cacheguard.Store{
+			"knows": store, "stays silent": struct{ cacheguard.Store }{store},
+		} {
+			c, err := cacheguard.New(s, cacheguard.Options[int]{
+				Name: name, Observer: p.page, Logger: slog.New(slog.DiscardHandler),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -340,19 +368,25 @@ func TestPageShowsWhyMessagesDontArrive(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		all := p.shown().Caches
-		if tr := all[0].Troubles; len(tr) != 1 || tr[0].Use != "messages" || tr[0].Server != "redis:6379" || tr[0].Why != "the Redis user lacks a right" ||
-			tr[0].Text != text || tr[0].Last.Sub(tr[0].Since) != 9*time.Second || tr[0].Ago != time.Second {
+		if tr := all[0].Troubles; len(tr) != 1 || tr[0].Use != "messages" ||
+			tr[0].Server != "redis:6379" || tr[0].Why != "the Redis user lacks a right" ||
+			tr[0].Text != text || tr[0].Last.Sub(tr[0].Since) != 9*time.Second ||
+			tr[0].Ago != time.Second {
 			t.Errorf("troubles: %+v", tr)
 		}
 		if len(all[1].Troubles) != 0 || all[1].Listening {
 			t.Errorf("of a store that doesn't know why: %+v", all[1])
 		}
-		if page := p.body("/"); !strings.Contains(page, `store fails for messages: redis:6379: the Redis user lacks a right as user &#34;shop&#34; (lacks &#43;subscribe), first at 00:00:00 UTC, last at 00:00:09 UTC`) ||
-			!strings.Contains(page, "messages: don&#39;t arrive") && !strings.Contains(page, "messages: don't arrive") || strings.Contains(page, "secret") {
+		if page := p.body("/"); !strings.Contains(page,
+			`store fails for messages: redis:6379: the Redis user lacks a right as user &#34;shop&#34; (lacks &#43;subscribe), first at 00:00:00 UTC, last at 00:00:09 UTC`) ||
+			!strings.Contains(page, "messages: don&#39;t arrive") &&
+				!strings.Contains(page, "messages: don't arrive") ||
+			strings.Contains(page, "secret") {
 			t.Errorf("the page:\n%s", page)
 		}
 		store.listening = true // for some seconds the store still has the cause
-		if page := p.body("/"); !strings.Contains(page, `store failed for messages: redis:6379`) || !strings.Contains(page, `00:00:09 UTC; messages arrive again</li>`) {
+		if page := p.body("/"); !strings.Contains(page, `store failed for messages: redis:6379`) ||
+			!strings.Contains(page, `00:00:09 UTC; messages arrive again</li>`) {
 			t.Errorf("the page says that messages arrive, and that they fail:\n%s", page)
 		}
 		store.err = nil
@@ -366,7 +400,9 @@ func TestPageShowsWhyMessagesDontArrive(t *testing.T) {
 func TestPageShowsAudits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{Keys: true})
-		c := open(p, cacheguard.Options[int]{Name: "stock", Jitter: -1, Audit: cacheguard.Audit{PerSecond: 100}})
+		c := open(p, cacheguard.Options[int]{
+			Name: "stock", Jitter: -1, Audit: cacheguard.Audit{PerSecond: 100},
+		})
 		gate := make(chan struct{})
 		var origin atomic.Int64
 		load := func(context.Context) (int, error) {
@@ -403,7 +439,9 @@ func TestPageShowsAudits(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		s := p.shown()
-		i := slices.IndexFunc(s.Trouble, func(one trouble) bool { return one.What == "wrong answer" })
+		i := slices.IndexFunc(s.Trouble, func(one trouble) bool {
+			return one.What == "wrong answer"
+		})
 		if i < 0 || len(s.Trouble[i].Keys) != 5 || s.Trouble[i].Times < len(keys) {
 			t.Fatalf("trouble: %+v, compared %d", s.Trouble, s.Caches[0].Compared)
 		}
@@ -414,10 +452,13 @@ func TestPageShowsAudits(t *testing.T) {
 func TestPageHidesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(t, statuspage.Options{})
-		c := open(p, cacheguard.Options[int]{Name: "stock", Local: cacheguard.Local[int]{Entries: 10}})
+		c := open(p,
+			cacheguard.Options[int]{Name: "stock", Local: cacheguard.Local[int]{Entries: 10}})
 		gate := make(chan struct{})
 		go func() {
-			_, _ = c.GetMany(t.Context(), []string{"secret-1", "secret-2"}, func(_ context.Context, keys []string) (map[string]int, error) {
+			_, _ = c.GetMany(t.Context(), []string{"secret-1", "secret-2"}, func(
+				_ context.Context, keys []string,
+			) (map[string]int, error) {
 				<-gate
 				return nil, errOrigin
 			})
@@ -449,8 +490,11 @@ func TestPageIsText(t *testing.T) {
 	p := newProcess(t, statuspage.Options{Keys: true})
 	evil := `"><script>alert(1)</script><x y="`
 	c := open(p, cacheguard.Options[int]{Name: evil})
-	_, _ = c.Get(t.Context(), evil, func(context.Context) (int, error) { return 0, errors.New(evil) })
-	if page := p.body("/"); strings.Contains(page, "<script>alert") || !strings.Contains(page, "&lt;script&gt;") {
+	_, _ = c.Get(t.Context(), evil, func(context.Context) (int, error) {
+		return 0, errors.New(evil)
+	})
+	if page := p.body("/"); strings.Contains(page, "<script>alert") ||
+		!strings.Contains(page, "&lt;script&gt;") {
 		t.Error(page)
 	}
 }
@@ -476,15 +520,18 @@ func TestPageIsServed(t *testing.T) {
 		{"DELETE", "/debug/cacheguard/status.json", 405, ""},
 	} {
 		resp := p.asked(test.method, test.path)
-		if resp.StatusCode != test.status || test.kind != "" && resp.Header.Get("Content-Type") != test.kind {
+		if resp.StatusCode != test.status ||
+			test.kind != "" && resp.Header.Get("Content-Type") != test.kind {
 			t.Errorf("%s %s: %s, %v", test.method, test.path, resp.Status, resp.Header)
 		}
 		csp := resp.Header.Get("Content-Security-Policy")
-		if !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || resp.Header.Get("Cache-Control") != "no-store" {
+		if !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") ||
+			resp.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: %v", test.method, test.path, resp.Header)
 		}
 	}
-	if to := p.asked("GET", "/debug/cacheguard").Header.Get("Location"); to != "/debug/cacheguard/" {
+	if to := p.asked("GET",
+		"/debug/cacheguard").Header.Get("Location"); to != "/debug/cacheguard/" {
 		t.Errorf("redirected to %q", to)
 	}
 }
@@ -492,13 +539,18 @@ func TestPageIsServed(t *testing.T) {
 // However many caches, keys and errors there are, the page is bounded, and so is what it remembers.
 func TestPageIsBounded(t *testing.T) {
 	p := newProcess(t, statuspage.Options{Keys: true})
-	c := open(p, cacheguard.Options[int]{Name: "stock", ErrorTTL: -1, Local: cacheguard.Local[int]{Entries: 10}})
+	c := open(p, cacheguard.Options[int]{
+		Name: "stock", ErrorTTL: -1, Local: cacheguard.Local[int]{Entries: 10},
+	})
 	for i := range 2000 {
-		_, _ = c.Get(t.Context(), fmt.Sprint(i), func(context.Context) (int, error) { return 0, fmt.Errorf("%d %s", i, strings.Repeat("x", 10_000)) })
+		_, _ = c.Get(t.Context(), fmt.Sprint(i), func(context.Context) (int, error) {
+			return 0, fmt.Errorf("%d %s", i, strings.Repeat("x", 10_000))
+		})
 	}
 	s := p.shown()
 	if len(s.Slowest) > 12 || len(s.Trouble) > 24 || len(s.Caches[0].Hottest) > 8 {
-		t.Errorf("%d slow, %d troubles, %d hot", len(s.Slowest), len(s.Trouble), len(s.Caches[0].Hottest))
+		t.Errorf("%d slow, %d troubles, %d hot", len(s.Slowest), len(s.Trouble),
+			len(s.Caches[0].Hottest))
 	}
 	if n := len(p.body("/")); n > 50_000 {
 		t.Errorf("the page has %d bytes", n)

@@ -72,7 +72,9 @@ func (h *hottest) top() (all []hotKey) {
 	for key, n := range h.count {
 		all = append(all, hotKey{key, min(float64(n)/float64(max(h.all, 1)), 1)})
 	}
-	slices.SortFunc(all, func(a, b hotKey) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(all, func(a, b hotKey) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key))
+	})
 	return all[:min(len(all), mostHot)]
 }
 
@@ -104,7 +106,9 @@ func (s *slowest) took(l slowLoad) {
 	defer s.mu.Unlock()
 	s.turn(l.At)
 	l.Last = l.At
-	if i := slices.IndexFunc(s.now, func(o slowLoad) bool { return o.Cache == l.Cache && o.Key == l.Key }); i >= 0 {
+	if i := slices.IndexFunc(s.now, func(o slowLoad) bool {
+		return o.Cache == l.Cache && o.Key == l.Key
+	}); i >= 0 {
 		if l.Took <= s.now[i].Took {
 			if 2*l.Took >= s.now[i].Took {
 				s.now[i].Last = l.At
@@ -175,7 +179,9 @@ func (t *troubles) add(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one.Times = 1
-	i := slices.IndexFunc(t.all, func(o trouble) bool { return o.Cache == one.Cache && o.What == one.What && o.Why == one.Why })
+	i := slices.IndexFunc(t.all, func(o trouble) bool {
+		return o.Cache == one.Cache && o.What == one.What && o.Why == one.Why
+	})
 	switch {
 	case i >= 0:
 		one.Times, one.Since = t.all[i].Times+1, t.all[i].Since
@@ -208,8 +214,11 @@ func (t *troubles) last() []trouble {
 func (p *Page) wrong(e cacheguard.Event) string {
 	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
 	switch e.Kind {
-	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt, cacheguard.EventLeaseLost,
-		cacheguard.EventLoadLate, cacheguard.EventOverloaded: // a refused fill is not listed, because the key was changed meanwhile and the refusal is right
+	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt,
+		cacheguard.EventLeaseLost,
+		// A refused fill is not listed, because the key was changed meanwhile and the refusal is
+		// right.
+		cacheguard.EventLoadLate, cacheguard.EventOverloaded:
 		return e.Kind.String()
 	case cacheguard.EventNotStored:
 		if failed {

@@ -28,7 +28,8 @@ func TestHottest(t *testing.T) {
 		}
 	}
 	hits("first", "second")
-	if top := h.top(); top[0].Key != "first" || top[1].Key != "second" || top[0].Share < 0.1 || top[0].Share > 0.25 {
+	if top := h.top(); top[0].Key != "first" || top[1].Key != "second" || top[0].Share < 0.1 ||
+		top[0].Share > 0.25 {
 		t.Errorf("found %v", top)
 	}
 	hits("third")
@@ -43,21 +44,28 @@ func TestSlowest(t *testing.T) {
 	var s slowest
 	now := time.Now()
 	for i := range 1000 {
-		s.took(slowLoad{Cache: "a", Key: fmt.Sprint(i % 100), Took: time.Duration(i%100+i/500) * time.Millisecond, At: now})
+		s.took(slowLoad{
+			Cache: "a", Key: fmt.Sprint(i % 100),
+			Took: time.Duration(i%100+i/500) * time.Millisecond, At: now,
+		})
 	}
 	top := s.top(now)
-	if len(top) != mostSlow || top[0].Key != "99" || top[0].Took != 100*time.Millisecond || top[mostSlow-1].Key != fmt.Sprint(100-mostSlow) {
+	if len(top) != mostSlow || top[0].Key != "99" || top[0].Took != 100*time.Millisecond ||
+		top[mostSlow-1].Key != fmt.Sprint(100-mostSlow) {
 		t.Errorf("found %v", top)
 	}
 	later := now.Add(window)
 	s.took(slowLoad{Cache: "a", Key: "99", Took: time.Second, At: later})
-	if top := s.top(later); len(top) != mostSlow || top[0].Took != time.Second || top[1].Key != "98" {
+	if top := s.top(later); len(top) != mostSlow || top[0].Took != time.Second ||
+		top[1].Key != "98" {
 		t.Errorf("after one window %v", top)
 	}
 	again := later.Add(time.Second)
-	for _, took := range []time.Duration{600 * time.Millisecond, 400 * time.Millisecond} { // the second one isn't nearly as slow
+	// The second one isn't nearly as slow.
+	for _, took := range []time.Duration{600 * time.Millisecond, 400 * time.Millisecond} {
 		s.took(slowLoad{Cache: "a", Key: "99", Took: took, At: again})
-		if top := s.top(again); top[0].Took != time.Second || !top[0].At.Equal(later) || !top[0].Last.Equal(later.Add(time.Second)) {
+		if top := s.top(again); top[0].Took != time.Second || !top[0].At.Equal(later) ||
+			!top[0].Last.Equal(later.Add(time.Second)) {
 			t.Errorf("after another load of %v: %+v", took, top[0])
 		}
 		again = again.Add(time.Second)
@@ -77,16 +85,24 @@ func TestTroubles(t *testing.T) {
 	for i := range 100 {
 		for n := range 3 {
 			at := began.Add(time.Duration(n) * time.Second)
-			all.add(trouble{At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(n)}, What: "load failed", Why: fmt.Sprint(i)})
-			all.add(trouble{At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(min(n, 1))}, What: "slow load", Why: fmt.Sprint(i)})
+			all.add(trouble{
+				At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(n)}, What: "load failed",
+				Why: fmt.Sprint(i),
+			})
+			all.add(trouble{
+				At: at, Since: at, Cache: "a", Keys: []string{fmt.Sprint(min(n, 1))},
+				What: "slow load", Why: fmt.Sprint(i),
+			})
 		}
 	}
 	last := all.last()
-	if len(last) != mostNoted || last[0].Why != "99" || last[0].What != "slow load" || last[1].What != "load failed" ||
+	if len(last) != mostNoted || last[0].Why != "99" || last[0].What != "slow load" ||
+		last[1].What != "load failed" ||
 		last[mostNoted-1].Why != fmt.Sprint(100-mostNoted/2) {
 		t.Fatalf("kept %+v", last)
 	}
-	if !slices.Equal(last[0].Keys, []string{"1", "0"}) || !slices.Equal(last[1].Keys, []string{"2", "1", "0"}) {
+	if !slices.Equal(last[0].Keys, []string{"1", "0"}) ||
+		!slices.Equal(last[1].Keys, []string{"2", "1", "0"}) {
 		t.Errorf("keys %q, %q", last[0].Keys, last[1].Keys)
 	}
 	for _, one := range last {
@@ -105,9 +121,13 @@ func (e located) Where() (string, string) { return "redis:6379", "connection ref
 // Errors of the store with one cause are one problem, whatever else their texts say. An error of a
 // load keeps its text.
 func TestWhy(t *testing.T) {
-	for _, text := range []string{"dial tcp: connection refused", "not asked, because: connection refused"} {
+	for _, text := range []string{
+		"dial tcp: connection refused", "not asked, because: connection refused",
+	} {
 		err := fmt.Errorf("key: %w", located{text})
-		if got := why(cacheguard.Event{Kind: cacheguard.EventStoreError, Err: err}); got != "redis:6379: connection refused" {
+		if got := why(cacheguard.Event{
+			Kind: cacheguard.EventStoreError, Err: err,
+		}); got != "redis:6379: connection refused" {
 			t.Errorf("of the store: %q", got)
 		}
 		if got := why(cacheguard.Event{Kind: cacheguard.EventLoad, Err: err}); got != err.Error() {
@@ -119,7 +139,8 @@ func TestWhy(t *testing.T) {
 // This test lists for every kind of event whether it is trouble. A new kind must be added.
 func TestTroubleKinds(t *testing.T) {
 	want := map[cacheguard.EventKind]bool{
-		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true, cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
+		cacheguard.EventStoreError: true, cacheguard.EventFillUnknown: true,
+		cacheguard.EventCorrupt: true, cacheguard.EventLeaseLost: true,
 		cacheguard.EventLoadLate: true, cacheguard.EventOverloaded: true,
 	}
 	p := New(Options{})
@@ -148,7 +169,9 @@ func TestTroubleKinds(t *testing.T) {
 			t.Errorf("%+v is %q", e, got)
 		}
 	}
-	if got := New(Options{SlowLoad: -1}).wrong(cacheguard.Event{Kind: cacheguard.EventLoad, Took: time.Hour}); got != "" {
+	if got := New(Options{SlowLoad: -1}).wrong(cacheguard.Event{
+		Kind: cacheguard.EventLoad, Took: time.Hour,
+	}); got != "" {
 		t.Errorf("no load is slow, and one is %q", got)
 	}
 }
@@ -158,7 +181,8 @@ func TestNothingCompared(t *testing.T) {
 	for _, compared := range []uint64{0, 10} {
 		c := cacheState{Compared: compared}
 		c.finish()
-		if said, err := json.Marshal(c); err != nil || strings.Contains(string(said), `"nines":null`) != (compared == 0) {
+		if said, err := json.Marshal(c); err != nil ||
+			strings.Contains(string(said), `"nines":null`) != (compared == 0) {
 			t.Errorf("of %d compared it says %s (%v)", compared, said, err)
 		}
 	}

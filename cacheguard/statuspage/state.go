@@ -26,13 +26,15 @@ type state struct {
 
 // cacheState is the state of one cache, or of several caches with the same name.
 type cacheState struct {
-	Name      string    `json:"name"`
-	Instances int       `json:"instances"`
-	Mode      string    `json:"mode"`      // on, off, shadow; mode of the first instance
-	Listening bool      `json:"listening"` // messages of the store arrive in all instances
-	Troubles  []failing `json:"troubles"`  // the uses of the store that have failed and not succeeded since
-	Answers   answered  `json:"answers"`
-	HitRatio  float64   `json:"hit_ratio"` // share of the answers, from 0 to 1; 0 if there were no answers
+	Name      string `json:"name"`
+	Instances int    `json:"instances"`
+	Mode      string `json:"mode"`      // on, off, shadow; mode of the first instance
+	Listening bool   `json:"listening"` // messages of the store arrive in all instances
+	// The uses of the store that have failed and not succeeded since.
+	Troubles []failing `json:"troubles"`
+	Answers  answered  `json:"answers"`
+	// Share of the answers, from 0 to 1; 0 if there were no answers.
+	HitRatio float64 `json:"hit_ratio"`
 
 	LoadsRunning int    `json:"loads_running"`
 	LoadsQueued  int    `json:"loads_queued"`
@@ -61,8 +63,9 @@ type failing struct {
 	Ago    time.Duration `json:"last_ago_ns"` // how long ago that was
 	Server string        `json:"server,omitempty"`
 	Why    string        `json:"why"`
-	Text   string        `json:"error"` // the error's text, which names a missing right, for instance
-	Works  bool          `json:"works"` // messages arrive again, and did not a moment ago
+	// The error's text, which names a missing right, for instance.
+	Text  string `json:"error"`
+	Works bool   `json:"works"` // messages arrive again, and did not a moment ago
 }
 
 // quiet is the time after which a trouble is no longer shown as a present one, if nothing has tried
@@ -108,9 +111,10 @@ func (c *cacheState) add(t cacheguard.StoreTrouble, listening bool, now time.Tim
 
 // answered counts the calls by their result.
 type answered struct {
-	Hits       uint64 `json:"hits"`
-	Negative   uint64 `json:"negative_hits"` // "does not exist"
-	Local      uint64 `json:"local_hits"`    // hits of the local tier of both kinds, not counted above
+	Hits     uint64 `json:"hits"`
+	Negative uint64 `json:"negative_hits"` // "does not exist"
+	// Hits of the local tier of both kinds, not counted above.
+	Local      uint64 `json:"local_hits"`
 	Stale      uint64 `json:"stale"`
 	Coalesced  uint64 `json:"coalesced"`
 	Loaded     uint64 `json:"loaded"`
@@ -124,8 +128,10 @@ type load struct {
 	More    int           `json:"more,omitempty"` // number of other keys that the same load loads
 	Age     time.Duration `json:"age_ns"`
 	Callers int           `json:"callers"`
-	Leased  bool          `json:"leased"` // the load has a lease; without a lease its result is not stored
-	Audit   bool          `json:"audit"`  // the load is for an audit: no caller waits for it, and its result is not stored
+	// The load has a lease; without a lease its result is not stored.
+	Leased bool `json:"leased"`
+	// The load is for an audit: no caller waits for it, and its result is not stored.
+	Audit bool `json:"audit"`
 }
 
 // mostLoads is the largest number of loads that are shown for each cache.
@@ -133,7 +139,10 @@ const mostLoads = 20
 
 // state reads all caches.
 func (p *Page) state(now time.Time) state {
-	s := state{Now: now.UTC(), Since: p.started.UTC(), Up: now.Sub(p.started), Slowest: p.slow.top(now), Trouble: p.trouble.last()}
+	s := state{
+		Now: now.UTC(), Since: p.started.UTC(), Up: now.Sub(p.started), Slowest: p.slow.top(now),
+		Trouble: p.trouble.last(),
+	}
 	byName := map[string]*cacheState{}
 	p.watched.Range(func(name, c any) bool {
 		byName[name.(string)] = c.(*counts).state(name.(string))
@@ -164,13 +173,14 @@ func (c *counts) state(name string) *cacheState {
 		}
 		return sum
 	}
-	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(), Answers: answered{
-		Hits:     sum(eventcount.Hit, eventcount.LocalHit),
-		Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
-		Stale:    sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced),
-		Loaded: sum(eventcount.Loaded), Failed: sum(eventcount.Failed),
-		Overloaded: sum(eventcount.Overloaded),
-	}}
+	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(),
+		Answers: answered{
+			Hits:     sum(eventcount.Hit, eventcount.LocalHit),
+			Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
+			Stale:    sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced),
+			Loaded: sum(eventcount.Loaded), Failed: sum(eventcount.Failed),
+			Overloaded: sum(eventcount.Overloaded),
+		}}
 }
 
 func (v *view) addTo(c *cacheState, now time.Time) {
@@ -188,7 +198,8 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 	c.LocalEntries += s.LocalEntries
 	c.Changes += s.Changes
 	c.Unsent += s.Unsent
-	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers // numbers of the store, which instances usually share
+	// Numbers of the store, which instances usually share.
+	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers
 	c.Compared += s.Compared
 	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
@@ -198,7 +209,10 @@ func (v *view) addTo(c *cacheState, now time.Time) {
 		if l.Leased {
 			c.Leases += 1 + l.More
 		}
-		c.Loads = append(c.Loads, load{Key: l.Key, More: l.More, Age: now.Sub(l.Since), Callers: l.Callers, Leased: l.Leased, Audit: l.Audit})
+		c.Loads = append(c.Loads, load{
+			Key: l.Key, More: l.More, Age: now.Sub(l.Since), Callers: l.Callers, Leased: l.Leased,
+			Audit: l.Audit,
+		})
 	}
 }
 

@@ -15,25 +15,33 @@ type broken struct {
 	*memory
 	process int
 
-	get        func(k cacheguard.Key) ([]byte, error)
-	lease      func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error)
-	fill       func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error)
-	conclude   func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error
-	renew      func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error)
-	release    func(k cacheguard.Key, token cacheguard.ID) error
-	claim      func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error)
+	get   func(k cacheguard.Key) ([]byte, error)
+	lease func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error)
+	fill  func(k cacheguard.Key, g cacheguard.Grant, f []byte,
+		ttl time.Duration) (cacheguard.FillAnswer, error)
+	conclude func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+		keep, backoff time.Duration) error
+	renew func(k cacheguard.Key, g cacheguard.Grant,
+		ttl time.Duration) (cacheguard.Holding, error)
+	release func(k cacheguard.Key, token cacheguard.ID) error
+	claim   func(k cacheguard.Key, token cacheguard.ID,
+		ttl time.Duration) (cacheguard.Grant, error)
 	invalidate func(keys []cacheguard.Key) error
 	now        func() time.Time
 	clock      func(cache string) (int64, error)
 
-	generations    func(cache string, tags []string) (cacheguard.Generations, error)
-	withValue      func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations
+	generations func(cache string, tags []string) (cacheguard.Generations, error)
+	withValue   func(k cacheguard.Key, tags []string,
+		of cacheguard.Generations) cacheguard.Generations
 	invalidateTags func(cache string, tags []string) (int64, error)
 	markStale      func(keys []cacheguard.Key, at int, mark []byte) error
-	getMany        func(keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations)
-	leaseMany      func(keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer]
-	fillMany       func(fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer]
-	renewMany      func(keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding]
+	getMany        func(keys []cacheguard.Key,
+		tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations)
+	leaseMany func(keys []cacheguard.Key,
+		asks []cacheguard.LeaseAsk) []cacheguard.Reply[cacheguard.LeaseAnswer]
+	fillMany  func(fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer]
+	renewMany func(keys []cacheguard.Key, grants []cacheguard.Grant,
+		ttl time.Duration) []cacheguard.Reply[cacheguard.Holding]
 
 	listen func(cache string, tell func(cacheguard.Message)) func()
 }
@@ -108,11 +116,14 @@ func (b *broken) revive(k cacheguard.Key, before bool) {
 	}
 	old := b.last(k)
 	v, _, _ := b.Store.Get(context.Background(), k, nil)
-	answer, _ := b.Store.Lease(context.Background(), k, cacheguard.LeaseAsk{Token: old.Token, TTL: time.Hour, Seen: frame.ID(v)})
+	answer, _ := b.Store.Lease(context.Background(), k,
+		cacheguard.LeaseAsk{Token: old.Token, TTL: time.Hour, Seen: frame.ID(v)})
 	b.locked(func() { b.grants[k], b.revived[old] = answer.Grant, answer.Grant })
 }
 
-func (b *broken) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (b *broken) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	f, of, err := b.Store.Get(ctx, k, tags)
 	if b.get != nil {
 		f, err = b.get(k)
@@ -123,14 +134,18 @@ func (b *broken) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]by
 	return f, of, err
 }
 
-func (b *broken) GetMany(ctx context.Context, keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+func (b *broken) GetMany(
+	ctx context.Context, keys []cacheguard.Key, tags []string,
+) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 	if b.getMany != nil {
 		return b.getMany(keys, tags)
 	}
 	return b.Store.GetMany(ctx, keys, tags)
 }
 
-func (b *broken) Generations(ctx context.Context, cache string, tags []string) (cacheguard.Generations, error) {
+func (b *broken) Generations(
+	ctx context.Context, cache string, tags []string,
+) (cacheguard.Generations, error) {
 	if b.generations != nil {
 		return b.generations(cache, tags)
 	}
@@ -151,7 +166,9 @@ func (b *broken) MarkStale(ctx context.Context, keys []cacheguard.Key, at int, m
 	return b.Store.MarkStale(ctx, keys, at, mark)
 }
 
-func (b *broken) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+func (b *broken) LeaseMany(
+	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) (replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
 	if b.leaseMany != nil {
 		replies = b.leaseMany(keys, asks)
 	} else {
@@ -167,21 +184,27 @@ func (b *broken) LeaseMany(ctx context.Context, keys []cacheguard.Key, asks []ca
 	return replies
 }
 
-func (b *broken) FillMany(ctx context.Context, fills []cacheguard.FillAsk) []cacheguard.Reply[cacheguard.FillAnswer] {
+func (b *broken) FillMany(
+	ctx context.Context, fills []cacheguard.FillAsk,
+) []cacheguard.Reply[cacheguard.FillAnswer] {
 	if b.fillMany != nil {
 		return b.fillMany(fills)
 	}
 	return b.Store.FillMany(ctx, fills)
 }
 
-func (b *broken) RenewMany(ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Reply[cacheguard.Holding] {
+func (b *broken) RenewMany(
+	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Reply[cacheguard.Holding] {
 	if b.renewMany != nil {
 		return b.renewMany(keys, grants, ttl)
 	}
 	return b.Store.RenewMany(ctx, keys, grants, ttl)
 }
 
-func (b *broken) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (answer cacheguard.LeaseAnswer, err error) {
+func (b *broken) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (answer cacheguard.LeaseAnswer, err error) {
 	if b.lease != nil {
 		answer, err = b.lease(k, ask)
 	} else {
@@ -193,7 +216,9 @@ func (b *broken) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Lea
 	return answer, err
 }
 
-func (b *broken) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (b *broken) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	g = b.translate(g)
 	if b.fill != nil {
 		return b.fill(k, g, f, ttl)
@@ -201,7 +226,10 @@ func (b *broken) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant,
 	return b.Store.Fill(ctx, k, g, f, ttl)
 }
 
-func (b *broken) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
+func (b *broken) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
 	g = b.translate(g)
 	b.locked(func() { b.ended[k] = ending{g.Token, o, keep, backoff} })
 	if b.conclude != nil {
@@ -210,7 +238,9 @@ func (b *broken) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Gr
 	return b.Store.Conclude(ctx, k, g, o, keep, backoff)
 }
 
-func (b *broken) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (b *broken) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	g = b.translate(g)
 	if b.renew != nil {
 		return b.renew(k, g, ttl)
@@ -225,7 +255,9 @@ func (b *broken) Release(ctx context.Context, k cacheguard.Key, token cacheguard
 	return b.Store.Release(ctx, k, token)
 }
 
-func (b *broken) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (g cacheguard.Grant, err error) {
+func (b *broken) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (g cacheguard.Grant, err error) {
 	if b.claim != nil {
 		g, err = b.claim(k, token, ttl)
 	} else {

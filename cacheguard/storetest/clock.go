@@ -85,7 +85,8 @@ func clockDivides(e *env) {
 		}
 		second := e.leader(stores[i/4%2], e.key("after "+e.token().String()))
 		if first.Stamp > said || second.Stamp < said {
-			e.Fatalf("the clock said %d between grants with the stamps %d and %d", said, first.Stamp, second.Stamp)
+			e.Fatalf("the clock said %d between grants with the stamps %d and %d", said,
+				first.Stamp, second.Stamp)
 		}
 	}
 }

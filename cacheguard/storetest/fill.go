@@ -30,7 +30,8 @@ func fillStored(e *env) {
 		e.waiter(e.b, k, g)
 		e.holds(k, g)
 		f := e.frame(g.Token, "v")
-		e.stored(filler, k, g, f) // a grant doesn't belong to the connection on which it was granted
+		// A grant doesn't belong to the connection on which it was granted.
+		e.stored(filler, k, g, f)
 		e.value(k, f)
 	}
 }
@@ -41,7 +42,8 @@ func fillEndsLease(e *env) {
 	f := e.frame(g.Token, "v")
 	e.stored(e.a, k, g, f)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("after its fill the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("after its fill the leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	next := e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 	f = e.frame(next.Token, "next")
@@ -65,7 +67,8 @@ func fillWrongNumber(e *env) {
 	g := e.leader(e.a, k)
 	for _, number := range []int64{g.Number + 1, g.Number - 1, 0, -g.Number} {
 		wrong := cacheguard.Grant{Token: g.Token, Number: number}
-		if answer := e.fill(e.b, k, wrong, e.frame(g.Token, "late")); answer == cacheguard.FillStored {
+		if answer := e.fill(e.b, k, wrong,
+			e.frame(g.Token, "late")); answer == cacheguard.FillStored {
 			e.Errorf("a fill with number %d was stored under grant %d", number, g.Number)
 		}
 	}

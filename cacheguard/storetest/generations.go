@@ -11,12 +11,24 @@ import (
 
 var generationCases = []spec{
 	{"generations before any invalidation", tagged, generationsBefore},
-	{"generations of tags that were invalidated", tagged, func(e *env) { e.bothWays(func() { generationsOfTags(e) }) }},
-	{"generations in the order asked for", tagged, func(e *env) { e.bothWays(func() { generationsInOrder(e) }) }},
-	{"generations with a value", tagged, func(e *env) { e.bothWays(func() { generationsWithValue(e) }) }},
-	{"generations of tags of any bytes", apart, func(e *env) { e.bothWays(func() { generationsOfAnyTags(e) }) }},
-	{"generations of other caches", apart, func(e *env) { e.bothWays(func() { generationsOfOthers(e) }) }},
-	{"generation of the whole cache", tagged, func(e *env) { e.bothWays(func() { generationOfAll(e) }) }},
+	{"generations of tags that were invalidated", tagged, func(e *env) {
+		e.bothWays(func() { generationsOfTags(e) })
+	}},
+	{"generations in the order asked for", tagged, func(e *env) {
+		e.bothWays(func() { generationsInOrder(e) })
+	}},
+	{"generations with a value", tagged, func(e *env) {
+		e.bothWays(func() { generationsWithValue(e) })
+	}},
+	{"generations of tags of any bytes", apart, func(e *env) {
+		e.bothWays(func() { generationsOfAnyTags(e) })
+	}},
+	{"generations of other caches", apart, func(e *env) {
+		e.bothWays(func() { generationsOfOthers(e) })
+	}},
+	{"generation of the whole cache", tagged, func(e *env) {
+		e.bothWays(func() { generationOfAll(e) })
+	}},
 	{"generations where nobody listens", tagged, generationsUnheard},
 	{"generations of many tags", tagged, generationsOfMany},
 	{"grants have a stamp", tagged, grantsStamped},
@@ -34,14 +46,17 @@ func (e *env) generations(s cacheguard.Store, tags ...string) cacheguard.Generat
 	return e.generationsOf(s, e.cache, tags...)
 }
 
-func (e *env) generationsOf(s cacheguard.Store, cache string, tags ...string) cacheguard.Generations {
+func (e *env) generationsOf(
+	s cacheguard.Store, cache string, tags ...string,
+) cacheguard.Generations {
 	e.Helper()
 	of, err := s.Generations(e.ctx, cache, tags)
 	if err != nil {
 		e.Fatalf("Generations: %v", err)
 	}
 	if len(of) != 1+len(tags) {
-		e.Fatalf("Generations of the cache and %d tags are %v; want %d of them", len(tags), of, 1+len(tags))
+		e.Fatalf("Generations of the cache and %d tags are %v; want %d of them", len(tags), of,
+			1+len(tags))
 	}
 	return of
 }
@@ -68,11 +83,13 @@ func (e *env) invalidateTagsOf(s cacheguard.Store, cache string, tags ...string)
 func (e *env) known(by cacheguard.Store, want cacheguard.Generations, tags ...string) {
 	e.Helper()
 	if got := e.generations(by, tags...); !sameInEffect(got, want) {
-		e.Errorf("in the process that invalidated last the generations of the cache and %s are %v; want %v", briefTags(tags), got, want)
+		e.Errorf("in the process that invalidated last the generations of the cache and %s are %v; want %v",
+			briefTags(tags), got, want)
 		return
 	}
 	for i, s := range []cacheguard.Store{e.a, e.b} {
-		e.eventually(fmt.Sprintf("process %d says the generations %v of the cache and %s", i, want, briefTags(tags)), func() bool {
+		e.eventually(fmt.Sprintf("process %d says the generations %v of the cache and %s", i, want,
+			briefTags(tags)), func() bool {
 			return sameInEffect(e.generations(s, tags...), want)
 		})
 	}
@@ -103,12 +120,14 @@ func generationsBefore(e *env) {
 	tags := []string{"t", "u"}
 	first := e.generations(e.a, tags...)
 	if first[0] <= 0 || first[1] != 0 || first[2] != 0 {
-		e.Errorf("generations of a cache that is new are %v; want a time, and 0 for its tags", first)
+		e.Errorf("generations of a cache that is new are %v; want a time, and 0 for its tags",
+			first)
 	}
 	e.known(e.b, first, tags...) // a read changes nothing
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		if g := e.leader(s, e.key(e.token().String())); g.Stamp <= first[0] {
-			e.Errorf("a grant of a new cache has stamp %d and would not count: the cache's generation is %d", g.Stamp, first[0])
+			e.Errorf("a grant of a new cache has stamp %d and would not count: the cache's generation is %d",
+				g.Stamp, first[0])
 		}
 	}
 	e.known(e.a, first, tags...)
@@ -117,7 +136,8 @@ func generationsBefore(e *env) {
 	g := e.leader(e.a, e.key("k"))
 	first = e.generations(e.b, tags...)
 	if first[0] <= 0 || first[0] >= g.Stamp || first[1] != 0 || first[2] != 0 {
-		e.Errorf("generations of a new cache with a grant of stamp %d are %v; want one before it, and 0 for its tags", g.Stamp, first)
+		e.Errorf("generations of a new cache with a grant of stamp %d are %v; want one before it, and 0 for its tags",
+			g.Stamp, first)
 	}
 	e.known(e.a, first, tags...)
 }
@@ -125,7 +145,8 @@ func generationsBefore(e *env) {
 func generationsOfTags(e *env) {
 	tags := []string{"t", "u", "v"}
 	want := e.generations(e.b, tags...)
-	for i, some := range [][]int{{1}, {1, 2}, {1}, {2}, {1, 2}} { // the third tag is never invalidated
+	// The third tag is never invalidated.
+	for i, some := range [][]int{{1}, {1, 2}, {1}, {2}, {1, 2}} {
 		s := e.fleet.Stores[i%2]
 		var names []string
 		for _, n := range some {
@@ -134,7 +155,8 @@ func generationsOfTags(e *env) {
 		g := e.invalidateTags(s, names...)
 		for _, n := range some {
 			if g <= want[n] {
-				e.Errorf("tag %q has generation %d after %d; want that it grows", tags[n-1], g, want[n])
+				e.Errorf("tag %q has generation %d after %d; want that it grows", tags[n-1], g,
+					want[n])
 			}
 			want[n] = g
 		}
@@ -148,7 +170,8 @@ func generationsInOrder(e *env) {
 		g[tag] = e.invalidateTags(e.a, tag)
 	}
 	for _, tags := range [][]string{
-		{}, {"t"}, {"v"}, {"t", "u", "v"}, {"v", "u", "t"}, {"never", "t"}, {"t", "never"}, {"u", "never", "t", "never", "v"},
+		{}, {"t"}, {"v"}, {"t", "u", "v"}, {"v", "u", "t"}, {"never", "t"}, {"t", "never"},
+		{"u", "never", "t", "never", "v"},
 		{"t", "t"}, {"t", "u", "t"},
 	} {
 		want := cacheguard.Generations{g[""]}
@@ -179,7 +202,8 @@ func generationsWithValue(e *env) {
 				e.Errorf("Get with tags gave %s; want %s", brief(got), brief(f))
 			}
 			if of != nil && !slices.Equal(of, want) {
-				e.Errorf("with a value came the generations %v of the cache and %s; want %v, or none", of, briefTags(tags), want)
+				e.Errorf("with a value came the generations %v of the cache and %s; want %v, or none",
+					of, briefTags(tags), want)
 			}
 			answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token(), Tags: tags})
 			if answer.State != cacheguard.LeaseValue || string(answer.Frame) != string(f) {
@@ -217,7 +241,9 @@ func anyTags() []string {
 }
 
 func trickyTags() []string {
-	tags := slices.DeleteFunc(trickyKeys(), func(k string) bool { return k == "" || len(k) > frame.MaxTag })
+	tags := slices.DeleteFunc(trickyKeys(), func(k string) bool {
+		return k == "" || len(k) > frame.MaxTag
+	})
 	for _, last := range []string{"\x00", "\x01", "\xff", "x", "\n", "}", "1", " "} {
 		tags = append(tags, strings.Repeat("\xfe", frame.MaxTag-1)+last)
 	}
@@ -252,7 +278,10 @@ func generationsOfAnyTags(e *env) {
 
 // likeCaches returns names of caches that look like the name of the case's own cache.
 func (e *env) likeCaches() []string {
-	return []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":t", e.cache + ":", e.cache + "\x00", e.cache + ":tags"}
+	return []string{
+		e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":t", e.cache + ":", e.cache + "\x00",
+		e.cache + ":tags",
+	}
 }
 
 func generationsOfOthers(e *env) {
@@ -267,7 +296,8 @@ func generationsOfOthers(e *env) {
 	}
 	e.known(e.a, want, tags...)
 	if _, of, err := e.a.Get(e.ctx, k, tags); err != nil || (of != nil && !slices.Equal(of, want)) {
-		e.Errorf("with a value came the generations %v, %v; want %v, or none: other caches were invalidated", of, err, want)
+		e.Errorf("with a value came the generations %v, %v; want %v, or none: other caches were invalidated",
+			of, err, want)
 	}
 }
 
@@ -281,13 +311,15 @@ func generationOfAll(e *env) {
 		g := e.invalidateTags(s, none...)
 		for _, before := range last {
 			if g <= before {
-				e.Errorf("the whole cache has generation %d; want it later than all before, %v", g, last)
+				e.Errorf("the whole cache has generation %d; want it later than all before, %v", g,
+					last)
 			}
 		}
 		e.known(s, cacheguard.Generations{g})
 		last = e.generations(s, "t", "u")
 		if last[0] != g || last[1] >= g || last[2] != 0 {
-			e.Errorf("generations of an invalidated cache and its tags are %v; want %d, an earlier one, and 0", last, g)
+			e.Errorf("generations of an invalidated cache and its tags are %v; want %d, an earlier one, and 0",
+				last, g)
 		}
 		g = e.invalidateTags(s, "t")
 		e.known(s, cacheguard.Generations{last[0], g, 0}, "t", "u")
@@ -325,7 +357,8 @@ func generationsOfMany(e *env) {
 		for some := range slices.Chunk(tags, frame.MaxTags) {
 			for _, of := range e.generations(e.a, some...)[1:] {
 				if of < before.Stamp || of > g || of >= after.Stamp {
-					e.Fatalf("one of %d tags has generation %d; want it from stamp %d on, at most %d, and before stamp %d", n, of, before.Stamp, g, after.Stamp)
+					e.Fatalf("one of %d tags has generation %d; want it from stamp %d on, at most %d, and before stamp %d",
+						n, of, before.Stamp, g, after.Stamp)
 				}
 			}
 		}
@@ -337,10 +370,14 @@ func grantsStamped(e *env) {
 	g := e.leader(e.a, k)
 	again := e.lead(e.b, k, cacheguard.LeaseAsk{Token: g.Token})
 	if !again.Is(g) {
-		e.Errorf("the holder asked again and got grant %d; want %d once more", again.Number, g.Number)
+		e.Errorf("the holder asked again and got grant %d; want %d once more", again.Number,
+			g.Number)
 	}
 	claim := e.claim(e.a, k, e.token())
-	for what, g := range map[string]cacheguard.Grant{"lease": g, "lease that was asked for again": again, "claim": claim, "claim that is repeated": e.claim(e.b, k, claim.Token)} {
+	for what, g := range map[string]cacheguard.Grant{
+		"lease": g, "lease that was asked for again": again, "claim": claim,
+		"claim that is repeated": e.claim(e.b, k, claim.Token),
+	} {
 		if g.Stamp <= 0 {
 			e.Errorf("a %s has stamp %d; want a time", what, g.Stamp)
 		}
@@ -363,7 +400,8 @@ func grantsAround(e *env) {
 			all[fmt.Sprint("a claim in process ", i)] = e.claim(s, key(), e.token())
 			refreshed, f := key(), e.frame(e.token(), "stale")
 			e.set(e.a, refreshed, f)
-			all[fmt.Sprint("a refresh in process ", i)] = e.lead(s, refreshed, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
+			all[fmt.Sprint("a refresh in process ", i)] = e.lead(s, refreshed,
+				cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 			keys := []cacheguard.Key{key(), key(), key()}
 			for j, r := range e.leaseMany(s, keys, e.asks(len(keys))) {
 				all[fmt.Sprint("one of many leases in process ", i, j)] = r.Grant
@@ -378,12 +416,14 @@ func grantsAround(e *env) {
 			after := grants()
 			for what, grant := range before {
 				if grant.Stamp > g {
-					e.Errorf("%s has stamp %d, later than generation %d of tags %q that process %d invalidated after it", what, grant.Stamp, g, tags, i)
+					e.Errorf("%s has stamp %d, later than generation %d of tags %q that process %d invalidated after it",
+						what, grant.Stamp, g, tags, i)
 				}
 			}
 			for what, grant := range after {
 				if grant.Stamp <= g {
-					e.Errorf("%s has stamp %d, not later than generation %d of tags %q that process %d invalidated before it", what, grant.Stamp, g, tags, i)
+					e.Errorf("%s has stamp %d, not later than generation %d of tags %q that process %d invalidated before it",
+						what, grant.Stamp, g, tags, i)
 				}
 			}
 		}

@@ -56,7 +56,8 @@ func renewGone(e *env) {
 	e.invalidate(e.b, k)
 	for range 2 { // a renewal doesn't create a lease
 		if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-			e.Errorf("after an invalidation the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+			e.Errorf("after an invalidation the leader was told %s; want %s", holding(h),
+				holding(cacheguard.HoldingGone))
 		}
 	}
 	e.refused(e.a, k, g, cacheguard.FillGone)
@@ -69,7 +70,8 @@ func renewOther(e *env) {
 	e.invalidate(e.b, k)
 	g := e.leader(e.b, k)
 	if h := e.renew(e.a, k, old, short); h != cacheguard.HoldingOther {
-		e.Errorf("the former leader was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
+		e.Errorf("the former leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingOther))
 	}
 	e.pass(short)
 	e.holds(k, g) // the lease still lasts as long as before
@@ -94,7 +96,8 @@ func renewAfterOutcome(e *env) {
 	load, o := e.fails(k, long, long)
 	for range 2 {
 		if h := e.renew(e.a, k, old, short); h != cacheguard.HoldingGone {
-			e.Errorf("a former leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+			e.Errorf("a former leader was told %s; want %s", holding(h),
+				holding(cacheguard.HoldingGone))
 		}
 	}
 	e.pass(short)
@@ -109,7 +112,8 @@ func releaseFrees(e *env) {
 	e.release(e.a, k, g.Token)
 	e.value(k, f)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("after its release the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("after its release the leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }

@@ -26,7 +26,9 @@ func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.atEnd(s.Listen(cache, in.tell))
 	e.listening(s)
 	e.eventually("the listener is told that messages arrive", func() bool {
-		return slices.ContainsFunc(in.messages(), func(m cacheguard.Message) bool { return m.Kind == cacheguard.MessageRestored })
+		return slices.ContainsFunc(in.messages(), func(m cacheguard.Message) bool {
+			return m.Kind == cacheguard.MessageRestored
+		})
 	})
 	return in
 }
@@ -83,7 +85,9 @@ func (in *inbox) changes(k cacheguard.Key) (n int) {
 func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cacheguard.Message) {
 	in.e.Helper()
 	in.e.eventually("a message arrives: "+messageKind(kind)+" "+name(k), func() bool {
-		i := slices.IndexFunc(in.about(k), func(m cacheguard.Message) bool { return m.Kind == kind })
+		i := slices.IndexFunc(in.about(k), func(m cacheguard.Message) bool {
+			return m.Kind == kind
+		})
 		if i >= 0 {
 			found = in.about(k)[i]
 		}
@@ -98,7 +102,9 @@ func (in *inbox) until(s cacheguard.Store, k cacheguard.Key) []cacheguard.Messag
 	in.e.Helper()
 	before := in.changes(k)
 	in.e.invalidate(s, k)
-	in.e.eventually("a message tells of the invalidation", func() bool { return in.changes(k) > before })
+	in.e.eventually("a message tells of the invalidation", func() bool {
+		return in.changes(k) > before
+	})
 	all := in.about(k)
 	return all[:len(all)-1]
 }
@@ -108,7 +114,8 @@ func (in *inbox) none(s cacheguard.Store, k cacheguard.Key, kind cacheguard.Mess
 	in.e.Helper()
 	for _, m := range in.until(s, k) {
 		if m.Kind == kind {
-			in.e.Errorf("a message came that should not: %s %s of load %v", messageKind(kind), name(k), m.Load)
+			in.e.Errorf("a message came that should not: %s %s of load %v", messageKind(kind),
+				name(k), m.Load)
 		}
 	}
 }

@@ -19,15 +19,22 @@ var keyCases = []spec{
 func trickyKeys() []string {
 	keys := []string{
 		"", " ", "a", "A", "a ", " a", "ä", "a\u0308", "日本語",
-		"{", "}", "{}", "}{", "{}{}", "{{}}", "}}", "{{", "a}", "{a}", "{a", "}a", "a{", "{}a", "a{}b", "{a}{b}",
-		"lease", ":lease", "a:lease", "a}:lease", "{a}:lease", "}:lease", "{}:lease", ":lease:lease", "lease:a",
-		":", "::", ":a", "a:", "a:a", "*", "a*", "?", "[a]", "/", "//", "a/b", "a/../b", ".", "..", "\\", "\\}", "'", "\"",
-		"\x00", "a\x00", "a\x00b", "\x00a", "\x00\x00", "\r\n", "\n", "\r", "a\r\nSET a b\r\n", "\t", "\x7f",
+		"{", "}", "{}", "}{", "{}{}", "{{}}", "}}", "{{", "a}", "{a}", "{a", "}a", "a{", "{}a",
+		"a{}b", "{a}{b}",
+		"lease", ":lease", "a:lease", "a}:lease", "{a}:lease", "}:lease", "{}:lease",
+		":lease:lease", "lease:a",
+		":", "::", ":a", "a:", "a:a", "*", "a*", "?", "[a]", "/", "//", "a/b", "a/../b", ".", "..",
+		"\\", "\\}", "'", "\"",
+		"\x00", "a\x00", "a\x00b", "\x00a", "\x00\x00", "\r\n", "\n", "\r", "a\r\nSET a b\r\n",
+		"\t", "\x7f",
 		"\xff", "\xfe\xff", "\xc3\x28", "\xed\xa0\x80", "\x80",
-		"%", "%%", "%7D", "%7d", "%257D", "%00", "%", "\\x7d", "\\u007d", "}\\", "=7D", "7d", "7D", "x7d", "0x7d",
-		"fQ", "fQ==", "fQ=", "_", "-", "~", "#", "#7d", "!", "0", "00", "1", "nil", "null", "empty", "(empty)", "<empty>",
+		"%", "%%", "%7D", "%7d", "%257D", "%00", "%", "\\x7d", "\\u007d", "}\\", "=7D", "7d", "7D",
+		"x7d", "0x7d",
+		"fQ", "fQ==", "fQ=", "_", "-", "~", "#", "#7d", "!", "0", "00", "1", "nil", "null", "empty",
+		"(empty)", "<empty>",
 		strings.Repeat("k", 600), strings.Repeat("k", 599) + "l", strings.Repeat("k", 599),
-		strings.Repeat("}", 600), strings.Repeat("{", 600), strings.Repeat("\x00", 600), strings.Repeat("\xff", 600),
+		strings.Repeat("}", 600), strings.Repeat("{", 600), strings.Repeat("\x00", 600),
+		strings.Repeat("\xff", 600),
 	}
 	seen := make(map[string]bool, len(keys))
 	unique := keys[:0]
@@ -60,8 +67,13 @@ func keysOfOneByte(e *env) {
 // one way or another. The names of caches have no braces, because cacheguard.New refuses braces.
 func keysOfCaches(e *env) {
 	var keys []cacheguard.Key
-	for _, cache := range []string{"", ":", "a", ":a", "a:", "a:a", ":lease", "a:lease", "/a", "a/a", "\x00", "a\x00"} {
-		for _, key := range []string{"", ":", "a", ":a", "a:a", "a:lease", "{a", "{a}", "a}:{a", "/a", "a/a", "\x00", "\x00a"} {
+	for _, cache := range []string{
+		"", ":", "a", ":a", "a:", "a:a", ":lease", "a:lease", "/a", "a/a", "\x00", "a\x00",
+	} {
+		for _, key := range []string{
+			"", ":", "a", ":a", "a:a", "a:lease", "{a", "{a}", "a}:{a", "/a", "a/a", "\x00",
+			"\x00a",
+		} {
 			keys = append(keys, cacheguard.Key{Cache: e.cache + cache, Key: key})
 		}
 	}
@@ -77,7 +89,8 @@ func (e *env) differ(keys []cacheguard.Key) {
 		token := e.token()
 		answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: token})
 		if answer.State != cacheguard.LeaseGranted {
-			e.Fatalf("lease of key %q of cache %q: %s; want it granted, for only other keys were used", k.Key, k.Cache, describe(answer))
+			e.Fatalf("lease of key %q of cache %q: %s; want it granted, for only other keys were used",
+				k.Key, k.Cache, describe(answer))
 		}
 		grants[i] = answer.Grant
 	}

@@ -57,15 +57,18 @@ func leaseOwnToken(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		answer := e.ask(s, k, cacheguard.LeaseAsk{Token: token, Wait: true})
 		if answer.State != cacheguard.LeaseGranted || !answer.Grant.Is(first) {
-			e.Errorf("the holder asked again and got: %s; want its grant %d once more", describe(answer), first.Number)
+			e.Errorf("the holder asked again and got: %s; want its grant %d once more",
+				describe(answer), first.Number)
 		}
 	}
 
 	f := e.frame(e.token(), "stale")
 	e.set(e.a, used, f)
 	first = e.lead(e.a, used, cacheguard.LeaseAsk{Token: token, Seen: id(f)})
-	if again := e.lead(e.b, used, cacheguard.LeaseAsk{Token: token, Seen: id(f)}); !again.Is(first) {
-		e.Errorf("the holder asked again and got grant %d; want %d once more", again.Number, first.Number)
+	if again := e.lead(e.b, used,
+		cacheguard.LeaseAsk{Token: token, Seen: id(f)}); !again.Is(first) {
+		e.Errorf("the holder asked again and got grant %d; want %d once more", again.Number,
+			first.Number)
 	}
 	e.stored(e.a, used, first, e.frame(token, "fresh"))
 }
@@ -136,7 +139,9 @@ func leaseSeen(e *env) {
 	e.set(e.a, k, f)
 	almost := append([]byte{}, id(f)...)
 	almost[len(almost)-1]++
-	for what, seen := range map[string][]byte{"another value": almost, "no value": nil, "an older value": id(e.frame(e.token(), ""))} {
+	for what, seen := range map[string][]byte{
+		"another value": almost, "no value": nil, "an older value": id(e.frame(e.token(), "")),
+	} {
 		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: seen})
 		if answer.State != cacheguard.LeaseValue {
 			e.Fatalf("lease for one who has seen %s: %s; want the value", what, describe(answer))
@@ -156,7 +161,8 @@ func leaseSeen(e *env) {
 func leaseStands(e *env) {
 	k, tags := e.key("k"), []string{"t"}
 	f := e.frame(e.token(), "can't be used")
-	check := func(stands bool, last cacheguard.Store) { // last is the process that invalidated last; the other one may not have been told yet
+	// last is the process that invalidated last; the other one may not have been told yet.
+	check := func(stands bool, last cacheguard.Store) {
 		e.Helper()
 		want := e.generations(last, tags...)
 		e.known(last, want, tags...)
@@ -165,10 +171,12 @@ func leaseStands(e *env) {
 			for range 2 { // twice, because the first answer may be lost
 				answer := e.ask(s, k, cacheguard.LeaseAsk{Token: token, Seen: id(f), Tags: tags})
 				if answer.State != cacheguard.LeaseGranted || answer.Stands != stands {
-					e.Errorf("lease: %s, the seen value stands: %v; want it granted, %v", describe(answer), answer.Stands, stands)
+					e.Errorf("lease: %s, the seen value stands: %v; want it granted, %v",
+						describe(answer), answer.Stands, stands)
 				}
 				if answer.Of != nil && (!stands || !slices.Equal(answer.Of, want)) {
-					e.Errorf("with a grant came the generations %v; want %v, or none", answer.Of, want)
+					e.Errorf("with a grant came the generations %v; want %v, or none", answer.Of,
+						want)
 				}
 			}
 			e.release(s, k, token)
@@ -194,7 +202,8 @@ func leaseSeenHeld(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 		if answer.State != cacheguard.LeaseHeld || answer.Holder != g.Token {
-			e.Errorf("lease while a stale value is refreshed: %s; want it held by %v", describe(answer), g.Token)
+			e.Errorf("lease while a stale value is refreshed: %s; want it held by %v",
+				describe(answer), g.Token)
 		}
 	}
 	e.holds(k, g)
@@ -205,11 +214,13 @@ func leaseExpires(e *env) {
 	old := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), TTL: short})
 	e.pass(short)
 	if h := e.renew(e.a, k, old, long); h != cacheguard.HoldingGone {
-		e.Errorf("the holder of an expired lease was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("the holder of an expired lease was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	g := e.leader(e.b, k)
 	if h := e.renew(e.a, k, old, long); h != cacheguard.HoldingOther {
-		e.Errorf("the former holder was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
+		e.Errorf("the former holder was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingOther))
 	}
 	e.holds(k, g)
 }
@@ -239,10 +250,12 @@ func leaseLost(e *env) {
 	g := e.leader(e.a, k)
 	e.fleet.LoseLease(k)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("the holder of a lost lease was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("the holder of a lost lease was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	e.refused(e.a, k, g, cacheguard.FillGone)
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.noValue(k)
 
 	next := e.leader(e.b, k)
@@ -274,7 +287,8 @@ func leaseSpoiled(e *env) {
 	if answer := e.fill(e.a, k, g, e.frame(g.Token, "late")); answer == cacheguard.FillStored {
 		e.Errorf("the fill for a spoiled lease was %s", filling(answer))
 	}
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.release(e.a, k, g.Token)
 	e.noValue(k)
 	e.leader(e.b, k)

@@ -19,7 +19,10 @@ var listenCases = []spec{
 // listenOther uses caches with similar names.
 func listenOther(e *env) {
 	k := e.key("k")
-	names := []string{e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":k", e.cache + ":", e.cache + "\x00", "*"}
+	names := []string{
+		e.cache + "x", e.cache[:len(e.cache)-1], e.cache + ":k", e.cache + ":", e.cache + "\x00",
+		"*",
+	}
 	var ins []*inbox
 	for _, cache := range names {
 		ins = append(ins, e.listen(e.b, cache))
@@ -37,7 +40,8 @@ func listenOther(e *env) {
 		in.until(e.a, k)
 		for _, m := range in.messages() {
 			if m.Kind != cacheguard.MessageRestored && m.Key != k.Key {
-				e.Errorf("a listener to cache %q was told %s %s of cache %q", names[i], messageKind(m.Kind), m.Key, e.cache)
+				e.Errorf("a listener to cache %q was told %s %s of cache %q", names[i],
+					messageKind(m.Kind), m.Key, e.cache)
 			}
 		}
 	}
@@ -126,7 +130,9 @@ func listenRestored(e *env) {
 	}
 	before := restored()
 	e.fleet.LoseMessages()
-	e.eventually("the listener is told that messages may have been lost", func() bool { return restored() > before })
+	e.eventually("the listener is told that messages may have been lost", func() bool {
+		return restored() > before
+	})
 	e.listening(e.b)
 	in.until(e.a, k)
 }

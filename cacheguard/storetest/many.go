@@ -12,7 +12,9 @@ import (
 
 var manyCases = []spec{
 	{"many: reads", manyTogether, manyReads},
-	{"many: reads with generations", tagged, func(e *env) { e.bothWays(func() { manyReadsWithTags(e) }) }},
+	{"many: reads with generations", tagged, func(e *env) {
+		e.bothWays(func() { manyReadsWithTags(e) })
+	}},
 	{"many: leases of each kind", manyTogether, manyLeases},
 	{"many: leases of large values", manyTogether, manyLargeValues},
 	{"many: leases of one key", oneLoad, manyLeasesOfOne},
@@ -67,7 +69,9 @@ func (e *env) getMany(s cacheguard.Store, keys []cacheguard.Key) [][]byte {
 	return answers(e, "GetMany", len(keys), replies)
 }
 
-func (e *env) leaseMany(s cacheguard.Store, keys []cacheguard.Key, asks []cacheguard.LeaseAsk) []cacheguard.LeaseAnswer {
+func (e *env) leaseMany(
+	s cacheguard.Store, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
+) []cacheguard.LeaseAnswer {
 	e.Helper()
 	return answers(e, "LeaseMany", len(keys), s.LeaseMany(e.ctx, keys, asks))
 }
@@ -77,7 +81,9 @@ func (e *env) fillMany(s cacheguard.Store, fills []cacheguard.FillAsk) []cachegu
 	return answers(e, "FillMany", len(fills), s.FillMany(e.ctx, fills))
 }
 
-func (e *env) renewMany(s cacheguard.Store, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration) []cacheguard.Holding {
+func (e *env) renewMany(
+	s cacheguard.Store, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
+) []cacheguard.Holding {
 	e.Helper()
 	return answers(e, "RenewMany", len(keys), s.RenewMany(e.ctx, keys, grants, ttl))
 }
@@ -88,7 +94,8 @@ func (e *env) reads(keys []cacheguard.Key, want [][]byte) {
 	for p, s := range []cacheguard.Store{e.a, e.b} {
 		for i, got := range e.getMany(s, keys) {
 			if !bytes.Equal(got, want[i]) || (got == nil) != (want[i] == nil) {
-				e.Errorf("of %d keys that process %d reads, number %d, %s, has the value %s; want %s", len(keys), p, i, name(keys[i]), brief(got), brief(want[i]))
+				e.Errorf("of %d keys that process %d reads, number %d, %s, has the value %s; want %s",
+					len(keys), p, i, name(keys[i]), brief(got), brief(want[i]))
 			}
 		}
 	}
@@ -116,7 +123,9 @@ func manyReads(e *env) {
 		e.set(e.a, k, want[i])
 	}
 	e.reads(keys, want)
-	for _, some := range [][]int{{0}, {3}, {5, 4, 3, 2, 1, 0}, {0, 0}, {0, 3, 0, 3, 2}, {39, 1, 38}} {
+	for _, some := range [][]int{
+		{0}, {3}, {5, 4, 3, 2, 1, 0}, {0, 0}, {0, 3, 0, 3, 2}, {39, 1, 38},
+	} {
 		var few []cacheguard.Key
 		var values [][]byte
 		for _, i := range some {
@@ -139,17 +148,21 @@ func manyReadsWithTags(e *env) {
 	e.set(e.a, keys[2], f)
 	e.invalidateTags(e.a, "u")
 	e.invalidateTags(e.a, "t")
-	for _, tags := range [][]string{{"t", "u", "never"}, {"u", "t"}, {}, {"never"}, {"t", "t"}, anyTags()} {
+	for _, tags := range [][]string{
+		{"t", "u", "never"}, {"u", "t"}, {}, {"never"}, {"t", "t"}, anyTags(),
+	} {
 		want := e.generations(e.a, tags...)
 		e.known(e.a, want, tags...)
 		for _, s := range []cacheguard.Store{e.a, e.b} {
 			replies, of := s.GetMany(e.ctx, keys, tags)
 			all := answers(e, "GetMany", len(keys), replies)
 			if !bytes.Equal(all[0], f) || all[1] != nil || !bytes.Equal(all[2], f) {
-				e.Errorf("GetMany with tags gave %s, %s, %s; want two values, and none between them", brief(all[0]), brief(all[1]), brief(all[2]))
+				e.Errorf("GetMany with tags gave %s, %s, %s; want two values, and none between them",
+					brief(all[0]), brief(all[1]), brief(all[2]))
 			}
 			if of != nil && !slices.Equal(of, want) {
-				e.Errorf("with values came the generations %v of the cache and %s; want %v, or none", of, briefTags(tags), want)
+				e.Errorf("with values came the generations %v of the cache and %s; want %v, or none",
+					of, briefTags(tags), want)
 			}
 			e.getMany(s, keys)
 		}
@@ -165,7 +178,8 @@ func manyLeases(e *env) {
 		asks := e.asks(len(keys))
 		v := e.frame(e.token(), "v")
 
-		free, held, value, seen, failed, awaited, failedBefore, own := keys[0], keys[1], keys[2], keys[3], keys[4], keys[5], keys[6], keys[7]
+		free, held, value, seen, failed, awaited, failedBefore, own := keys[0], keys[1], keys[2],
+			keys[3], keys[4], keys[5], keys[6], keys[7]
 		holder := e.leader(e.a, held)
 		e.set(e.a, value, v)
 		e.set(e.a, seen, v)
@@ -174,13 +188,16 @@ func manyLeases(e *env) {
 		ended, o2 := e.fails(awaited, long, 0)
 		asks[5].Awaited = ended
 		g := e.leader(e.a, failedBefore)
-		e.conclude(e.a, failedBefore, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Failures: 3}, long, 0)
+		e.conclude(e.a, failedBefore, g,
+			cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Failures: 3}, long, 0)
 		mine := e.lead(e.a, own, asks[7])
 
 		all := e.leaseMany(e.b, keys, asks)
 		for i, want := range map[int]cacheguard.LeaseState{
-			0: cacheguard.LeaseGranted, 1: cacheguard.LeaseHeld, 2: cacheguard.LeaseValue, 3: cacheguard.LeaseGranted,
-			4: cacheguard.LeaseOutcome, 5: cacheguard.LeaseOutcome, 6: cacheguard.LeaseGranted, 7: cacheguard.LeaseGranted,
+			0: cacheguard.LeaseGranted, 1: cacheguard.LeaseHeld, 2: cacheguard.LeaseValue,
+			3: cacheguard.LeaseGranted,
+			4: cacheguard.LeaseOutcome, 5: cacheguard.LeaseOutcome, 6: cacheguard.LeaseGranted,
+			7: cacheguard.LeaseGranted,
 		} {
 			if all[i].State != want {
 				e.Fatalf("lease %d of %d: %s; want state %d", i, len(keys), describe(all[i]), want)
@@ -189,13 +206,16 @@ func manyLeases(e *env) {
 				continue
 			}
 			if all[i].Grant.Token != asks[i].Token {
-				e.Errorf("lease %d of %d was granted to %v; want the asker %v", i, len(keys), all[i].Grant.Token, asks[i].Token)
+				e.Errorf("lease %d of %d was granted to %v; want the asker %v", i, len(keys),
+					all[i].Grant.Token, asks[i].Token)
 			}
 			if all[i].Stands != (i == 3) {
-				e.Errorf("lease %d of %d: the value that was seen stands: %v", i, len(keys), all[i].Stands)
+				e.Errorf("lease %d of %d: the value that was seen stands: %v", i, len(keys),
+					all[i].Stands)
 			}
 			if all[i].Grant.Stamp <= 0 {
-				e.Errorf("lease %d of %d has stamp %d; want a time", i, len(keys), all[i].Grant.Stamp)
+				e.Errorf("lease %d of %d has stamp %d; want a time", i, len(keys),
+					all[i].Grant.Stamp)
 			}
 			e.holds(keys[i], all[i].Grant)
 		}
@@ -206,7 +226,8 @@ func manyLeases(e *env) {
 			e.Errorf("lease gave the value %s; want %s", brief(all[2].Frame), brief(v))
 		}
 		if all[4].Holder != load || all[5].Holder != ended {
-			e.Errorf("leases gave outcomes of loads %v and %v; want %v and %v", all[4].Holder, all[5].Holder, load, ended)
+			e.Errorf("leases gave outcomes of loads %v and %v; want %v and %v", all[4].Holder,
+				all[5].Holder, load, ended)
 		}
 		e.sameOutcome(all[4].Outcome, o)
 		e.sameOutcome(all[5].Outcome, o2)
@@ -214,7 +235,8 @@ func manyLeases(e *env) {
 			e.Errorf("after 3 failures in a row the grant says %d", all[6].Failures)
 		}
 		if !all[7].Grant.Is(mine) {
-			e.Errorf("the holder asked again and got grant %d; want %d once more", all[7].Grant.Number, mine.Number)
+			e.Errorf("the holder asked again and got grant %d; want %d once more",
+				all[7].Grant.Number, mine.Number)
 		}
 		f := e.frame(all[0].Grant.Token, "filled")
 		e.stored(e.a, free, all[0].Grant, f)
@@ -234,7 +256,8 @@ func manyLargeValues(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		for i, a := range e.leaseMany(s, keys, e.asks(len(keys))) {
 			if a.State != cacheguard.LeaseValue || !bytes.Equal(a.Frame, want[i]) {
-				e.Errorf("lease of a value of %d bytes: %s; want the value", len(want[i]), describe(a))
+				e.Errorf("lease of a value of %d bytes: %s; want the value", len(want[i]),
+					describe(a))
 			}
 		}
 	}
@@ -250,13 +273,15 @@ func manyLeasesOfOne(e *env) {
 	for _, i := range []int{0, 2, 3} {
 		if all[i].State == cacheguard.LeaseGranted {
 			if !granted.Token.IsZero() && !all[i].Grant.Is(granted) {
-				e.Errorf("one key was granted to %v, number %d, and to %v, number %d", granted.Token, granted.Number, all[i].Grant.Token, all[i].Grant.Number)
+				e.Errorf("one key was granted to %v, number %d, and to %v, number %d",
+					granted.Token, granted.Number, all[i].Grant.Token, all[i].Grant.Number)
 			}
 			granted = all[i].Grant
 		}
 	}
 	for _, i := range []int{0, 2, 3} {
-		if all[i].State != cacheguard.LeaseGranted && (all[i].State != cacheguard.LeaseHeld || all[i].Holder != granted.Token) {
+		if all[i].State != cacheguard.LeaseGranted &&
+			(all[i].State != cacheguard.LeaseHeld || all[i].Holder != granted.Token) {
 			e.Errorf("lease: %s; want it held by %v", describe(all[i]), granted.Token)
 		}
 	}
@@ -283,13 +308,17 @@ func manyWaiters(e *env) {
 	var fills []cacheguard.FillAsk
 	for i, k := range keys {
 		asks[i].Wait = true
-		fills = append(fills, cacheguard.FillAsk{Key: k, Grant: lead[i].Grant, Frame: e.frame(lead[i].Grant.Token, "v"), TTL: long})
+		fills = append(fills, cacheguard.FillAsk{
+			Key: k, Grant: lead[i].Grant, Frame: e.frame(lead[i].Grant.Token, "v"), TTL: long,
+		})
 	}
 	e.leaseMany(e.b, keys, asks)
 	e.fillMany(e.a, fills)
 	for i, k := range keys {
-		if m := in.await(k, cacheguard.MessageFilled); m.Load != lead[i].Grant.Token || !bytes.Equal(m.Frame, fills[i].Frame) {
-			e.Errorf("the message is that of load %v with the frame %s; want load %v with %s", m.Load, brief(m.Frame), lead[i].Grant.Token, brief(fills[i].Frame))
+		if m := in.await(k, cacheguard.MessageFilled); m.Load != lead[i].Grant.Token ||
+			!bytes.Equal(m.Frame, fills[i].Frame) {
+			e.Errorf("the message is that of load %v with the frame %s; want load %v with %s",
+				m.Load, brief(m.Frame), lead[i].Grant.Token, brief(fills[i].Frame))
 		}
 	}
 }
@@ -300,7 +329,8 @@ func manyFills(e *env) {
 		var fills []cacheguard.FillAsk
 		for i, a := range e.leaseMany(e.a, keys, e.asks(len(keys))) {
 			f := e.frame(a.Grant.Token, strings.Repeat(fmt.Sprint(i), 1+i<<14))
-			fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: f, TTL: long})
+			fills = append(fills,
+				cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: f, TTL: long})
 		}
 		e.invalidate(e.b, keys[1])                // this lease is removed
 		claim := e.claim(e.b, keys[2], e.token()) // this lease is held by another load
@@ -308,10 +338,12 @@ func manyFills(e *env) {
 		fills[4].Grant = other(fills[4].Grant)
 		all := e.fillMany(s, fills)
 		for i, want := range []cacheguard.FillAnswer{
-			cacheguard.FillStored, cacheguard.FillGone, cacheguard.FillOther, cacheguard.FillStored, cacheguard.FillOther, cacheguard.FillStored,
+			cacheguard.FillStored, cacheguard.FillGone, cacheguard.FillOther, cacheguard.FillStored,
+			cacheguard.FillOther, cacheguard.FillStored,
 		} {
 			if all[i] != want {
-				e.Errorf("fill %d of %d was %s; want %s", i, len(fills), filling(all[i]), filling(want))
+				e.Errorf("fill %d of %d was %s; want %s", i, len(fills), filling(all[i]),
+					filling(want))
 			}
 		}
 		e.reads(keys, [][]byte{fills[0].Frame, nil, nil, fills[3].Frame, nil, fills[5].Frame})
@@ -340,7 +372,9 @@ func manyFillsExpire(e *env) {
 	keys := e.keys(3, "k")
 	var fills []cacheguard.FillAsk
 	for i, a := range e.leaseMany(e.a, keys, e.asks(len(keys))) {
-		fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "v"), TTL: long})
+		fills = append(fills, cacheguard.FillAsk{
+			Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "v"), TTL: long,
+		})
 	}
 	fills[1].TTL = short
 	e.fillMany(e.a, fills)
@@ -359,7 +393,8 @@ func manyRenewals(e *env) {
 		e.claim(e.b, keys[2], e.token())
 		grants[3] = other(grants[3])
 		want := []cacheguard.Holding{
-			cacheguard.HoldingMine, cacheguard.HoldingGone, cacheguard.HoldingOther, cacheguard.HoldingOther, cacheguard.HoldingMine,
+			cacheguard.HoldingMine, cacheguard.HoldingGone, cacheguard.HoldingOther,
+			cacheguard.HoldingOther, cacheguard.HoldingMine,
 		}
 		for _, again := range [][]int{{0, 1, 2, 3, 4}, {4, 3, 2, 1, 0}, {0, 0, 1, 1}} {
 			var ks []cacheguard.Key
@@ -369,7 +404,8 @@ func manyRenewals(e *env) {
 			}
 			for j, h := range e.renewMany(s, ks, gs, long) {
 				if i := again[j]; h != want[i] {
-					e.Errorf("renewal %d of %d was told %s; want %s", j, len(ks), holding(h), holding(want[i]))
+					e.Errorf("renewal %d of %d was told %s; want %s", j, len(ks), holding(h),
+						holding(want[i]))
 				}
 			}
 		}
@@ -431,7 +467,8 @@ func manyThousand(e *env) {
 	}
 	for i, h := range e.renewMany(e.b, keys, grants, long) {
 		if h != cacheguard.HoldingMine {
-			e.Fatalf("renewal %d of %d was told %s; want %s", i, n, holding(h), holding(cacheguard.HoldingMine))
+			e.Fatalf("renewal %d of %d was told %s; want %s", i, n, holding(h),
+				holding(cacheguard.HoldingMine))
 		}
 	}
 	e.invalidate(e.b, keys[700])
@@ -471,7 +508,8 @@ func manyBroken(e *env) {
 	e.fleet.WrongType(keys[1])
 	e.fleet.SpoilLease(keys[2])
 	all := e.getMany(e.b, keys)
-	if !bytes.Equal(all[0], f) || len(all[1]) != 0 || all[2] != nil || all[3] != nil || !bytes.Equal(all[4], f) {
+	if !bytes.Equal(all[0], f) || len(all[1]) != 0 || all[2] != nil || all[3] != nil ||
+		!bytes.Equal(all[4], f) {
 		e.Errorf("GetMany gave %q; want values at both ends only", all)
 	}
 	var grants []cacheguard.Grant
@@ -486,16 +524,20 @@ func manyBroken(e *env) {
 			e.Errorf("lease %d: %s; want it granted", i, describe(a))
 		}
 		grants = append(grants, a.Grant)
-		fills = append(fills, cacheguard.FillAsk{Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "filled"), TTL: long})
+		fills = append(fills, cacheguard.FillAsk{
+			Key: keys[i], Grant: a.Grant, Frame: e.frame(a.Grant.Token, "filled"), TTL: long,
+		})
 	}
 	e.fleet.SpoilLease(keys[2]) // the lease is damaged again while the load runs
 	held := e.renewMany(e.b, keys[2:4], grants[2:4], long)
 	if held[0] == cacheguard.HoldingMine || held[1] != cacheguard.HoldingMine {
-		e.Errorf("beside a holder of a spoiled lease, told %s, another one was told %s", holding(held[0]), holding(held[1]))
+		e.Errorf("beside a holder of a spoiled lease, told %s, another one was told %s",
+			holding(held[0]), holding(held[1]))
 	}
 	stored := e.fillMany(e.b, fills[2:4])
 	if stored[0] == cacheguard.FillStored || stored[1] != cacheguard.FillStored {
-		e.Errorf("beside a fill for a spoiled lease, %s, another one was %s", filling(stored[0]), filling(stored[1]))
+		e.Errorf("beside a fill for a spoiled lease, %s, another one was %s", filling(stored[0]),
+			filling(stored[1]))
 	}
 	e.value(keys[3], fills[3].Frame)
 }

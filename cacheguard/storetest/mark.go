@@ -64,7 +64,9 @@ func markWritten(e *env) {
 
 func markAnywhere(e *env) {
 	zeros := make([]byte, 40)
-	for i, mark := range []string{"x", "\xff", "\x00\x01", "\x01\x00", "\r\n$1\r\n", "12345678", strings.Repeat("\x80", 40)} {
+	for i, mark := range []string{
+		"x", "\xff", "\x00\x01", "\x01\x00", "\r\n$1\r\n", "12345678", strings.Repeat("\x80", 40),
+	} {
 		for _, at := range []int{0, 1, 17, 40 - len(mark)} {
 			if at+len(mark) > len(zeros) {
 				continue
@@ -135,14 +137,18 @@ func markWrongType(e *env) {
 	e.fleet.WrongType(k)
 	e.mark(e.a, frame.MarkStart, []byte("the mark"), k, beside)
 	if f := e.get(e.b, k); f == nil || len(f) != 0 {
-		e.Errorf("after a mark Get of a wrong type gave %#v; want an empty frame that is not nil", f)
+		e.Errorf("after a mark Get of a wrong type gave %#v; want an empty frame that is not nil",
+			f)
 	}
 	e.value(beside, marked(f, frame.MarkStart, []byte("the mark")))
 }
 
 func markLeavesOthers(e *env) {
 	k, held := e.key("k"), e.key("held")
-	others := []cacheguard.Key{e.key(""), e.key("k:lease"), e.key("K"), {Cache: e.cache + ":k", Key: "k"}, {Cache: e.cache + "x", Key: "k"}}
+	others := []cacheguard.Key{
+		e.key(""), e.key("k:lease"), e.key("K"), {Cache: e.cache + ":k", Key: "k"},
+		{Cache: e.cache + "x", Key: "k"},
+	}
 	f := e.frame(e.token(), "v")
 	e.set(e.a, k, f)
 	for _, other := range others {
@@ -177,7 +183,8 @@ func markEndsLease(e *env) {
 	e.markStale(e.b, k, claimed, cold)
 	for k, g := range map[cacheguard.Key]cacheguard.Grant{k: refresh, claimed: claim, cold: load} {
 		if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-			e.Errorf("after a mark the leader of %s was told %s; want %s", name(k), holding(h), holding(cacheguard.HoldingGone))
+			e.Errorf("after a mark the leader of %s was told %s; want %s", name(k), holding(h),
+				holding(cacheguard.HoldingGone))
 		}
 		e.refused(e.a, k, g, cacheguard.FillGone)
 		e.free(k)
@@ -203,7 +210,8 @@ func markRemovesOutcome(e *env) {
 	f := e.frame(e.token(), "v")
 	e.set(e.a, k, f)
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long,
+		long)
 	e.markStale(e.b, k)
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }

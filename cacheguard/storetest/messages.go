@@ -129,7 +129,10 @@ func toldOutcome(e *env) {
 		{Kind: cacheguard.OutcomeFailed, Text: "no such table"},
 		{Kind: cacheguard.OutcomeFailed, Text: strings.Repeat("\x00\xff\r\n", 256)},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "not to be stored")},
-		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize))},
+		{
+			Kind:  cacheguard.OutcomeUnstored,
+			Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize)),
+		},
 		{Kind: cacheguard.OutcomeUnshared},
 	} {
 		k := e.key(fmt.Sprint(i))
@@ -252,8 +255,10 @@ func toldAnyKey(e *env) {
 		g := e.leader(e.a, k)
 		e.waiter(e.b, k, g)
 		e.stored(e.a, k, g, e.frame(g.Token, key))
-		if m := in.await(k, cacheguard.MessageFilled); m.Load != g.Token || !bytes.HasSuffix(m.Frame, []byte(key)) {
-			e.Errorf("the message for key %s is that of load %v with frame %s", name(k), m.Load, brief(m.Frame))
+		if m := in.await(k, cacheguard.MessageFilled); m.Load != g.Token ||
+			!bytes.HasSuffix(m.Frame, []byte(key)) {
+			e.Errorf("the message for key %s is that of load %v with frame %s", name(k), m.Load,
+				brief(m.Frame))
 		}
 		e.invalidate(e.a, k)
 		in.await(k, cacheguard.MessageChanged)

@@ -15,14 +15,17 @@ func tagging(change func(cache string, tags []string) (string, []string)) func(*
 		b.generations = func(cache string, tags []string) (cacheguard.Generations, error) {
 			return b.Store.Generations(ctx, first(change(cache, tags)), second(change(cache, tags)))
 		}
-		b.withValue = func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations {
+		b.withValue = func(
+			k cacheguard.Key, tags []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			if tags != nil {
 				of, _ = b.Generations(ctx, k.Cache, tags)
 			}
 			return of
 		}
 		b.invalidateTags = func(cache string, tags []string) (int64, error) {
-			return b.Store.InvalidateTags(ctx, first(change(cache, tags)), second(change(cache, tags)))
+			return b.Store.InvalidateTags(ctx, first(change(cache, tags)),
+				second(change(cache, tags)))
 		}
 	}
 }
@@ -42,21 +45,30 @@ func eachTag(change func(tag string) string) func(*broken) {
 }
 
 // onInvalidateTags makes a mutant that calls change in place of an invalidation.
-func onInvalidateTags(change func(b *broken, cache string, tags []string) (int64, error)) func(*broken) {
+func onInvalidateTags(
+	change func(b *broken, cache string, tags []string) (int64, error),
+) func(*broken) {
 	return func(b *broken) {
-		b.invalidateTags = func(cache string, tags []string) (int64, error) { return change(b, cache, tags) }
+		b.invalidateTags = func(cache string, tags []string) (int64, error) {
+			return change(b, cache, tags)
+		}
 	}
 }
 
 // onGenerations makes a mutant that changes the generations that are returned, without and with a
 // value.
-func onGenerations(change func(b *broken, cache string, tags []string, of cacheguard.Generations) cacheguard.Generations) func(*broken) {
+func onGenerations(
+	change func(b *broken, cache string, tags []string,
+		of cacheguard.Generations) cacheguard.Generations,
+) func(*broken) {
 	return func(b *broken) {
 		b.generations = func(cache string, tags []string) (cacheguard.Generations, error) {
 			of, err := b.Store.Generations(ctx, cache, tags)
 			return change(b, cache, tags, of), err
 		}
-		onValue(func(b *broken, k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations {
+		onValue(func(
+			b *broken, k cacheguard.Key, tags []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			if of != nil {
 				of = change(b, k.Cache, tags, of)
 			}
@@ -66,9 +78,14 @@ func onGenerations(change func(b *broken, cache string, tags []string, of cacheg
 }
 
 // onValue makes a mutant that changes the generations that come with a value.
-func onValue(change func(b *broken, k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations) func(*broken) {
+func onValue(
+	change func(b *broken, k cacheguard.Key, tags []string,
+		of cacheguard.Generations) cacheguard.Generations,
+) func(*broken) {
 	return func(b *broken) {
-		b.withValue = func(k cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations {
+		b.withValue = func(
+			k cacheguard.Key, tags []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			return change(b, k, tags, of)
 		}
 	}
@@ -77,11 +94,16 @@ func onValue(change func(b *broken, k cacheguard.Key, tags []string, of cachegua
 // onGrant makes a mutant that changes the stamp of each grant.
 func onGrant(change func(b *broken, stamp int64) int64) func(*broken) {
 	return func(b *broken) {
-		onLease(func(b *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+		onLease(func(
+			b *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer,
+		) {
 			answer.Grant.Stamp = change(b, answer.Grant.Stamp)
 		})(b)
 		onClaim(change)(b)
-		onLeaseMany(func(b *broken, _ []cacheguard.Key, _ []cacheguard.LeaseAsk, replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+		onLeaseMany(func(
+			b *broken, _ []cacheguard.Key, _ []cacheguard.LeaseAsk,
+			replies []cacheguard.Reply[cacheguard.LeaseAnswer],
+		) {
 			for i := range replies {
 				replies[i].Answer.Grant.Stamp = change(b, replies[i].Answer.Grant.Stamp)
 			}
@@ -91,7 +113,9 @@ func onGrant(change func(b *broken, stamp int64) int64) func(*broken) {
 
 func onClaim(change func(b *broken, stamp int64) int64) func(*broken) {
 	return func(b *broken) {
-		b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+		b.claim = func(
+			k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+		) (cacheguard.Grant, error) {
 			g, err := b.Store.Claim(ctx, k, token, ttl)
 			g.Stamp = change(b, g.Stamp)
 			return g, err
@@ -107,9 +131,14 @@ func (b *broken) tick() int64 {
 
 var generationMutants = []mutant{
 	{
-		name:   "generations of a tag are forgotten",
-		caught: []string{"generations of tags that were invalidated", "generations in the order asked for", "generations of tags of any bytes"},
-		mutate: onGenerations(func(_ *broken, _ string, tags []string, of cacheguard.Generations) cacheguard.Generations {
+		name: "generations of a tag are forgotten",
+		caught: []string{
+			"generations of tags that were invalidated", "generations in the order asked for",
+			"generations of tags of any bytes",
+		},
+		mutate: onGenerations(func(
+			_ *broken, _ string, tags []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			if i := slices.Index(tags, "t"); i >= 0 {
 				of[1+i] = 0
 			}
@@ -127,12 +156,18 @@ var generationMutants = []mutant{
 	{
 		name:   "generations are for the first letters of a cache's name",
 		caught: []string{"generations of other caches"},
-		mutate: tagging(func(cache string, tags []string) (string, []string) { return cache[:min(len(cache), 25)], tags }),
+		mutate: tagging(func(cache string, tags []string) (string, []string) {
+			return cache[:min(len(cache), 25)], tags
+		}),
 	},
 	{
-		name:   "generations are of the wrong order",
-		caught: []string{"generations in the order asked for", "generations of tags that were invalidated"},
-		mutate: onGenerations(func(_ *broken, _ string, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		name: "generations are of the wrong order",
+		caught: []string{
+			"generations in the order asked for", "generations of tags that were invalidated",
+		},
+		mutate: onGenerations(func(
+			_ *broken, _ string, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			slices.Reverse(of[1:])
 			return of
 		}),
@@ -147,19 +182,25 @@ var generationMutants = []mutant{
 	{
 		name:   "generations come last of the cache",
 		caught: []string{"generations before any invalidation", "generation of the whole cache"},
-		mutate: onGenerations(func(_ *broken, _ string, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		mutate: onGenerations(func(
+			_ *broken, _ string, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			return append(of[1:], of[0])
 		}),
 	},
 	{
 		name:   "generations come once for a tag that is named twice",
 		caught: []string{"generations in the order asked for", "generations with a value"},
-		mutate: tagging(func(cache string, tags []string) (string, []string) { return cache, slices.Compact(slices.Clone(tags)) }),
+		mutate: tagging(func(cache string, tags []string) (string, []string) {
+			return cache, slices.Compact(slices.Clone(tags))
+		}),
 	},
 	{
 		name:   "generations of a value are in the wrong order",
 		caught: []string{"generations with a value"},
-		mutate: onValue(func(_ *broken, _ cacheguard.Key, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		mutate: onValue(func(
+			_ *broken, _ cacheguard.Key, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			slices.Reverse(of[min(1, len(of)):])
 			return of
 		}),
@@ -167,14 +208,21 @@ var generationMutants = []mutant{
 	{
 		name:   "generations of a value in the place of a lease are in the wrong order",
 		caught: []string{"generations with a value"},
-		mutate: onLease(func(_ *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+		mutate: onLease(func(
+			_ *broken, _ cacheguard.Key, _ cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer,
+		) {
 			slices.Reverse(answer.Of[min(1, len(answer.Of)):])
 		}),
 	},
 	{
-		name:   "generations of a value lack the cache's own",
-		caught: []string{"generations with a value", "generations of tags of any bytes", "generations of other caches"},
-		mutate: onValue(func(_ *broken, _ cacheguard.Key, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		name: "generations of a value lack the cache's own",
+		caught: []string{
+			"generations with a value", "generations of tags of any bytes",
+			"generations of other caches",
+		},
+		mutate: onValue(func(
+			_ *broken, _ cacheguard.Key, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			return of[min(1, len(of)):]
 		}),
 	},
@@ -183,7 +231,9 @@ var generationMutants = []mutant{
 		caught: []string{"generations with a value"},
 		mutate: func(b *broken) {
 			kept := map[string]cacheguard.Generations{}
-			onValue(func(_ *broken, _ cacheguard.Key, tags []string, of cacheguard.Generations) cacheguard.Generations {
+			onValue(func(
+				_ *broken, _ cacheguard.Key, tags []string, of cacheguard.Generations,
+			) cacheguard.Generations {
 				in := strings.Join(tags, ",")
 				if kept[in] == nil {
 					kept[in] = of
@@ -195,15 +245,21 @@ var generationMutants = []mutant{
 	{
 		name:   "generations come with a value although nobody asked",
 		caught: []string{"generations with a value"},
-		mutate: onValue(func(b *broken, k cacheguard.Key, tags []string, _ cacheguard.Generations) cacheguard.Generations {
+		mutate: onValue(func(
+			b *broken, k cacheguard.Key, tags []string, _ cacheguard.Generations,
+		) cacheguard.Generations {
 			of, _ := b.Store.Generations(ctx, k.Cache, tags)
 			return of
 		}),
 	},
 	{
-		name:   "generations begin when a tag is asked for",
-		caught: []string{"generations before any invalidation", "generations in the order asked for"},
-		mutate: onGenerations(func(b *broken, cache string, tags []string, of cacheguard.Generations) cacheguard.Generations {
+		name: "generations begin when a tag is asked for",
+		caught: []string{
+			"generations before any invalidation", "generations in the order asked for",
+		},
+		mutate: onGenerations(func(
+			b *broken, cache string, tags []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			for i, tag := range tags {
 				if of[1+i] == 0 {
 					_, _ = b.Store.InvalidateTags(ctx, cache, []string{tag})
@@ -215,7 +271,9 @@ var generationMutants = []mutant{
 	{
 		name:   "generation of a cache is always the present",
 		caught: []string{"generations before any invalidation"},
-		mutate: onGenerations(func(b *broken, _ string, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		mutate: onGenerations(func(
+			b *broken, _ string, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			of[0] = b.tick()
 			return of
 		}),
@@ -223,16 +281,23 @@ var generationMutants = []mutant{
 	{
 		name:   "generation of a new cache isn't known",
 		caught: []string{"generations before any invalidation"},
-		mutate: onGenerations(func(_ *broken, _ string, _ []string, of cacheguard.Generations) cacheguard.Generations {
+		mutate: onGenerations(func(
+			_ *broken, _ string, _ []string, of cacheguard.Generations,
+		) cacheguard.Generations {
 			of[0] = 0
 			return of
 		}),
 	},
 	{
-		name:   "generations are kept by a process for itself",
-		caught: []string{"generations of tags that were invalidated", "generations where nobody listens", "generation of the whole cache"},
+		name: "generations are kept by a process for itself",
+		caught: []string{
+			"generations of tags that were invalidated", "generations where nobody listens",
+			"generation of the whole cache",
+		},
 		mutate: func(b *broken) {
-			tagging(func(cache string, tags []string) (string, []string) { return cache + string(rune('0'+b.process)), tags })(b)
+			tagging(func(cache string, tags []string) (string, []string) {
+				return cache + string(rune('0'+b.process)), tags
+			})(b)
 		},
 	},
 	{
@@ -243,7 +308,9 @@ var generationMutants = []mutant{
 		},
 		mutate: func(b *broken) {
 			kept := map[string]cacheguard.Generations{}
-			b.generations = func(cache string, tags []string) (of cacheguard.Generations, err error) {
+			b.generations = func(
+				cache string, tags []string,
+			) (of cacheguard.Generations, err error) {
 				in := cache + strings.Join(tags, ",")
 				b.locked(func() {
 					if of = kept[in]; of == nil {
@@ -264,7 +331,9 @@ var generationMutants = []mutant{
 		caught: []string{"together: no generation that was read before is taken for the last"},
 		mutate: func(b *broken) {
 			kept := map[string]cacheguard.Generations{}
-			b.generations = func(cache string, tags []string) (of cacheguard.Generations, err error) {
+			b.generations = func(
+				cache string, tags []string,
+			) (of cacheguard.Generations, err error) {
 				in := cache + strings.Join(tags, ",")
 				b.locked(func() { of = kept[in] })
 				if of == nil {
@@ -285,7 +354,10 @@ var generationMutants = []mutant{
 	{
 		name:   "tags are cut at NUL",
 		caught: []string{"generations of tags of any bytes"},
-		mutate: eachTag(func(tag string) string { before, _, _ := strings.Cut(tag, "\x00"); return before }),
+		mutate: eachTag(func(tag string) string {
+			before, _, _ := strings.Cut(tag, "\x00")
+			return before
+		}),
 	},
 	{
 		name:   "tags are cut at 254 bytes",
@@ -308,8 +380,10 @@ var generationMutants = []mutant{
 		mutate: eachTag(strings.ToLower),
 	},
 	{
-		name:   "invalidation of tags is for the first one",
-		caught: []string{"generations of tags that were invalidated", "message of invalidated tags"},
+		name: "invalidation of tags is for the first one",
+		caught: []string{
+			"generations of tags that were invalidated", "message of invalidated tags",
+		},
 		mutate: onInvalidateTags(func(b *broken, cache string, tags []string) (int64, error) {
 			return b.Store.InvalidateTags(ctx, cache, tags[:min(1, len(tags))])
 		}),
@@ -343,8 +417,11 @@ var generationMutants = []mutant{
 		}),
 	},
 	{
-		name:   "invalidation of tags is one of the whole cache",
-		caught: []string{"generations of tags that were invalidated", "message of invalidated tags", "generation of the whole cache"},
+		name: "invalidation of tags is one of the whole cache",
+		caught: []string{
+			"generations of tags that were invalidated", "message of invalidated tags",
+			"generation of the whole cache",
+		},
 		mutate: onInvalidateTags(func(b *broken, cache string, _ []string) (int64, error) {
 			return b.Store.InvalidateTags(ctx, cache, nil)
 		}),
@@ -360,8 +437,11 @@ var generationMutants = []mutant{
 		}),
 	},
 	{
-		name:   "invalidation of tags works once",
-		caught: []string{"generations of tags that were invalidated", "grants before and after an invalidation of tags"},
+		name: "invalidation of tags works once",
+		caught: []string{
+			"generations of tags that were invalidated",
+			"grants before and after an invalidation of tags",
+		},
 		mutate: onInvalidateTags(func(b *broken, cache string, tags []string) (int64, error) {
 			of, _ := b.Store.Generations(ctx, cache, tags)
 			if len(tags) > 0 && slices.Min(of) > 0 {
@@ -371,16 +451,21 @@ var generationMutants = []mutant{
 		}),
 	},
 	{
-		name:   "invalidation of tags returns another time than it stores",
-		caught: []string{"generations of tags that were invalidated", "generation of the whole cache", "message of invalidated tags"},
+		name: "invalidation of tags returns another time than it stores",
+		caught: []string{
+			"generations of tags that were invalidated", "generation of the whole cache",
+			"message of invalidated tags",
+		},
 		mutate: onInvalidateTags(func(b *broken, cache string, tags []string) (int64, error) {
 			_, err := b.Store.InvalidateTags(ctx, cache, tags)
 			return b.tick(), err
 		}),
 	},
 	{
-		name:   "invalidation of tags counts instead of looking at the clock",
-		caught: []string{"grants before and after an invalidation of tags", "generations of many tags"},
+		name: "invalidation of tags counts instead of looking at the clock",
+		caught: []string{
+			"grants before and after an invalidation of tags", "generations of many tags",
+		},
 		mutate: func(b *broken) {
 			n := int64(b.process)
 			b.invalidateTags = func(cache string, tags []string) (int64, error) {
@@ -421,8 +506,11 @@ var generationMutants = []mutant{
 		}),
 	},
 	{
-		name:   "grants have no stamp",
-		caught: []string{"grants have a stamp", "generations before any invalidation", "many: leases of each kind"},
+		name: "grants have no stamp",
+		caught: []string{
+			"grants have a stamp", "generations before any invalidation",
+			"many: leases of each kind",
+		},
 		mutate: onGrant(func(*broken, int64) int64 { return 0 }),
 	},
 	{
@@ -433,32 +521,45 @@ var generationMutants = []mutant{
 	{
 		name:   "grants are stamped late",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onGrant(func(_ *broken, stamp int64) int64 { return stamp + time.Second.Microseconds() }),
+		mutate: onGrant(func(_ *broken, stamp int64) int64 {
+			return stamp + time.Second.Microseconds()
+		}),
 	},
 	{
 		name:   "claims are stamped late",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onClaim(func(_ *broken, stamp int64) int64 { return stamp + time.Second.Microseconds() }),
+		mutate: onClaim(func(_ *broken, stamp int64) int64 {
+			return stamp + time.Second.Microseconds()
+		}),
 	},
 	{
 		name:   "grants are stamped early",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onGrant(func(_ *broken, stamp int64) int64 { return stamp - time.Second.Microseconds() }),
+		mutate: onGrant(func(_ *broken, stamp int64) int64 {
+			return stamp - time.Second.Microseconds()
+		}),
 	},
 	{
 		name:   "grants are stamped in whole seconds",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onGrant(func(_ *broken, stamp int64) int64 { return stamp / 1_000_000 * 1_000_000 }),
+		mutate: onGrant(func(_ *broken, stamp int64) int64 {
+			return stamp / 1_000_000 * 1_000_000
+		}),
 	},
 	{
 		name:   "grants of one process are stamped by its own clock",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onGrant(func(b *broken, stamp int64) int64 { return stamp - int64(b.process)*1_000_000 }),
+		mutate: onGrant(func(b *broken, stamp int64) int64 {
+			return stamp - int64(b.process)*1_000_000
+		}),
 	},
 	{
 		name:   "grants of many keys are stamped late",
 		caught: []string{"grants before and after an invalidation of tags"},
-		mutate: onLeaseMany(func(b *broken, _ []cacheguard.Key, _ []cacheguard.LeaseAsk, replies []cacheguard.Reply[cacheguard.LeaseAnswer]) {
+		mutate: onLeaseMany(func(
+			b *broken, _ []cacheguard.Key, _ []cacheguard.LeaseAsk,
+			replies []cacheguard.Reply[cacheguard.LeaseAnswer],
+		) {
 			for i := range replies {
 				replies[i].Answer.Grant.Stamp += time.Second.Microseconds()
 			}
@@ -468,7 +569,9 @@ var generationMutants = []mutant{
 		name:   "grants are known by their stamp",
 		caught: []string{"grants have a stamp"},
 		mutate: func(b *broken) {
-			b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+			b.renew = func(
+				k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+			) (cacheguard.Holding, error) {
 				if last := b.last(k); last.Is(g) && last != g {
 					return cacheguard.HoldingOther, nil
 				}
@@ -508,7 +611,10 @@ var generationMutants = []mutant{
 	{
 		name:   "messages name the first 255 tags",
 		caught: []string{"message of many invalidated tags"},
-		mutate: onTell(func(m *cacheguard.Message) bool { m.Tags = m.Tags[:min(255, len(m.Tags))]; return true }),
+		mutate: onTell(func(m *cacheguard.Message) bool {
+			m.Tags = m.Tags[:min(255, len(m.Tags))]
+			return true
+		}),
 	},
 	{
 		name:   "messages of invalidated tags reach all caches",
@@ -549,7 +655,9 @@ var generationMutants = []mutant{
 		name:   "listeners aren't told what a break may have cost",
 		caught: []string{"listener is told which invalidations it may have missed"},
 		harm: func(f *storetest.Fleet, bs []*broken) {
-			f.LoseMessages = func() { bs[0].tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored}) }
+			f.LoseMessages = func() {
+				bs[0].tellAll(cacheguard.Message{Kind: cacheguard.MessageRestored})
+			}
 		},
 	},
 }

@@ -9,9 +9,13 @@ import (
 )
 
 // onMark makes a mutant that calls change in place of a mark.
-func onMark(change func(b *broken, keys []cacheguard.Key, at int, mark []byte) error) func(*broken) {
+func onMark(
+	change func(b *broken, keys []cacheguard.Key, at int, mark []byte) error,
+) func(*broken) {
 	return func(b *broken) {
-		b.markStale = func(keys []cacheguard.Key, at int, mark []byte) error { return change(b, keys, at, mark) }
+		b.markStale = func(keys []cacheguard.Key, at int, mark []byte) error {
+			return change(b, keys, at, mark)
+		}
 	}
 }
 
@@ -35,8 +39,11 @@ func writing(ttl time.Duration, change func(f []byte, at int, mark []byte) []byt
 
 var markMutants = []mutant{
 	{
-		name:   "mark is not written",
-		caught: []string{"mark is written into the value", "mark of any bytes at any place", "mark of several keys"},
+		name: "mark is not written",
+		caught: []string{
+			"mark is written into the value", "mark of any bytes at any place",
+			"mark of several keys",
+		},
 		mutate: writing(time.Hour, func(f []byte, _ int, _ []byte) []byte { return f }),
 	},
 	{
@@ -95,9 +102,14 @@ var markMutants = []mutant{
 		}),
 	},
 	{
-		name:   "mark removes the value",
-		caught: []string{"mark is written into the value", "mark that is there stays", "mark leaves the value's time"},
-		mutate: onMark(func(b *broken, keys []cacheguard.Key, _ int, _ []byte) error { return b.Store.Invalidate(ctx, keys) }),
+		name: "mark removes the value",
+		caught: []string{
+			"mark is written into the value", "mark that is there stays",
+			"mark leaves the value's time",
+		},
+		mutate: onMark(func(b *broken, keys []cacheguard.Key, _ int, _ []byte) error {
+			return b.Store.Invalidate(ctx, keys)
+		}),
 	},
 	{
 		name:   "mark removes what has a wrong type",

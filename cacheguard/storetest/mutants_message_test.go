@@ -34,7 +34,8 @@ var messageMutants = []mutant{
 	{
 		name: "messages don't name the load",
 		caught: []string{
-			"message of a fill", "message of a large fill", "message of an outcome", "message of a release",
+			"message of a fill", "message of a large fill", "message of an outcome",
+			"message of a release",
 			"message of a claim's fill",
 		},
 		mutate: onTell(func(m *cacheguard.Message) bool { m.Load = cacheguard.ID{}; return true }),
@@ -47,7 +48,10 @@ var messageMutants = []mutant{
 	{
 		name:   "messages don't carry the outcome",
 		caught: []string{"message of an outcome", "message of an outcome that isn't kept"},
-		mutate: onTell(func(m *cacheguard.Message) bool { m.Outcome.Text, m.Outcome.Frame = "", nil; return true }),
+		mutate: onTell(func(m *cacheguard.Message) bool {
+			m.Outcome.Text, m.Outcome.Frame = "", nil
+			return true
+		}),
 	},
 	{
 		name:   "messages carry a part of a large frame",
@@ -60,19 +64,26 @@ var messageMutants = []mutant{
 		}),
 	},
 	{
-		name:   "messages don't tell of changes",
-		caught: []string{"message of a claim", "message of an invalidation", "message of a change to what isn't there"},
+		name: "messages don't tell of changes",
+		caught: []string{
+			"message of a claim", "message of an invalidation",
+			"message of a change to what isn't there",
+		},
 		mutate: without(cacheguard.MessageChanged),
 	},
 	{
-		name:   "messages don't tell of fills",
-		caught: []string{"message of a fill", "message of a large fill", "messages of keys of any bytes"},
+		name: "messages don't tell of fills",
+		caught: []string{
+			"message of a fill", "message of a large fill", "messages of keys of any bytes",
+		},
 		mutate: without(cacheguard.MessageFilled),
 	},
 	{
 		name:   "messages don't tell of fills once the leader came again",
 		caught: []string{"message of a fill after the leader came again"},
-		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
+		mutate: onLease(func(
+			b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer,
+		) {
 			if answer.State == cacheguard.LeaseGranted && answer.Grant.Is(b.last(k)) {
 				_ = b.Store.Release(ctx, k, ask.Token)
 				b.revive(k, true)
@@ -111,7 +122,9 @@ var messageMutants = []mutant{
 		name:   "messages reach all caches",
 		caught: []string{"listeners of other caches"},
 		mutate: func(b *broken) {
-			b.listen = func(cache string, _ func(cacheguard.Message)) func() { return b.Store.Listen(cache, b.tellAll) }
+			b.listen = func(cache string, _ func(cacheguard.Message)) func() {
+				return b.Store.Listen(cache, b.tellAll)
+			}
 		},
 	},
 	{
@@ -185,10 +198,14 @@ var messageMutants = []mutant{
 		name:   "messages tell of fills that were refused",
 		caught: []string{"message of a refused fill"},
 		mutate: func(b *broken) {
-			b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+			b.fill = func(
+				k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+			) (cacheguard.FillAnswer, error) {
 				answer, err := b.Store.Fill(ctx, k, g, f, ttl)
 				if answer != cacheguard.FillStored {
-					b.tellAll(cacheguard.Message{Kind: cacheguard.MessageFilled, Key: k.Key, Load: g.Token, Frame: f})
+					b.tellAll(cacheguard.Message{
+						Kind: cacheguard.MessageFilled, Key: k.Key, Load: g.Token, Frame: f,
+					})
 				}
 				return answer, err
 			}
@@ -198,8 +215,13 @@ var messageMutants = []mutant{
 		name:   "messages tell of outcomes that were refused",
 		caught: []string{"message of a refused outcome"},
 		mutate: func(b *broken) {
-			b.conclude = func(k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-				b.tellAll(cacheguard.Message{Kind: cacheguard.MessageOutcome, Key: k.Key, Load: g.Token, Outcome: o})
+			b.conclude = func(
+				k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+				keep, backoff time.Duration,
+			) error {
+				b.tellAll(cacheguard.Message{
+					Kind: cacheguard.MessageOutcome, Key: k.Key, Load: g.Token, Outcome: o,
+				})
 				return b.Store.Conclude(ctx, k, g, o, keep, backoff)
 			}
 		},
@@ -212,7 +234,8 @@ var harmMutants = []mutant{
 		caught: []string{"lease that is none"},
 		harm: func(f *storetest.Fleet, bs []*broken) {
 			f.SpoilLease = func(k cacheguard.Key) {
-				_, _ = bs[0].Lease(ctx, k, cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: 1 << 62})
+				_, _ = bs[0].Lease(ctx, k,
+					cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: 1 << 62})
 			}
 		},
 	},

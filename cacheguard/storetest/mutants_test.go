@@ -74,8 +74,16 @@ func TestSuitePassesAGoodStore(t *testing.T) { suite().Passes(t, mutant{}) }
 // them.
 func TestSuitePassesAStoreThatMustBeAskedForGenerations(t *testing.T) {
 	suite().Passes(t, mutant{mutate: func(b *broken) {
-		onValue(func(*broken, cacheguard.Key, []string, cacheguard.Generations) cacheguard.Generations { return nil })(b)
-		onGetManyTags(func(*broken, string, []string, cacheguard.Generations) cacheguard.Generations { return nil })(b)
+		onValue(func(
+			*broken, cacheguard.Key, []string, cacheguard.Generations,
+		) cacheguard.Generations {
+			return nil
+		})(b)
+		onGetManyTags(func(
+			*broken, string, []string, cacheguard.Generations,
+		) cacheguard.Generations {
+			return nil
+		})(b)
 	}})
 }
 

@@ -9,9 +9,13 @@ import (
 )
 
 // onStore makes a mutant that changes each frame, or its TTL, before it is stored.
-func onStore(change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration)) func(*broken) {
+func onStore(
+	change func(b *broken, k cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration),
+) func(*broken) {
 	return func(b *broken) {
-		b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+		b.fill = func(
+			k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+		) (cacheguard.FillAnswer, error) {
 			f, ttl = change(b, k, f, ttl)
 			return b.Store.Fill(ctx, k, g, f, ttl)
 		}
@@ -37,19 +41,27 @@ type renamed struct {
 	rename func(k cacheguard.Key) cacheguard.Key
 }
 
-func (r renamed) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (r renamed) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	return r.Store.Get(ctx, r.rename(k), tags)
 }
 
-func (r renamed) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (r renamed) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	return r.Store.Lease(ctx, r.rename(k), ask)
 }
 
-func (r renamed) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (r renamed) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	return r.Store.Fill(ctx, r.rename(k), g, f, ttl)
 }
 
-func (r renamed) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (r renamed) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	return r.Store.Claim(ctx, r.rename(k), token, ttl)
 }
 
@@ -69,8 +81,11 @@ func naming(rename func(k cacheguard.Key) cacheguard.Key) func(*broken) {
 
 var valueMutants = []mutant{
 	{
-		name:   "processes share nothing",
-		caught: []string{"lease is granted once", "claim removes the value", "fill of an undisturbed load is stored"},
+		name: "processes share nothing",
+		caught: []string{
+			"lease is granted once", "claim removes the value",
+			"fill of an undisturbed load is stored",
+		},
 		mutate: func(b *broken) {
 			b.Store = renamed{b.Store, func(k cacheguard.Key) cacheguard.Key {
 				k.Key += string(rune('0' + b.process))
@@ -129,7 +144,9 @@ var valueMutants = []mutant{
 		name:   "leases stand where the value of another key does",
 		caught: []string{"keys of any bytes"},
 		mutate: func(b *broken) {
-			b.lease = func(k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+			b.lease = func(
+				k cacheguard.Key, ask cacheguard.LeaseAsk,
+			) (cacheguard.LeaseAnswer, error) {
 				answer, err := b.Store.Lease(ctx, k, ask)
 				if answer.State == cacheguard.LeaseGranted {
 					k.Key += ":lease"
@@ -172,17 +189,24 @@ var valueMutants = []mutant{
 	{
 		name:   "value is cut at 1 MiB",
 		caught: []string{"value of any size"},
-		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {
+		mutate: onStore(func(
+			_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration,
+		) ([]byte, time.Duration) {
 			return f[:min(len(f), 1<<20)], ttl
 		}),
 	},
 	{
 		name:   "value of a token is taken for a lease",
 		caught: []string{"value of any bytes"},
-		mutate: onLease(func(b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer) {
-			if v, _, _ := b.Store.Get(ctx, k, nil); strings.Contains(string(v), string(ask.Token[:])) {
+		mutate: onLease(func(
+			b *broken, k cacheguard.Key, ask cacheguard.LeaseAsk, answer *cacheguard.LeaseAnswer,
+		) {
+			if v, _, _ := b.Store.Get(ctx, k, nil); strings.Contains(string(v),
+				string(ask.Token[:])) {
 				_ = b.Store.Release(ctx, k, ask.Token)
-				*answer = cacheguard.LeaseAnswer{State: cacheguard.LeaseHeld, Holder: ask.Token, Remaining: time.Second}
+				*answer = cacheguard.LeaseAnswer{
+					State: cacheguard.LeaseHeld, Holder: ask.Token, Remaining: time.Second,
+				}
 			}
 		}),
 	},
@@ -190,7 +214,9 @@ var valueMutants = []mutant{
 		name:   "value is the caller's own buffer",
 		caught: []string{"value is a copy"},
 		mutate: func(b *broken) {
-			onStore(func(b *broken, k cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {
+			onStore(func(
+				b *broken, k cacheguard.Key, f []byte, ttl time.Duration,
+			) ([]byte, time.Duration) {
 				b.locked(func() { b.kept[k] = f })
 				return f, ttl
 			})(b)
@@ -241,21 +267,27 @@ var valueMutants = []mutant{
 	{
 		name:   "value lives for whole seconds, rounded down",
 		caught: []string{"value lives until its expiry"},
-		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {
+		mutate: onStore(func(
+			_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration,
+		) ([]byte, time.Duration) {
 			return f, ttl.Truncate(time.Second)
 		}),
 	},
 	{
 		name:   "value lives for whole seconds, rounded up",
 		caught: []string{"value expires", "filled value expires"},
-		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration) ([]byte, time.Duration) {
+		mutate: onStore(func(
+			_ *broken, _ cacheguard.Key, f []byte, ttl time.Duration,
+		) ([]byte, time.Duration) {
 			return f, (ttl + time.Second - 1).Truncate(time.Second)
 		}),
 	},
 	{
 		name:   "value lives for ever",
 		caught: []string{"value expires", "filled value expires"},
-		mutate: onStore(func(_ *broken, _ cacheguard.Key, f []byte, _ time.Duration) ([]byte, time.Duration) {
+		mutate: onStore(func(
+			_ *broken, _ cacheguard.Key, f []byte, _ time.Duration,
+		) ([]byte, time.Duration) {
 			return f, 1 << 62
 		}),
 	},
@@ -263,7 +295,9 @@ var valueMutants = []mutant{
 		name:   "clock is each process' own",
 		caught: []string{"clock is the same in each process"},
 		mutate: func(b *broken) {
-			b.now = func() time.Time { return b.Store.Now().Add(time.Duration(b.process) * time.Hour) }
+			b.now = func() time.Time {
+				return b.Store.Now().Add(time.Duration(b.process) * time.Hour)
+			}
 		},
 	},
 	{

@@ -30,7 +30,8 @@ func (b *broken) stands(k cacheguard.Key) map[cacheguard.Key][]byte {
 // putBack stores these values again.
 func (b *broken) putBack(all map[cacheguard.Key][]byte) {
 	for k, f := range all {
-		ans, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: cacheguard.ID{0xee, k.Version}, TTL: time.Minute})
+		ans, err := b.Store.Lease(ctx, k,
+			cacheguard.LeaseAsk{Token: cacheguard.ID{0xee, k.Version}, TTL: time.Minute})
 		if err == nil && ans.State == cacheguard.LeaseGranted {
 			_, _ = b.Store.Fill(ctx, k, ans.Grant, f, time.Hour)
 		}
@@ -85,7 +86,9 @@ var versionMutants = []mutant{
 		name:   "claim leaves other versions",
 		caught: []string{"claim of all versions"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				all := b.stands(k)
 				g, err := b.Store.Claim(ctx, k, token, ttl)
 				b.putBack(all)
@@ -97,7 +100,9 @@ var versionMutants = []mutant{
 		name:   "claim's fill leaves other versions",
 		caught: []string{"claim's fill ends what other versions began meanwhile"},
 		mutate: func(b *broken) {
-			b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+			b.fill = func(
+				k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+			) (cacheguard.FillAnswer, error) {
 				g.Claimed = false
 				return b.Store.Fill(ctx, k, g, f, ttl)
 			}
@@ -107,7 +112,9 @@ var versionMutants = []mutant{
 		name:   "any fill ends other versions",
 		caught: []string{"fill leaves other versions", "versions stand side by side"},
 		mutate: func(b *broken) {
-			b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+			b.fill = func(
+				k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+			) (cacheguard.FillAnswer, error) {
 				g.Claimed = true
 				return b.Store.Fill(ctx, k, g, f, ttl)
 			}
@@ -117,7 +124,9 @@ var versionMutants = []mutant{
 		name:   "reads of many know no versions",
 		caught: []string{"versions are read together"},
 		mutate: func(b *broken) {
-			b.getMany = func(keys []cacheguard.Key, tags []string) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
+			b.getMany = func(
+				keys []cacheguard.Key, tags []string,
+			) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
 				even := make([]cacheguard.Key, len(keys))
 				for i, k := range keys {
 					k.Version = 0
@@ -131,7 +140,9 @@ var versionMutants = []mutant{
 		name:   "claim's fill that is refused ends other versions",
 		caught: []string{"claim's fill that is refused leaves other versions"},
 		mutate: func(b *broken) {
-			b.fill = func(k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+			b.fill = func(
+				k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+			) (cacheguard.FillAnswer, error) {
 				ans, err := b.Store.Fill(ctx, k, g, f, ttl)
 				if g.Claimed && ans != cacheguard.FillStored {
 					err = b.Store.Invalidate(ctx, []cacheguard.Key{k})

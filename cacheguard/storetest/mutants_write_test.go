@@ -36,7 +36,9 @@ func mustRelease(s *memstore.Store, k cacheguard.Key, token cacheguard.ID) {
 // onRenew makes a mutant that answers instead if a renewal had the answer had.
 func onRenew(had, instead cacheguard.Holding) func(*broken) {
 	return func(b *broken) {
-		b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+		b.renew = func(
+			k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+		) (cacheguard.Holding, error) {
 			h, err := b.Store.Renew(ctx, k, g, ttl)
 			if h == had {
 				h = instead
@@ -51,7 +53,9 @@ var holdMutants = []mutant{
 		name:   "renewal makes a lease",
 		caught: []string{"renewal when nobody has the lease", "invalidation ends the lease"},
 		mutate: func(b *broken) {
-			b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+			b.renew = func(
+				k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+			) (cacheguard.Holding, error) {
 				h, err := b.Store.Renew(ctx, k, g, ttl)
 				if h == cacheguard.HoldingGone {
 					_, err = b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: g.Token, TTL: ttl})
@@ -62,13 +66,17 @@ var holdMutants = []mutant{
 		},
 	},
 	{
-		name:   "renewal takes another's lease for its own",
-		caught: []string{"renewal when another has the lease", "lease expires", "claim takes the lease over"},
+		name: "renewal takes another's lease for its own",
+		caught: []string{
+			"renewal when another has the lease", "lease expires", "claim takes the lease over",
+		},
 		mutate: onRenew(cacheguard.HoldingOther, cacheguard.HoldingMine),
 	},
 	{
-		name:   "renewal takes a gone lease for another's",
-		caught: []string{"renewal when nobody has the lease", "renewal after an outcome", "lease that was lost"},
+		name: "renewal takes a gone lease for another's",
+		caught: []string{
+			"renewal when nobody has the lease", "renewal after an outcome", "lease that was lost",
+		},
 		mutate: onRenew(cacheguard.HoldingGone, cacheguard.HoldingOther),
 	},
 	{
@@ -80,7 +88,9 @@ var holdMutants = []mutant{
 		name:   "renewal ignores the grant",
 		caught: []string{"renewal with the wrong number", "renewal when another has the lease"},
 		mutate: func(b *broken) {
-			b.renew = func(k cacheguard.Key, _ cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+			b.renew = func(
+				k cacheguard.Key, _ cacheguard.Grant, ttl time.Duration,
+			) (cacheguard.Holding, error) {
 				return b.Store.Renew(ctx, k, b.last(k), ttl)
 			}
 		},
@@ -89,7 +99,9 @@ var holdMutants = []mutant{
 		name:   "renewal prolongs another's lease",
 		caught: []string{"renewal when another has the lease", "renewal with the wrong number"},
 		mutate: func(b *broken) {
-			b.renew = func(k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+			b.renew = func(
+				k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+			) (cacheguard.Holding, error) {
 				h, err := b.Store.Renew(ctx, k, g, ttl)
 				if h == cacheguard.HoldingOther {
 					_, _ = b.Store.Renew(ctx, k, b.last(k), ttl)
@@ -102,22 +114,30 @@ var holdMutants = []mutant{
 		name:   "renewal does nothing",
 		caught: []string{"renewal prolongs the lease", "renewal sets the remaining time"},
 		mutate: func(b *broken) {
-			b.renew = func(cacheguard.Key, cacheguard.Grant, time.Duration) (cacheguard.Holding, error) {
+			b.renew = func(
+				cacheguard.Key, cacheguard.Grant, time.Duration,
+			) (cacheguard.Holding, error) {
 				return cacheguard.HoldingMine, nil
 			}
 		},
 	},
 	{
-		name:   "release does nothing",
-		caught: []string{"release frees the lease", "release with any number", "fill after a release", "message of a release"},
-		mutate: func(b *broken) { b.release = func(cacheguard.Key, cacheguard.ID) error { return nil } },
+		name: "release does nothing",
+		caught: []string{
+			"release frees the lease", "release with any number", "fill after a release",
+			"message of a release",
+		},
+		mutate: func(b *broken) {
+			b.release = func(cacheguard.Key, cacheguard.ID) error { return nil }
+		},
 	},
 	{
 		name:   "release of nothing fails",
 		caught: []string{"release of nothing", "release that is repeated"},
 		mutate: func(b *broken) {
 			b.release = func(k cacheguard.Key, token cacheguard.ID) error {
-				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: time.Hour, Seen: token[:]})
+				answer, err := b.Store.Lease(ctx, k,
+					cacheguard.LeaseAsk{Token: token, TTL: time.Hour, Seen: token[:]})
 				_ = b.Store.Release(ctx, k, token)
 				if answer.State != cacheguard.LeaseGranted || b.last(k).Token != token {
 					return errBeside
@@ -127,10 +147,15 @@ var holdMutants = []mutant{
 		},
 	},
 	{
-		name:   "release removes any lease",
-		caught: []string{"release by another", "release that is repeated", "claim takes the lease over", "message of another's release"},
+		name: "release removes any lease",
+		caught: []string{
+			"release by another", "release that is repeated", "claim takes the lease over",
+			"message of another's release",
+		},
 		mutate: func(b *broken) {
-			b.release = func(k cacheguard.Key, _ cacheguard.ID) error { return b.Store.Release(ctx, k, b.last(k).Token) }
+			b.release = func(k cacheguard.Key, _ cacheguard.ID) error {
+				return b.Store.Release(ctx, k, b.last(k).Token)
+			}
 		},
 	},
 	{
@@ -166,15 +191,20 @@ func (b *broken) restore(k cacheguard.Key) {
 		return
 	}
 	v, _, _ := b.Store.Get(ctx, k, nil)
-	answer, _ := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: last.load, TTL: time.Hour, Seen: frame.ID(v)})
+	answer, _ := b.Store.Lease(ctx, k,
+		cacheguard.LeaseAsk{Token: last.load, TTL: time.Hour, Seen: frame.ID(v)})
 	_ = b.Store.Conclude(ctx, k, answer.Grant, last.outcome, last.keep, last.backoff)
 }
 
 // onLeft makes a mutant whose claim leaves another remnant, or returns another one. The remnant
 // lasts for keep, or for as long as the claim.
-func onLeft(left func(string) string, say func(*cacheguard.Grant), keep time.Duration) func(*broken) {
+func onLeft(
+	left func(string) string, say func(*cacheguard.Grant), keep time.Duration,
+) func(*broken) {
 	return func(b *broken) {
-		b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+		b.claim = func(
+			k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+		) (cacheguard.Grant, error) {
 			g, err := b.Store.Claim(ctx, k, token, ttl)
 			if err != nil || g.Left == "" {
 				return g, err
@@ -195,13 +225,16 @@ var writeMutants = []mutant{
 		name:   "claim keeps the value",
 		caught: []string{"claim removes the value"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				v, _, _ := b.Store.Get(ctx, k, nil)
 				if v == nil {
 					return b.Store.Claim(ctx, k, token, ttl)
 				}
 				_ = put(b.Store, k, v, time.Hour)
-				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl, Seen: frame.ID(v)})
+				answer, err := b.Store.Lease(ctx, k,
+					cacheguard.LeaseAsk{Token: token, TTL: ttl, Seen: frame.ID(v)})
 				return answer.Grant, err
 			}
 		},
@@ -210,7 +243,9 @@ var writeMutants = []mutant{
 		name:   "claim leaves nothing",
 		caught: []string{"claim leaves the tags", "claim leaves the tags for as long"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
 				return b.Store.Claim(ctx, k, token, ttl)
 			}
@@ -219,12 +254,16 @@ var writeMutants = []mutant{
 	{
 		name:   "claim doesn't say what it leaves",
 		caught: []string{"claim leaves the tags"},
-		mutate: onLeft(func(left string) string { return left }, func(g *cacheguard.Grant) { g.Left = "" }, time.Hour),
+		mutate: onLeft(func(left string) string { return left }, func(g *cacheguard.Grant) {
+			g.Left = ""
+		}, time.Hour),
 	},
 	{
 		name:   "claim leaves the id of the value",
 		caught: []string{"claim leaves the tags", "claim leaves the tags for as long"},
-		mutate: onLeft(func(left string) string { return left[:2] + string(left[2]^0x80) + left[3:] }, nil, time.Hour),
+		mutate: onLeft(func(left string) string {
+			return left[:2] + string(left[2]^0x80) + left[3:]
+		}, nil, time.Hour),
 	},
 	{
 		name:   "claim leaves the last tag out",
@@ -250,8 +289,11 @@ var writeMutants = []mutant{
 		name:   "the second claim leaves nothing",
 		caught: []string{"claim leaves the tags"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
-				if v, _, _ := b.Store.Get(ctx, k, nil); len(v) > 0 && v[0] == 0 && b.last(k).Token != token {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
+				if v, _, _ := b.Store.Get(ctx, k, nil); len(v) > 0 && v[0] == 0 &&
+					b.last(k).Token != token {
 					_ = b.Store.Invalidate(ctx, []cacheguard.Key{k})
 				}
 				return b.Store.Claim(ctx, k, token, ttl)
@@ -273,10 +315,14 @@ var writeMutants = []mutant{
 		},
 	},
 	{
-		name:   "claim respects the holder",
-		caught: []string{"claim takes the lease over", "fill after a claim", "claim that is overtaken"},
+		name: "claim respects the holder",
+		caught: []string{
+			"claim takes the lease over", "fill after a claim", "claim that is overtaken",
+		},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				answer, err := b.Store.Lease(ctx, k, cacheguard.LeaseAsk{Token: token, TTL: ttl})
 				answer.Grant.Token = token
 				return answer.Grant, err
@@ -287,7 +333,9 @@ var writeMutants = []mutant{
 		name:   "claim respects the outcome",
 		caught: []string{"claim removes the outcome"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				ended := false
 				b.locked(func() { _, ended = b.ended[k] })
 				if ended {
@@ -301,7 +349,9 @@ var writeMutants = []mutant{
 		name:   "claim gets a number each time",
 		caught: []string{"claim that is repeated"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+			) (cacheguard.Grant, error) {
 				_ = b.Store.Release(ctx, k, token)
 				return b.Store.Claim(ctx, k, token, ttl)
 			}
@@ -311,7 +361,9 @@ var writeMutants = []mutant{
 		name:   "claim doesn't expire",
 		caught: []string{"claim expires"},
 		mutate: func(b *broken) {
-			b.claim = func(k cacheguard.Key, token cacheguard.ID, _ time.Duration) (cacheguard.Grant, error) {
+			b.claim = func(
+				k cacheguard.Key, token cacheguard.ID, _ time.Duration,
+			) (cacheguard.Grant, error) {
 				return b.Store.Claim(ctx, k, token, time.Hour)
 			}
 		},
@@ -319,7 +371,8 @@ var writeMutants = []mutant{
 	{
 		name: "invalidation keeps the lease",
 		caught: []string{
-			"invalidation ends the lease", "fill after an invalidation", "renewal when nobody has the lease",
+			"invalidation ends the lease", "fill after an invalidation",
+			"renewal when nobody has the lease",
 			"outcome after an invalidation", "together: no old value survives an invalidation",
 		},
 		mutate: func(b *broken) {
@@ -366,7 +419,9 @@ var writeMutants = []mutant{
 		name:   "invalidation is for the first key",
 		caught: []string{"invalidation of several keys", "message of an invalidation"},
 		mutate: func(b *broken) {
-			b.invalidate = func(keys []cacheguard.Key) error { return b.Store.Invalidate(ctx, keys[:min(1, len(keys))]) }
+			b.invalidate = func(keys []cacheguard.Key) error {
+				return b.Store.Invalidate(ctx, keys[:min(1, len(keys))])
+			}
 		},
 	},
 	{

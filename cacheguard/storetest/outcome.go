@@ -38,7 +38,10 @@ var outcomeCases = []spec{
 
 // outcome asks for the lease with this token and must get the outcome. If there is an awaited load,
 // it asks as a waiter for this load.
-func (e *env) outcome(s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, want cacheguard.Outcome, token cacheguard.ID, awaited ...cacheguard.ID) time.Duration {
+func (e *env) outcome(
+	s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, want cacheguard.Outcome,
+	token cacheguard.ID, awaited ...cacheguard.ID,
+) time.Duration {
 	e.Helper()
 	ask := cacheguard.LeaseAsk{Token: token, Wait: true}
 	if len(awaited) > 0 {
@@ -49,7 +52,8 @@ func (e *env) outcome(s cacheguard.Store, k cacheguard.Key, load cacheguard.ID, 
 	case answer.State != cacheguard.LeaseOutcome:
 		e.Errorf("lease of %s: %s; want the outcome of load %v", name(k), describe(answer), load)
 	case answer.Holder != load:
-		e.Errorf("lease of %s gave an outcome of load %v; want that of %v", name(k), answer.Holder, load)
+		e.Errorf("lease of %s gave an outcome of load %v; want that of %v", name(k), answer.Holder,
+			load)
 	default:
 		e.sameOutcome(answer.Outcome, want)
 	}
@@ -68,7 +72,9 @@ func (e *env) sameOutcome(got, want cacheguard.Outcome) {
 }
 
 // fails runs a load of the key that fails.
-func (e *env) fails(k cacheguard.Key, keep, backoff time.Duration) (cacheguard.ID, cacheguard.Outcome) {
+func (e *env) fails(
+	k cacheguard.Key, keep, backoff time.Duration,
+) (cacheguard.ID, cacheguard.Outcome) {
 	e.Helper()
 	g := e.leader(e.a, k)
 	o := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "the origin is broken"}
@@ -81,7 +87,8 @@ func outcomeEndsLease(e *env) {
 	g := e.leader(e.a, k)
 	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, long, 0)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("after its outcome the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("after its outcome the leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	e.noValue(k)
 	e.free(k)
@@ -105,7 +112,8 @@ func outcomeDuringBackoff(e *env) {
 func outcomeBackoffLives(e *env) {
 	e.within(short, func(k cacheguard.Key) error {
 		lead, err := e.a.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), TTL: long})
-		err2 := e.a.Conclude(e.ctx, k, lead.Grant, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, long, short)
+		err2 := e.a.Conclude(e.ctx, k, lead.Grant,
+			cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, long, short)
 		answer, err3 := e.b.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), TTL: long})
 		if err := errors.Join(err, err2, err3); err != nil {
 			return err
@@ -129,7 +137,8 @@ func outcomeAfterBackoff(e *env) {
 			e.Errorf("a back-off that is over has %v left", remaining)
 		}
 	}
-	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: e.token()}) // a waiter for another load gets the lease
+	// A waiter for another load gets the lease.
+	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: e.token()})
 }
 
 func outcomeWithoutBackoff(e *env) {
@@ -165,7 +174,10 @@ func outcomeKinds(e *env) {
 		{Kind: cacheguard.OutcomeFailed, Text: strings.Repeat("x", 2<<10)},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "")},
 		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, "\x00\xff\r\n not to be stored")},
-		{Kind: cacheguard.OutcomeUnstored, Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize))},
+		{
+			Kind:  cacheguard.OutcomeUnstored,
+			Frame: e.frame(token, strings.Repeat("y", frame.MaxCarried-frame.HeaderSize)),
+		},
 		{Kind: cacheguard.OutcomeUnshared},
 	}
 	for i, o := range outcomes {
@@ -182,7 +194,10 @@ func noted() []cacheguard.Outcome {
 	return []cacheguard.Outcome{
 		{Kind: cacheguard.OutcomeFailed, Note: []byte("where to look")},
 		{Kind: cacheguard.OutcomeFailed, Note: []byte("\x00\xff\r\n:"), Text: "\x05no such table"},
-		{Kind: cacheguard.OutcomeFailed, Note: bytes.Repeat([]byte{0xff}, frame.MaxNote), Text: strings.Repeat("x", 2<<10)},
+		{
+			Kind: cacheguard.OutcomeFailed, Note: bytes.Repeat([]byte{0xff}, frame.MaxNote),
+			Text: strings.Repeat("x", 2<<10),
+		},
 		{Kind: cacheguard.OutcomeUnshared, Note: []byte("where to look")},
 		{Kind: cacheguard.OutcomeUnshared, Note: bytes.Repeat([]byte{0}, frame.MaxNote)},
 	}
@@ -210,14 +225,18 @@ func outcomeOfRefresh(e *env) {
 	f := e.frame(e.token(), "stale")
 	e.set(e.a, k, f)
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long, short)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long,
+		short)
 	e.within(short, func(k cacheguard.Key) error {
 		if err := e.setFor(e.a, k, f, long); err != nil {
 			return err
 		}
-		lead, err := e.a.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f), TTL: long})
-		err2 := e.a.Conclude(e.ctx, k, lead.Grant, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, long, short)
-		answer, err3 := e.b.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f), TTL: long})
+		lead, err := e.a.Lease(e.ctx, k,
+			cacheguard.LeaseAsk{Token: e.token(), Seen: id(f), TTL: long})
+		err2 := e.a.Conclude(e.ctx, k, lead.Grant,
+			cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, long, short)
+		answer, err3 := e.b.Lease(e.ctx, k,
+			cacheguard.LeaseAsk{Token: e.token(), Seen: id(f), TTL: long})
 		if err := errors.Join(err, err2, err3); err != nil {
 			return err
 		}
@@ -241,7 +260,8 @@ func outcomeReplaced(e *env) {
 	g := e.leader(e.b, k)
 	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load, Wait: true})
 	if answer.State != cacheguard.LeaseHeld || answer.Holder != g.Token {
-		e.Errorf("lease for one who waited for the last load: %s; want it held by %v", describe(answer), g.Token)
+		e.Errorf("lease for one who waited for the last load: %s; want it held by %v",
+			describe(answer), g.Token)
 	}
 	e.release(e.b, k, g.Token)
 	e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: load})
@@ -250,9 +270,11 @@ func outcomeReplaced(e *env) {
 func outcomeWrongNumber(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
-	e.conclude(e.a, k, other(g), cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, other(g), cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"},
+		long, long)
 	e.waiter(e.b, k, g)
-	e.conclude(e.a, k, other(g), cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, 0, 0)
+	e.conclude(e.a, k, other(g), cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"},
+		0, 0)
 	e.waiter(e.b, k, g)
 	e.stored(e.a, k, g, e.frame(g.Token, "v"))
 }
@@ -261,7 +283,8 @@ func outcomeAfterInvalidate(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)
 	e.invalidate(e.b, k)
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token})
 }
 
@@ -269,7 +292,8 @@ func outcomeAfterExpiry(e *env) {
 	k := e.key("k")
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), TTL: short})
 	e.pass(short)
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token})
 }
 
@@ -277,7 +301,8 @@ func outcomeAfterClaim(e *env) {
 	k := e.key("k")
 	old := e.leader(e.a, k)
 	g := e.claim(e.b, k, e.token())
-	e.conclude(e.a, k, old, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, old, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.holds(k, g)
 	e.waiter(e.a, k, g)
 }
@@ -301,7 +326,8 @@ func outcomeAfterFill(e *env) {
 	g := e.leader(e.a, k)
 	f := e.frame(g.Token, "v")
 	e.stored(e.a, k, g, f)
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "late"}, long,
+		long)
 	e.value(k, f)
 	e.lead(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Awaited: g.Token, Seen: id(f)})
 }
@@ -318,7 +344,8 @@ func outcomeDrops(e *env) {
 		e.conclude(e.a, k, g, o, long, long)
 		answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 		if answer.State != cacheguard.LeaseOutcome || answer.Holder != g.Token {
-			e.Errorf("lease of %s: %s; want the outcome of load %v", name(k), describe(answer), g.Token)
+			e.Errorf("lease of %s: %s; want the outcome of load %v", name(k), describe(answer),
+				g.Token)
 		}
 	}
 	e.noValue(k)
@@ -346,7 +373,8 @@ func outcomeFailures(e *env) {
 	for n, s := range []cacheguard.Store{e.a, e.b, e.a} {
 		answer := e.ask(s, k, cacheguard.LeaseAsk{Token: e.token()})
 		if answer.State != cacheguard.LeaseGranted || answer.Failures != n {
-			e.Fatalf("lease after %d failures: %s with %d failures", n, describe(answer), answer.Failures)
+			e.Fatalf("lease after %d failures: %s with %d failures", n, describe(answer),
+				answer.Failures)
 		}
 		o := cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no: 7:1", Failures: n + 1}
 		e.conclude(s, k, answer.Grant, o, long, 0)
@@ -368,9 +396,11 @@ func valueBesideLease(e *env) {
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 	e.givesValue(k, f)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingMine {
-		e.Errorf("whoever refreshes was told %s; want %s", holding(h), holding(cacheguard.HoldingMine))
+		e.Errorf("whoever refreshes was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingMine))
 	}
-	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token}) // the first answer may have been lost
+	// The first answer may have been lost.
+	answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: g.Token})
 	if answer.State != cacheguard.LeaseGranted || !answer.Grant.Is(g) {
 		e.Errorf("whoever has the lease asked again: %s; want its own grant", describe(answer))
 	}
@@ -381,7 +411,8 @@ func valueBesideOutcome(e *env) {
 	f := e.frame(e.token(), "v")
 	e.set(e.a, k, f)
 	g := e.lead(e.a, k, cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
-	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long, long)
+	e.conclude(e.a, k, g, cacheguard.Outcome{Kind: cacheguard.OutcomeFailed, Text: "no"}, long,
+		long)
 	e.givesValue(k, f)
 }
 

@@ -12,7 +12,9 @@ import (
 // The steps of a store. An error of a step ends the case.
 
 // ask asks for the lease with a long TTL.
-func (e *env) ask(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk) cacheguard.LeaseAnswer {
+func (e *env) ask(
+	s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) cacheguard.LeaseAnswer {
 	e.Helper()
 	if ask.TTL == 0 {
 		ask.TTL = long
@@ -32,7 +34,8 @@ func (e *env) lead(s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk
 		e.Fatalf("lease of %s: %s; want it granted", name(k), describe(answer))
 	}
 	if answer.Grant.Token != ask.Token {
-		e.Fatalf("lease of %s was granted to %v; want the asker %v", name(k), answer.Grant.Token, ask.Token)
+		e.Fatalf("lease of %s was granted to %v; want the asker %v", name(k), answer.Grant.Token,
+			ask.Token)
 	}
 	return answer.Grant
 }
@@ -56,7 +59,8 @@ func (e *env) waiter(s cacheguard.Store, k cacheguard.Key, holder cacheguard.Gra
 func (e *env) holds(k cacheguard.Key, g cacheguard.Grant) {
 	e.Helper()
 	if h := e.renew(e.b, k, g, long); h != cacheguard.HoldingMine {
-		e.Errorf("%s: its holder was told %s; want that it still has the lease", name(k), holding(h))
+		e.Errorf("%s: its holder was told %s; want that it still has the lease", name(k),
+			holding(h))
 	}
 }
 
@@ -65,13 +69,16 @@ func (e *env) free(k cacheguard.Key) {
 	e.Helper()
 	token := e.token()
 	seen := id(e.get(e.b, k))
-	if answer := e.ask(e.b, k, cacheguard.LeaseAsk{Token: token, Seen: seen}); answer.State != cacheguard.LeaseGranted {
+	if answer := e.ask(e.b, k,
+		cacheguard.LeaseAsk{Token: token, Seen: seen}); answer.State != cacheguard.LeaseGranted {
 		e.Errorf("lease of %s: %s; want that it is free", name(k), describe(answer))
 	}
 	e.release(e.b, k, token)
 }
 
-func (e *env) fill(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f []byte) cacheguard.FillAnswer {
+func (e *env) fill(
+	s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f []byte,
+) cacheguard.FillAnswer {
 	e.Helper()
 	answer, err := s.Fill(e.ctx, k, g, f, long)
 	if err != nil {
@@ -89,21 +96,28 @@ func (e *env) stored(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, f
 }
 
 // refused fills the key. The store must refuse with this answer.
-func (e *env) refused(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, want cacheguard.FillAnswer) {
+func (e *env) refused(
+	s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, want cacheguard.FillAnswer,
+) {
 	e.Helper()
 	if answer := e.fill(s, k, g, e.frame(g.Token, "late")); answer != want {
 		e.Errorf("fill of %s was %s; want %s", name(k), filling(answer), filling(want))
 	}
 }
 
-func (e *env) conclude(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) {
+func (e *env) conclude(
+	s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) {
 	e.Helper()
 	if err := s.Conclude(e.ctx, k, g, o, keep, backoff); err != nil {
 		e.Fatalf("Conclude(%s): %v", name(k), err)
 	}
 }
 
-func (e *env) renew(s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) cacheguard.Holding {
+func (e *env) renew(
+	s cacheguard.Store, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) cacheguard.Holding {
 	e.Helper()
 	h, err := s.Renew(e.ctx, k, g, ttl)
 	if err != nil {
@@ -177,7 +191,8 @@ func (e *env) value(k cacheguard.Key, want []byte) {
 		if got := e.get(s, k); got == nil {
 			e.Errorf("%s has no value in process %d; want %s", name(k), i, brief(want))
 		} else if !bytes.Equal(got, want) {
-			e.Errorf("%s has the value %s in process %d; want %s", name(k), brief(got), i, brief(want))
+			e.Errorf("%s has the value %s in process %d; want %s", name(k), brief(got), i,
+				brief(want))
 		}
 	}
 }
@@ -211,7 +226,8 @@ func describe(a cacheguard.LeaseAnswer) string {
 	case cacheguard.LeaseValue:
 		return "not granted, for there is the value " + brief(a.Frame)
 	case cacheguard.LeaseOutcome:
-		return fmt.Sprintf("not granted, for load %v ended with outcome %d %q", a.Holder, a.Outcome.Kind, a.Outcome.Text)
+		return fmt.Sprintf("not granted, for load %v ended with outcome %d %q", a.Holder,
+			a.Outcome.Kind, a.Outcome.Text)
 	}
 	return fmt.Sprintf("LeaseState(%d)", a.State)
 }

@@ -62,7 +62,8 @@ func Cases() []Case {
 	var all []Case
 	for _, s := range slices.Concat(
 		valueCases, keyCases, leaseCases, fillCases, outcomeCases, holdCases, writeCases,
-		messageCases, listenCases, togetherCases, clockCases, generationCases, markCases, manyCases, versionCases,
+		messageCases, listenCases, togetherCases, clockCases, generationCases, markCases, manyCases,
+		versionCases,
 	) {
 		all = append(all, Case{Name: s.name, Promise: s.promise, Run: s.run})
 	}

@@ -10,7 +10,9 @@ import (
 
 // tagsTold returns the messages about invalidated tags that have arrived.
 func (in *inbox) tagsTold() []cacheguard.Message {
-	return slices.DeleteFunc(in.messages(), func(m cacheguard.Message) bool { return m.Kind != cacheguard.MessageTags })
+	return slices.DeleteFunc(in.messages(), func(m cacheguard.Message) bool {
+		return m.Kind != cacheguard.MessageTags
+	})
 }
 
 func toldTags(e *env) {
@@ -20,12 +22,14 @@ func toldTags(e *env) {
 		g := e.invalidateTags(e.fleet.Stores[i%2], tags...)
 		told++
 		for j, in := range ins {
-			e.eventually(fmt.Sprintf("listener %d is told of the invalidated tags %s", j, briefTags(tags)), func() bool {
+			e.eventually(fmt.Sprintf("listener %d is told of the invalidated tags %s", j,
+				briefTags(tags)), func() bool {
 				return len(in.tagsTold()) >= told
 			})
 			m := in.tagsTold()[told-1]
 			if !slices.Equal(m.Tags, tags) || m.Generation != g {
-				e.Errorf("the message is about tags %s of generation %d; want %s of %d", briefTags(m.Tags), m.Generation, briefTags(tags), g)
+				e.Errorf("the message is about tags %s of generation %d; want %s of %d",
+					briefTags(m.Tags), m.Generation, briefTags(tags), g)
 			}
 		}
 	}
@@ -58,7 +62,8 @@ func toldManyTags(e *env) {
 	for some := range slices.Chunk(tags, frame.MaxTags) {
 		for i, of := range e.generations(e.a, some...)[1:] {
 			if said := all[some[i]]; said != of || said > g {
-				e.Fatalf("the message about tag %q says generation %d; want %d, and at most %d", some[i], said, of, g)
+				e.Fatalf("the message about tag %q says generation %d; want %d, and at most %d",
+					some[i], said, of, g)
 			}
 		}
 	}
@@ -73,11 +78,14 @@ func toldOthersTags(e *env) {
 	own := e.listen(e.b, e.cache)
 	e.invalidateTags(e.a, "t", "u")
 	e.invalidateTags(e.a)
-	e.eventually("the cache's own listener is told", func() bool { return len(own.tagsTold()) >= 2 })
+	e.eventually("the cache's own listener is told", func() bool {
+		return len(own.tagsTold()) >= 2
+	})
 	for i, in := range ins {
 		in.until(e.a, cacheguard.Key{Cache: like[i], Key: "k"})
 		if told := in.tagsTold(); len(told) > 0 {
-			e.Errorf("a listener to cache %q was told of tags %q of cache %q", like[i], told[0].Tags, e.cache)
+			e.Errorf("a listener to cache %q was told of tags %q of cache %q", like[i],
+				told[0].Tags, e.cache)
 		}
 	}
 }
@@ -89,7 +97,9 @@ func listenSince(e *env) {
 	since := func(in *inbox, after int) (generation int64) {
 		e.eventually("the listener is told that messages arrive", func() bool {
 			all := in.messages()
-			i := slices.IndexFunc(all[after:], func(m cacheguard.Message) bool { return m.Kind == cacheguard.MessageRestored })
+			i := slices.IndexFunc(all[after:], func(m cacheguard.Message) bool {
+				return m.Kind == cacheguard.MessageRestored
+			})
 			if i >= 0 {
 				generation = all[after+i].Generation
 			}
@@ -102,7 +112,8 @@ func listenSince(e *env) {
 		g := max(e.invalidateTags(e.a, "t"), e.invalidateTags(e.a))
 		in = e.listen(e.b, e.cache)
 		if from := since(in, 0); from < g {
-			e.Errorf("a new listener is told that it may have missed generations up to %d; it missed %d", from, g)
+			e.Errorf("a new listener is told that it may have missed generations up to %d; it missed %d",
+				from, g)
 		}
 	}
 	if e.fleet.LoseMessages == nil {
@@ -113,6 +124,7 @@ func listenSince(e *env) {
 	before := len(in.messages())
 	e.fleet.LoseMessages()
 	if from := since(in, before); from < g {
-		e.Errorf("after a break a listener is told that it may have missed generations up to %d; want at least %d", from, g)
+		e.Errorf("after a break a listener is told that it may have missed generations up to %d; want at least %d",
+			from, g)
 	}
 }

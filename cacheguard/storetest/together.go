@@ -17,7 +17,10 @@ var togetherCases = []spec{
 	{"together: one of fifty is granted", oneLoad, togetherLease},
 	{"together: the last claim wins", noLateFill, togetherClaim},
 	{"together: no old value survives an invalidation", noLateFill, togetherInvalidate},
-	{"together: no generation that was read before is taken for the last", tagged, togetherGenerations},
+	{
+		"together: no generation that was read before is taken for the last", tagged,
+		togetherGenerations,
+	},
 }
 
 // together calls do n times at the same time, with the stores in turn.
@@ -50,7 +53,8 @@ func togetherLease(e *env) {
 		}
 		var answers [askers]cacheguard.LeaseAnswer
 		e.together(askers, func(i int, s cacheguard.Store) (err error) {
-			answers[i], err = s.Lease(e.ctx, k, cacheguard.LeaseAsk{Token: tokens[i], TTL: long, Wait: true})
+			answers[i], err = s.Lease(e.ctx, k,
+				cacheguard.LeaseAsk{Token: tokens[i], TTL: long, Wait: true})
 			return err
 		})
 		var granted []cacheguard.Grant
@@ -60,10 +64,12 @@ func togetherLease(e *env) {
 			}
 		}
 		if len(granted) != 1 {
-			e.Fatalf("%d of %d who asked at once were granted the lease; want 1", len(granted), askers)
+			e.Fatalf("%d of %d who asked at once were granted the lease; want 1", len(granted),
+				askers)
 		}
 		for _, a := range answers {
-			if a.State != cacheguard.LeaseGranted && (a.State != cacheguard.LeaseHeld || a.Holder != granted[0].Token) {
+			if a.State != cacheguard.LeaseGranted &&
+				(a.State != cacheguard.LeaseHeld || a.Holder != granted[0].Token) {
 				e.Errorf("lease: %s; want it held by %v", describe(a), granted[0].Token)
 			}
 		}
@@ -102,7 +108,8 @@ func togetherClaim(e *env) {
 	fills[last] = e.fill(e.a, k, grants[last], e.frame(grants[last].Token, "v"))
 	for i, answer := range fills {
 		if (answer == cacheguard.FillStored) != (i == last) {
-			e.Errorf("claim %d has the lease, the fill of claim %d was %s", last, i, filling(answer))
+			e.Errorf("claim %d has the lease, the fill of claim %d was %s", last, i,
+				filling(answer))
 		}
 	}
 	if f := e.get(e.a, k); string(id(f)) != string(grants[last].Token[:]) {
@@ -156,9 +163,12 @@ func togetherGenerations(e *env) {
 			return err
 		})
 		if got := e.generations(e.a, tags...)[1]; got != invalidated {
-			e.Fatalf("a process has invalidated a tag, generation %d, and says that it has generation %d", invalidated, got)
+			e.Fatalf("a process has invalidated a tag, generation %d, and says that it has generation %d",
+				invalidated, got)
 		}
-		e.eventually("the other process knows the generation", func() bool { return e.generations(e.b, tags...)[1] == invalidated })
+		e.eventually("the other process knows the generation", func() bool {
+			return e.generations(e.b, tags...)[1] == invalidated
+		})
 	}
 }
 
@@ -213,7 +223,8 @@ func (o *origin) load(s cacheguard.Store, p pace) error {
 	if err != nil {
 		return err
 	}
-	answer, err := s.Lease(o.ctx, o.k, cacheguard.LeaseAsk{Token: o.token(), TTL: long, Seen: id(f)})
+	answer, err := s.Lease(o.ctx, o.k,
+		cacheguard.LeaseAsk{Token: o.token(), TTL: long, Seen: id(f)})
 	if err != nil || answer.State != cacheguard.LeaseGranted {
 		return err
 	}
@@ -239,7 +250,8 @@ func (o *origin) look(s cacheguard.Store) error {
 		return fmt.Errorf("the value is %s, which no load made: %w", brief(f), err)
 	}
 	if got := binary.BigEndian.Uint64(body); got < oldest {
-		return fmt.Errorf("the value is version %d after the invalidation of all before version %d", got, oldest)
+		return fmt.Errorf("the value is version %d after the invalidation of all before version %d",
+			got, oldest)
 	}
 	return nil
 }

@@ -32,7 +32,9 @@ func id(f []byte) []byte { return frame.ID(f) }
 func valueAbsent(e *env) { e.noValue(e.key("k")) }
 
 func valueSizes(e *env) {
-	for _, size := range []int{0, 1, 2, 3, 17, 18, 79, 80, 4095, 4096, 4097, 1<<16 - 1, 1 << 16, 1 << 20, 10 << 20} {
+	for _, size := range []int{
+		0, 1, 2, 3, 17, 18, 79, 80, 4095, 4096, 4097, 1<<16 - 1, 1 << 16, 1 << 20, 10 << 20,
+	} {
 		k := e.key(fmt.Sprint("set ", size))
 		body := make([]byte, size)
 		rand.Read(body)
@@ -44,7 +46,8 @@ func valueSizes(e *env) {
 		f := e.frame(g.Token, string(body))
 		e.stored(e.b, k, g, f)
 		e.value(k, f)
-		if answer := e.ask(e.a, k, cacheguard.LeaseAsk{Token: e.token()}); answer.State != cacheguard.LeaseValue {
+		if answer := e.ask(e.a, k,
+			cacheguard.LeaseAsk{Token: e.token()}); answer.State != cacheguard.LeaseValue {
 			e.Errorf("lease of a value of %d bytes: %s; want the value", len(f), describe(answer))
 		} else if !bytes.Equal(answer.Frame, f) {
 			e.Errorf("lease gave the value %s; want %s", brief(answer.Frame), brief(f))
@@ -56,8 +59,10 @@ func valueSizes(e *env) {
 func valueBytes(e *env) {
 	token := e.token()
 	values := []string{
-		"\x00", "\x01", "\x00\x00", "\r\n", "$-1\r\n", "*0\r\n", "nil", "null", "false", "0", "-1", "OK", "QUEUED",
-		"\xff\xfe\xfd", "{}", "}", "lease", string(token[:]), token.String(), "L" + string(token[:]),
+		"\x00", "\x01", "\x00\x00", "\r\n", "$-1\r\n", "*0\r\n", "nil", "null", "false", "0", "-1",
+		"OK", "QUEUED",
+		"\xff\xfe\xfd", "{}", "}", "lease", string(token[:]), token.String(),
+		"L" + string(token[:]),
 		"\x00" + string(token[:]), "\x01" + string(token[:]) + "\x00\x00\x00\x00\x00\x00\x00\x01",
 		strings.Repeat("\x00", 100), strings.Repeat("\xff", 100),
 	}
@@ -101,9 +106,11 @@ func valueIsCopy(e *env) {
 	g = e.leader(e.a, concluded)
 	f = e.frame(g.Token, "as it was handed in")
 	want = bytes.Clone(f)
-	e.conclude(e.a, concluded, g, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: f}, long, long)
+	e.conclude(e.a, concluded, g, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: f},
+		long, long)
 	spoil(f)
-	e.outcome(e.b, concluded, g.Token, cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
+	e.outcome(e.b, concluded, g.Token,
+		cacheguard.Outcome{Kind: cacheguard.OutcomeUnstored, Frame: want}, e.token())
 }
 
 // valueIsTheReaders takes each step that returns a frame, overwrites the returned frame, and checks
@@ -161,7 +168,9 @@ func filledValueExpires(e *env) {
 }
 
 func valueLives(e *env) {
-	for _, ttl := range []time.Duration{short, 150 * time.Millisecond, 999 * time.Millisecond, 1500 * time.Millisecond} {
+	for _, ttl := range []time.Duration{
+		short, 150 * time.Millisecond, 999 * time.Millisecond, 1500 * time.Millisecond,
+	} {
 		e.within(ttl, func(k cacheguard.Key) error {
 			if err := e.setFor(e.a, k, e.frame(e.token(), "v"), ttl); err != nil {
 				return err
@@ -172,7 +181,9 @@ func valueLives(e *env) {
 			return nil
 		})
 	}
-	for _, ttl := range []time.Duration{1500 * time.Millisecond, 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
+	for _, ttl := range []time.Duration{
+		1500 * time.Millisecond, 24 * time.Hour, 10 * 365 * 24 * time.Hour,
+	} {
 		k := e.key(fmt.Sprint("long ", ttl))
 		f := e.frame(e.token(), "v")
 		if err := e.setFor(e.a, k, f, ttl); err != nil {

@@ -142,7 +142,9 @@ func versionsClaimsFill(e *env) {
 		e.stored(e.a, k, g, f)
 		e.value(k, f)
 		e.noValue(other)
-		e.eventually("the other version's processes are told", func() bool { return in.changes(k) > told })
+		e.eventually("the other version's processes are told", func() bool {
+			return in.changes(k) > told
+		})
 
 		g = e.claim(e.a, k, e.token())
 		late := e.leader(e.b, other)

@@ -49,7 +49,8 @@ func claimLeavesTags(e *env) {
 		token := e.token()
 		g := e.claimLeaves(e.b, k, token, left)
 		if again := e.claimLeaves(e.a, k, token, left); !again.Is(g) {
-			e.Errorf("%s: a claim that was sent twice was granted number %d and then %d; want one grant", name, g.Number, again.Number)
+			e.Errorf("%s: a claim that was sent twice was granted number %d and then %d; want one grant",
+				name, g.Number, again.Number)
 		}
 		g = e.claimLeaves(e.b, k, e.token(), left)
 		e.release(e.b, k, g.Token)
@@ -65,28 +66,39 @@ func claimLeavesTags(e *env) {
 
 // tagged returns frames with tags.
 func (e *env) tagged() map[string][]byte {
-	several := []string{"a", "\x00soft", strings.Repeat("\x00", 100), strings.Repeat("\xff", frame.MaxTag)}
+	several := []string{
+		"a", "\x00soft", strings.Repeat("\x00", 100), strings.Repeat("\xff", frame.MaxTag),
+	}
 	most := slices.Repeat([]string{strings.Repeat("t", frame.MaxTag)}, frame.MaxTags)
 	all := make(map[string][]byte)
 	for name, c := range map[string]struct {
 		list       []string
 		note, body string
 	}{
-		"one tag": {list: []string{"t"}, body: "v"}, "several": {list: several, note: "a note", body: "v"}, "no body": {list: several},
-		"the most": {list: most, note: strings.Repeat("n", frame.MaxNote), body: strings.Repeat("large ", 10_000)},
+		"one tag": {list: []string{"t"}, body: "v"},
+		"several": {list: several, note: "a note", body: "v"}, "no body": {list: several},
+		"the most": {
+			list: most, note: strings.Repeat("n", frame.MaxNote),
+			body: strings.Repeat("large ", 10_000),
+		},
 	} {
 		tags, err := frame.MakeTags(c.list)
 		if err != nil {
 			panic(err)
 		}
-		h := frame.Header{ID: e.token(), Created: e.a.Now(), Soft: long, Extension: frame.Extension{Note: []byte(c.note), Tags: tags}}
+		h := frame.Header{
+			ID: e.token(), Created: e.a.Now(), Soft: long,
+			Extension: frame.Extension{Note: []byte(c.note), Tags: tags},
+		}
 		all[name] = frame.New(h, []byte(c.body))
 	}
 	return all
 }
 
 // claimLeaves claims the key. The store must return left as the remnant, and must have stored it.
-func (e *env) claimLeaves(s cacheguard.Store, k cacheguard.Key, token cacheguard.ID, left []byte) cacheguard.Grant {
+func (e *env) claimLeaves(
+	s cacheguard.Store, k cacheguard.Key, token cacheguard.ID, left []byte,
+) cacheguard.Grant {
 	e.Helper()
 	g := e.claim(s, k, token)
 	if g.Left != string(left) {
@@ -126,7 +138,8 @@ func claimTakesOver(e *env) {
 		e.Errorf("the claim has the number %d of the lease that it took over", g.Number)
 	}
 	if h := e.renew(e.a, k, old, long); h != cacheguard.HoldingOther {
-		e.Errorf("after a claim the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingOther))
+		e.Errorf("after a claim the leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingOther))
 	}
 	e.release(e.a, k, old.Token)
 	e.waiter(e.a, k, g)
@@ -148,10 +161,12 @@ func claimRepeated(e *env) {
 	token := e.token()
 	g := e.claim(e.a, k, token)
 	if again := e.claim(e.b, k, token); !again.Is(g) {
-		e.Errorf("a claim that was sent twice was granted number %d and then %d; want one grant", g.Number, again.Number)
+		e.Errorf("a claim that was sent twice was granted number %d and then %d; want one grant",
+			g.Number, again.Number)
 	}
 	if again := e.lead(e.a, k, cacheguard.LeaseAsk{Token: token}); !again.Is(g) {
-		e.Errorf("the holder of claim %d asked for the lease and was granted number %d", g.Number, again.Number)
+		e.Errorf("the holder of claim %d asked for the lease and was granted number %d", g.Number,
+			again.Number)
 	}
 	f := e.frame(token, "written")
 	e.stored(e.a, k, g, f)
@@ -222,7 +237,8 @@ func invalidateEndsLease(e *env) {
 	held := e.leader(e.a, stays)
 	e.invalidate(e.b, k)
 	if h := e.renew(e.a, k, g, long); h != cacheguard.HoldingGone {
-		e.Errorf("after an invalidation the leader was told %s; want %s", holding(h), holding(cacheguard.HoldingGone))
+		e.Errorf("after an invalidation the leader was told %s; want %s", holding(h),
+			holding(cacheguard.HoldingGone))
 	}
 	e.noValue(k)
 	e.free(k)

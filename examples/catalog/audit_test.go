@@ -18,7 +18,9 @@ import (
 // On no page of the shop, the data that one client sends changes the response that another client
 // gets.
 func TestAudit(t *testing.T) {
-	shown := tree{{ID: 1, Name: "Electronics", Children: []category{{ID: 21, ParentID: 1, Name: "Audio"}}}}
+	shown := tree{
+		{ID: 1, Name: "Electronics", Children: []category{{ID: 21, ParentID: 1, Name: "Audio"}}},
+	}
 	there := func(context.Context) error { return nil }
 	build := func() http.Handler {
 		store := memstore.New(memstore.Options{})
@@ -38,9 +40,13 @@ func TestAudit(t *testing.T) {
 		}
 		page := s.catalogRoute(pages.Handler, time.Minute, func() {})
 		l := newLaboratory(lab.World{}, nil)
-		return newHandler([]string{"example.com"}, labPage, l.routes, s.routes, page, watched(there, there, prometheus.NewRegistry(), http.NotFoundHandler()))
+		return newHandler([]string{"example.com"}, labPage, l.routes, s.routes, page,
+			watched(there, there, prometheus.NewRegistry(), http.NotFoundHandler()))
 	}
-	for _, path := range []string{"/catalog", "/catalog.json", "/categories/1", "/", "/?stage=none&fault=none", "/stats.json", "/healthz", "/lab/choices.json", "/simulator"} {
+	for _, path := range []string{
+		"/catalog", "/catalog.json", "/categories/1", "/", "/?stage=none&fault=none", "/stats.json",
+		"/healthz", "/lab/choices.json", "/simulator",
+	} {
 		t.Run(path, func(t *testing.T) {
 			middlewaretest.Audit(t, build, httptest.NewRequest(http.MethodGet, path, nil))
 		})

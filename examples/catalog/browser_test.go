@@ -12,7 +12,8 @@ import (
 )
 
 // ran waits until every run of the page is over.
-var ran = browsertest.Over(`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
+var ran = browsertest.Over(
+	`document.querySelectorAll('.verdict').length > 0 && [...document.querySelectorAll('.verdict')].every(v => /good|bad/.test(v.className))`)
 
 // shows does what begins a run until its verdict has the words. On a busy machine a run may take
 // another course than its fault mostly leads to.
@@ -60,23 +61,33 @@ func TestPageInABrowser(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(stage, " ", width), func(t *testing.T) {
 				b.Do(t, chromedp.EmulateViewport(width, 900))
-				shows(t, b, run.verdict, chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+"&replicas=3&requests=12&ttl=1s&load=100ms"))
-				look := browsertest.Eval[string](t, b, `document.querySelector('.verdict').className`)
-				if good := stage == "watch"; stage != "cacheguard" && good != (look == "verdict good") { // a stall may end in two ways
+				shows(t, b, run.verdict,
+					chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+
+						"&replicas=3&requests=12&ttl=1s&load=100ms"))
+				look := browsertest.Eval[string](t, b,
+					`document.querySelector('.verdict').className`)
+				// A stall may end in two ways.
+				if good := stage == "watch"; stage != "cacheguard" &&
+					good != (look == "verdict good") {
 					t.Errorf("it looks %q", look)
 				}
-				if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline g.lane').length`); n != 3 {
+				if n := browsertest.Eval[int](t, b,
+					`document.querySelectorAll('.timeline g.lane').length`); n != 3 {
 					t.Errorf("%d lanes, want 3", n)
 				}
-				if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline rect.request').length`); n != 12 {
+				if n := browsertest.Eval[int](t, b,
+					`document.querySelectorAll('.timeline rect.request').length`); n != 12 {
 					t.Errorf("%d requests are drawn, want 12", n)
 				}
 				if run.mark != "answered" {
-					if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.timeline [data-kind="`+run.mark+`"]').length`); n == 0 {
+					if n := browsertest.Eval[int](t, b,
+						`document.querySelectorAll('.timeline [data-kind="`+run.mark+
+							`"]').length`); n == 0 {
 						t.Errorf("no %q is drawn", run.mark)
 					}
 				}
-				if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				if over := browsertest.Eval[int](t, b,
+					`document.documentElement.scrollWidth - innerWidth`); over > 0 {
 					t.Errorf("the page is %d pixels wider than the screen", over)
 				}
 				b.Shoot(t, fmt.Sprint(stage, "-", width))
@@ -93,10 +104,12 @@ func TestPageCountsWakeUps(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1, "-zookeeper", zktest.Shared(t).Addr())
 	number := func(name string) []int {
-		return browsertest.Eval[[]int](t, b, `[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
+		return browsertest.Eval[[]int](t, b,
+			`[...document.querySelectorAll('dd[data-name="`+name+`"]')].map(d => +d.textContent)`)
 	}
 	b.Do(t, chromedp.EmulateViewport(1440, 900),
-		chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=2s"), ran)
+		chromedp.Navigate(c.urls[0]+
+			"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=2s"), ran)
 	waited, woken := number("waited for a lock"), number("wake-ups")
 	if len(waited) != 2 || len(woken) != 2 {
 		t.Fatalf("%v waited, %v wake-ups", waited, woken)
@@ -104,8 +117,10 @@ func TestPageCountsWakeUps(t *testing.T) {
 	if waited[0] < 12 || woken[0] <= 2*waited[0] || waited[1] < 12 || woken[1] > waited[1] {
 		t.Errorf("with the herd and without it %v waited and were woken %v times", waited, woken)
 	}
-	verdicts := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
-	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "bad: ") || !strings.Contains(verdicts[0], "grow with the square") ||
+	verdicts := browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
+	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "bad: ") ||
+		!strings.Contains(verdicts[0], "grow with the square") ||
 		!strings.Contains(verdicts[1], "good: 1 load; all were answered") {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
@@ -122,32 +137,43 @@ func TestPageAsksForTheClock(t *testing.T) {
 	visible := func() bool { return browsertest.Eval[bool](t, b, clock+`.checkVisibility()`) }
 	enabled := func() bool { return browsertest.Eval[bool](t, b, `!`+clock+`.disabled`) }
 	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
-		chromedp.WaitReady(`#stage option[value=getset]`, chromedp.ByQuery), chromedp.SetValue(`#stage`, "getset", chromedp.ByQuery))
+		chromedp.WaitReady(`#stage option[value=getset]`, chromedp.ByQuery),
+		chromedp.SetValue(`#stage`, "getset", chromedp.ByQuery))
 	if visible() || enabled() {
 		t.Error("it is there with no fault")
 	}
-	b.Do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"), chromedp.KeyEvent("\t"))
-	if at := browsertest.Eval[string](t, b, `document.activeElement.name`); at != "clock" || !visible() || !enabled() {
+	b.Do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"),
+		chromedp.KeyEvent("\t"))
+	if at := browsertest.Eval[string](t, b, `document.activeElement.name`); at != "clock" ||
+		!visible() || !enabled() {
 		t.Fatalf("the keyboard comes to %q, shown: %t", at, visible())
 	}
-	if name := browsertest.Eval[string](t, b, clock+`.labels[0].textContent.trim()`); name != "It is ahead by" {
+	if name := browsertest.Eval[string](t, b,
+		clock+`.labels[0].textContent.trim()`); name != "It is ahead by" {
 		t.Errorf("its name is %q", name)
 	}
 	const described = `document.getElementById(document.querySelector('#fault').getAttribute('aria-describedby'))`
-	if said := browsertest.Eval[string](t, b, described+`.textContent`); said != "In this run the clock of replica 2 is wrong." {
+	if said := browsertest.Eval[string](t, b,
+		described+`.textContent`); said != "In this run the clock of replica 2 is wrong." {
 		t.Errorf("the fault is explained as %q", said)
 	}
 	if value := browsertest.Eval[string](t, b, clock+`.value`); value != "1h" {
 		t.Errorf("it says %q", value)
 	}
-	b.Do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery), chromedp.KeyEvent("\r"))
-	if browsertest.Eval[bool](t, b, clock+`.checkValidity()`) || browsertest.Eval[string](t, b, `location.search`) != "" {
+	b.Do(t, chromedp.SetValue(`input[name=clock]`, "soon", chromedp.ByQuery),
+		chromedp.KeyEvent("\r"))
+	if browsertest.Eval[bool](t, b, clock+`.checkValidity()`) ||
+		browsertest.Eval[string](t, b, `location.search`) != "" {
 		t.Error("what is no time is taken")
 	}
-	for _, run := range []struct{ clock, verdict string }{{"20s", "1 load; all"}, {"40s", "at once"}} {
-		shows(t, b, run.verdict, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery), chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
+	for _, run := range []struct {
+		clock, verdict string
+	}{{"20s", "1 load; all"}, {"40s", "at once"}} {
+		shows(t, b, run.verdict, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery),
+			chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
 			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"))
-		if link := browsertest.Eval[string](t, b, `location.href`); !strings.Contains(link, "fault=clock&clock="+run.clock) {
+		if link := browsertest.Eval[string](t, b, `location.href`); !strings.Contains(link,
+			"fault=clock&clock="+run.clock) {
 			t.Errorf("the run is at %s", link)
 		}
 	}
@@ -168,10 +194,13 @@ func TestPageIsUsed(t *testing.T) {
 	c := start(t, 1)
 	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
 		chromedp.WaitReady(`#stage option[value=local]`, chromedp.ByQuery),
-		chromedp.SetValue(`#stage`, "local", chromedp.ByQuery), chromedp.SetValue(`#versus`, "cacheguard", chromedp.ByQuery),
+		chromedp.SetValue(`#stage`, "local", chromedp.ByQuery),
+		chromedp.SetValue(`#versus`, "cacheguard", chromedp.ByQuery),
 		chromedp.Focus(`input[name=requests]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
-	verdicts := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`)
-	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "3 loads") || !strings.Contains(verdicts[1], "1 load;") {
+	verdicts := browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('.verdict')].map(v => v.textContent)`)
+	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "3 loads") ||
+		!strings.Contains(verdicts[1], "1 load;") {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
 	link := browsertest.Eval[string](t, b, `location.href`)
@@ -181,15 +210,21 @@ func TestPageIsUsed(t *testing.T) {
 		}
 	}
 	b.Do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(link), ran)
-	if again := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`); len(again) != 2 {
+	if again := browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`); len(again) !=
+		2 {
 		t.Errorf("the link shows %q", again)
 	}
 	// A screen reader can't read out an element without a name, and it must read out the results.
-	if nameless := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('select, input, button, svg[role=img]')]
-		.filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim())).map(e => e.outerHTML.slice(0, 80))`); len(nameless) > 0 {
+	nameless := browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('select, input, button, svg[role=img]')]
+		.filter(e => !(e.ariaLabel || e.labels?.length || e.textContent.trim()))
+		.map(e => e.outerHTML.slice(0, 80))`)
+	if len(nameless) > 0 {
 		t.Errorf("without a name: %q", nameless)
 	}
-	if n := browsertest.Eval[int](t, b, `document.querySelectorAll('[role=status], [role=alert]').length`); n < 3 {
+	if n := browsertest.Eval[int](t, b,
+		`document.querySelectorAll('[role=status], [role=alert]').length`); n < 3 {
 		t.Errorf("%d live regions", n)
 	}
 	for width, dark := range map[int64]bool{375: true, 1440: false} {
@@ -209,12 +244,16 @@ func TestPageOpensWithARun(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
 	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"), ran)
-	titles := browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`)
-	if len(titles) != 2 || !strings.Contains(titles[0], "no protection") || !strings.Contains(titles[1], "cacheguard") {
+	titles := browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('.panel .title')].map(v => v.textContent)`)
+	if len(titles) != 2 || !strings.Contains(titles[0], "no protection") ||
+		!strings.Contains(titles[1], "cacheguard") {
 		t.Errorf("it shows %q", titles)
 	}
 	for _, what := range []string{".timeline > text:last-of-type", ".waits > text:last-of-type"} {
-		b.Do(t, browsertest.Over(`new Set([...document.querySelectorAll('`+what+`')].map(e => e.textContent)).size === 1`))
+		b.Do(t,
+			browsertest.Over(`new Set([...document.querySelectorAll('`+what+
+				`')].map(e => e.textContent)).size === 1`))
 	}
 	if at := browsertest.Eval[string](t, b, `location.search`); at != "" {
 		t.Errorf("its address is %q", at)
@@ -230,8 +269,10 @@ func TestPageOpensWithARun(t *testing.T) {
 func TestTour(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
-	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"), chromedp.WaitVisible("#tour-take", chromedp.ByQuery),
-		browsertest.Over(`document.querySelectorAll('#stage option').length > 0`), chromedp.Click("#tour-take", chromedp.ByQuery))
+	b.Do(t, chromedp.EmulateViewport(1440, 900), chromedp.Navigate(c.urls[0]+"/"),
+		chromedp.WaitVisible("#tour-take", chromedp.ByQuery),
+		browsertest.Over(`document.querySelectorAll('#stage option').length > 0`),
+		chromedp.Click("#tour-take", chromedp.ByQuery))
 	steps := []struct{ says, verdict string }{
 		{"Nothing protects the map", "12 loads"},
 		{"inside the process", "3 loads"},
@@ -246,7 +287,8 @@ func TestTour(t *testing.T) {
 		b.Do(t, browsertest.Over(`location.search === "?tour=`+fmt.Sprint(n+1)+`"`), ran)
 		text := browsertest.Eval[string](t, b, `document.getElementById('tour-text').textContent`)
 		verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
-		if !strings.HasPrefix(text, fmt.Sprintf("%d of %d: ", n+1, len(steps))) || !strings.Contains(text, step.says) || !strings.Contains(verdict, step.verdict) {
+		if !strings.HasPrefix(text, fmt.Sprintf("%d of %d: ", n+1, len(steps))) ||
+			!strings.Contains(text, step.says) || !strings.Contains(verdict, step.verdict) {
 			t.Errorf("step %d says %q, and what is to be seen is %q", n+1, text, verdict)
 		}
 		if n+1 < len(steps) { // the button has the focus
@@ -263,7 +305,8 @@ func TestTour(t *testing.T) {
 	b.Do(t, chromedp.KeyEvent("\r"))
 	leaves("Done")
 	b.Do(t, chromedp.EmulateViewport(375, 900), chromedp.Navigate(c.urls[0]+"/?tour=3"), ran)
-	if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+	if over := browsertest.Eval[int](t, b,
+		`document.documentElement.scrollWidth - innerWidth`); over > 0 {
 		t.Errorf("the page is %d pixels wider than the screen", over)
 	}
 	for _, found := range b.Inaccessible(t) {
@@ -273,7 +316,9 @@ func TestTour(t *testing.T) {
 	b.Do(t, chromedp.Click("#tour-leave", chromedp.ByQuery))
 	leaves("its button")
 	b.Do(t, chromedp.Navigate(c.urls[0]+"/?tour=99"), ran,
-		chromedp.Evaluate(`document.querySelector('#fault').dispatchEvent(new Event('change', { bubbles: true }))`, nil))
+		chromedp.Evaluate(
+			`document.querySelector('#fault').dispatchEvent(new Event('change', { bubbles: true }))`,
+			nil))
 	leaves("a setting that is changed")
 	for _, p := range b.Said() {
 		t.Error(p)
@@ -286,11 +331,14 @@ func TestPageSaysWhatIsWrong(t *testing.T) {
 	c := start(t, 1)
 	b.Do(t, chromedp.Navigate(c.urls[0]+"/?stage=compare&replicas=3&requests=1"),
 		browsertest.Over(`document.querySelector('#problem').textContent !== ''`))
-	if said := browsertest.Eval[string](t, b, `document.querySelector('#problem').textContent`); !strings.Contains(said, "at least one for each replica") {
+	if said := browsertest.Eval[string](t, b,
+		`document.querySelector('#problem').textContent`); !strings.Contains(said,
+		"at least one for each replica") {
 		t.Errorf("it says %q", said)
 	}
 	b.Do(t, chromedp.Navigate(c.urls[0]+"/?stage=herd&versus=predecessor"), ran)
-	for _, said := range browsertest.Eval[[]string](t, b, `[...document.querySelectorAll('.verdict')].map(v => v.textContent)`) {
+	for _, said := range browsertest.Eval[[]string](t, b,
+		`[...document.querySelectorAll('.verdict')].map(v => v.textContent)`) {
 		if !strings.Contains(said, "this needs a ZooKeeper") {
 			t.Errorf("it says %q", said)
 		}

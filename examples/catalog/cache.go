@@ -68,7 +68,9 @@ type caches struct {
 // openCaches opens the caches. It dials Redis, so that a wrong address is found at the start. If
 // ctx ends, it returns early. The observer gets the events of all caches, and t counts the requests
 // to the tree's cache.
-func openCaches(ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally) (*caches, error) {
+func openCaches(
+	ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally,
+) (*caches, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: f.redisAddr})
 	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: redisTimeout, Logger: f.log})
 	if err != nil {
@@ -81,18 +83,22 @@ func openCaches(ctx context.Context, f *fleet, observer cacheguard.Observer, t *
 	return c, nil
 }
 
-func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally) (err error) {
+func (c *caches) open(
+	ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally,
+) (err error) {
 	if err := c.store.Warm(ctx); err != nil {
 		return fmt.Errorf("redis at %s: %w", f.redisAddr, err)
 	}
 	loadTimeout, audit := loadTimeout(f.opts), cacheguard.Audit{PerSecond: f.opts.audit}
 	if audit.PerSecond > 0 {
-		observer = cacheguard.Observers(observer, slogobserver.New(slogobserver.Options{Logger: f.log, Keys: true}))
+		observer = cacheguard.Observers(observer,
+			slogobserver.New(slogobserver.Options{Logger: f.log, Keys: true}))
 	}
 	if f.opts.stage == ownStage {
 		c.trees, err = openGuarded(c.store, c.origin, cacheguard.Options[tree]{
-			Name: treeCache, TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout,
-			Audit: audit, Observer: cacheguard.Observers(observer, t), Logger: f.log,
+			Name: treeCache, TTL: f.opts.ttl, StrongReads: true, LeaseTTL: leaseTTL,
+			LoadTimeout: loadTimeout,
+			Audit:       audit, Observer: cacheguard.Observers(observer, t), Logger: f.log,
 		})
 	} else {
 		if c.staged, err = openStaged(c.rdb, f, t); err == nil {
@@ -104,13 +110,15 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 	}
 	c.categories, err = cacheguard.New(c.store, cacheguard.Options[category]{
 		Name: categoryCache, TTL: f.opts.ttl, NegativeTTL: min(f.opts.ttl, notFoundTTL),
-		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Audit: audit, Observer: observer, Logger: f.log,
+		StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: loadTimeout, Audit: audit,
+		Observer: observer, Logger: f.log,
 	})
 	if err != nil {
 		return err
 	}
 	c.pages, err = middleware.New(c.store, middleware.Options{
-		Name: pageCache, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout, Observer: observer, Logger: f.log,
+		Name: pageCache, StrongReads: true, LeaseTTL: leaseTTL, LoadTimeout: 2 * loadTimeout,
+		Observer: observer, Logger: f.log,
 	})
 	if err != nil {
 		return err
@@ -123,7 +131,8 @@ func (c *caches) open(ctx context.Context, f *fleet, observer cacheguard.Observe
 
 // openBox begins to deliver the messages in the outbox, including messages of other processes.
 func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
-	c.box, err = outbox.New(f.db.DB, c.store, outbox.Options{Dialect: f.db.dialect, Lease: relayLease, Poll: relayPoll, Logger: f.log})
+	c.box, err = outbox.New(f.db.DB, c.store,
+		outbox.Options{Dialect: f.db.dialect, Lease: relayLease, Poll: relayPoll, Logger: f.log})
 	if err != nil {
 		return err
 	}
@@ -145,7 +154,9 @@ func (c *caches) openBox(ctx context.Context, f *fleet) (err error) {
 // category returns one category with its children. The cache also remembers that a category doesn't
 // exist, so that the database isn't asked for it each time.
 func (c *caches) category(ctx context.Context, id int) (category, error) {
-	r, err := c.categories.GetEntry(ctx, strconv.Itoa(id), func(ctx context.Context, _ cacheguard.Result[category]) (cacheguard.Entry[category], error) {
+	r, err := c.categories.GetEntry(ctx, strconv.Itoa(id), func(
+		ctx context.Context, _ cacheguard.Result[category],
+	) (cacheguard.Entry[category], error) {
 		own, err := c.origin.category(ctx, id)
 		tags := []string{tagOf(id)}
 		for _, child := range own.Children {
@@ -165,7 +176,9 @@ func tagOf(id int) string { return "category:" + strconv.Itoa(id) }
 // will tell the caches. If the client leaves, rename still finishes its work.
 func (c *caches) rename(ctx context.Context, id int, name string) error {
 	ctx = context.WithoutCancel(ctx)
-	err := c.origin.rename(ctx, id, name, func(ctx context.Context, tx *sql.Tx) error { return c.forget(ctx, tx, id) })
+	err := c.origin.rename(ctx, id, name, func(ctx context.Context, tx *sql.Tx) error {
+		return c.forget(ctx, tx, id)
+	})
 	if err != nil {
 		return err
 	}
@@ -207,7 +220,9 @@ func (c *caches) forgetStaged(ctx context.Context) error {
 // caches yet.
 type untoldError struct{ cause error }
 
-func (e *untoldError) Error() string { return "the caches could not be told yet: " + e.cause.Error() }
+func (e *untoldError) Error() string {
+	return "the caches could not be told yet: " + e.cause.Error()
+}
 
 func (e *untoldError) Unwrap() error { return e.cause }
 

@@ -16,7 +16,8 @@ type tree []category
 func arrange(rows []row) tree {
 	below := map[int][]category{}
 	for _, r := range rows {
-		below[r.ParentID] = append(below[r.ParentID], category{ID: r.ID, ParentID: r.ParentID, Name: r.Name})
+		below[r.ParentID] = append(below[r.ParentID],
+			category{ID: r.ID, ParentID: r.ParentID, Name: r.Name})
 	}
 	var grow func(id int) []category
 	grow = func(id int) []category {

@@ -51,7 +51,8 @@ func TestMapHasEveryCategoryOnce(t *testing.T) {
 	check := func(c category, level, parentID int) {
 		t.Helper()
 		found[c.ID]++
-		if want := byID[c.ID]; want.Level != level || want.ParentID != parentID || c.ParentID != parentID || want.Name != c.Name {
+		if want := byID[c.ID]; want.Level != level || want.ParentID != parentID ||
+			c.ParentID != parentID || want.Name != c.Name {
 			t.Errorf("%+v at level %d below %d, the seed has %+v", c, level, parentID, want)
 		}
 	}
@@ -82,8 +83,10 @@ func TestMapKeepsTheShopsOrder(t *testing.T) {
 	}
 	m := loaded.byID()
 	first := m[1][0]
-	if first.Name != "Audio" || first.Children[0].Name != "Over-ear headphones" || m[1][1].Name != "Televisions" {
-		t.Errorf("the map begins with %q, %q; then %q", first.Name, first.Children[0].Name, m[1][1].Name)
+	if first.Name != "Audio" || first.Children[0].Name != "Over-ear headphones" ||
+		m[1][1].Name != "Televisions" {
+		t.Errorf("the map begins with %q, %q; then %q", first.Name, first.Children[0].Name,
+			m[1][1].Name)
 	}
 }
 
@@ -110,7 +113,8 @@ func TestMapAsJSON(t *testing.T) {
 
 func TestDatabaseRefusesASecondCategoryOfTheSameName(t *testing.T) {
 	db := openTestDatabase(t, "")
-	_, err := db.ExecContext(t.Context(), `INSERT INTO category (level, name, sort) VALUES (1, 'Electronics', 21)`)
+	_, err := db.ExecContext(t.Context(),
+		`INSERT INTO category (level, name, sort) VALUES (1, 'Electronics', 21)`)
 	if err == nil || !strings.Contains(err.Error(), "UNIQUE") {
 		t.Errorf("error %v, want one about uniqueness", err)
 	}
@@ -122,7 +126,8 @@ func TestDatabasesAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var count int
-	if err := other.QueryRowContext(t.Context(), `SELECT count(*) FROM category WHERE level = 3`).Scan(&count); err != nil || count != 1359 {
+	if err := other.QueryRowContext(t.Context(),
+		`SELECT count(*) FROM category WHERE level = 3`).Scan(&count); err != nil || count != 1359 {
 		t.Errorf("%d level-3 categories (%v), want 1359", count, err)
 	}
 }
@@ -142,7 +147,8 @@ func TestDatabaseServesReadersBesideAWriter(t *testing.T) {
 	}
 	group.Go(func() {
 		for range 20 {
-			if _, err := db.ExecContext(t.Context(), `UPDATE category SET name = 'Hi-fi' WHERE id = 21`); err != nil {
+			if _, err := db.ExecContext(t.Context(),
+				`UPDATE category SET name = 'Hi-fi' WHERE id = 21`); err != nil {
 				t.Error(err)
 			}
 		}
@@ -166,7 +172,8 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 func TestWaitTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		if err := wait(t.Context(), 200*time.Millisecond); err != nil || time.Since(begin) != 200*time.Millisecond {
+		if err := wait(t.Context(), 200*time.Millisecond); err != nil ||
+			time.Since(begin) != 200*time.Millisecond {
 			t.Errorf("waited %v (%v), want 200ms", time.Since(begin), err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

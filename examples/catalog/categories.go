@@ -46,8 +46,10 @@ func (s *shop) getCategory(w http.ResponseWriter, r *http.Request) {
 func pathID(w http.ResponseWriter, r *http.Request) (id int, ok bool) {
 	text := chi.URLParam(r, "id")
 	id, err := strconv.Atoi(text)
-	if err != nil || id < 1 || id > math.MaxInt32 || strconv.Itoa(id) != text { // "007" would be another URL for the same category
-		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no category %.40q: ids are numbers from 1", text))
+	// "007" would be another URL for the same category.
+	if err != nil || id < 1 || id > math.MaxInt32 || strconv.Itoa(id) != text {
+		refuse(w, http.StatusNotFound,
+			fmt.Sprintf("there is no category %.40q: ids are numbers from 1", text))
 		return 0, false
 	}
 	return id, true
@@ -67,7 +69,9 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	}
 	// This read deadline need not be reset: net/http removes it when the request has been read to
 	// its end.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // without a connection no deadline is needed
+	//
+	// Without a connection no deadline is needed.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	name, err := readName(http.MaxBytesReader(w, r.Body, mostRename))
 	if err != nil {
 		status := http.StatusBadRequest
@@ -85,9 +89,11 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, cacheguard.ErrNotFound):
 		refuse(w, http.StatusNotFound, fmt.Sprintf("category %d does not exist", id))
 	case errors.Is(err, errTaken):
-		refuse(w, http.StatusConflict, fmt.Sprintf("category %d can't be %q: %v", id, name, errTaken))
+		refuse(w, http.StatusConflict,
+			fmt.Sprintf("category %d can't be %q: %v", id, name, errTaken))
 	case errors.As(err, &untold):
-		s.log.Warn("a category was renamed, but caches could not be told yet", "id", id, "error", err)
+		s.log.Warn("a category was renamed, but caches could not be told yet", "id", id, "error",
+			err)
 		writeJSON(w, http.StatusAccepted, renamed{id, name})
 	default:
 		s.fail(w, r, fmt.Sprintf("category %d", id), err)
@@ -106,7 +112,8 @@ func readName(body io.Reader) (string, error) {
 	decoder.DisallowUnknownFields()
 	var to renaming
 	if err := decoder.Decode(&to); err != nil {
-		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text names types of Go
+		// Its text names types of Go.
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 			err = fmt.Errorf("got: %s", wrong.Value)
 			if wrong.Field != "" {
 				err = fmt.Errorf("%s is of the kind %s", wrong.Field, wrong.Value)
@@ -115,15 +122,18 @@ func readName(body io.Reader) (string, error) {
 		return "", fmt.Errorf(`want {"name": "the new one"}: %w`, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return "", errors.Join(errors.New(`want one {"name": "the new one"}, and nothing after it`), err)
+		return "", errors.Join(errors.New(`want one {"name": "the new one"}, and nothing after it`),
+			err)
 	}
 	name := strings.TrimSpace(to.Name)
 	switch {
 	case name == "":
 		return "", errors.New("the name is empty")
 	case utf8.RuneCountInString(name) > mostName:
-		return "", fmt.Errorf("the name has %d characters: want %d at most", utf8.RuneCountInString(name), mostName)
-	case strings.ContainsRune(name, utf8.RuneError): // encoding/json replaces invalid UTF-8 by this character
+		return "", fmt.Errorf("the name has %d characters: want %d at most",
+			utf8.RuneCountInString(name), mostName)
+	case strings.ContainsRune(name, utf8.RuneError):
+		// encoding/json replaces invalid UTF-8 by this character.
 		return "", errors.New("the name is not UTF-8, or has U+FFFD in it")
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "", fmt.Errorf("the name %q has characters that can't be printed", name)

@@ -41,7 +41,9 @@ type database struct {
 	*sql.DB
 	what    string // kind and place of the database, for people
 	dialect sqllock.Dialect
-	keeper  *sql.Conn // stays open, because SQLite drops a database in memory with its last connection; nil for other databases
+	// Stays open, because SQLite drops a database in memory with its last connection; nil for other
+	// databases.
+	keeper *sql.Conn
 }
 
 // openDatabase opens a database, and fills it with the seed's categories if it has none. where is a
@@ -140,7 +142,8 @@ func (d *database) fill(ctx context.Context) error {
 func (d *database) claimTable(ctx context.Context, tx *sql.Tx) (there bool, err error) {
 	look := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'category'`
 	if d.dialect == sqllock.PostgreSQL {
-		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext('category'))`); err != nil {
+		if _, err := tx.ExecContext(ctx,
+			`SELECT pg_advisory_xact_lock(hashtext('category'))`); err != nil {
 			return false, err
 		}
 		look = `SELECT count(*) FROM pg_tables WHERE tablename = 'category' AND schemaname = current_schema()`
@@ -160,13 +163,15 @@ func insertSeed(ctx context.Context, tx *sql.Tx, text string) error {
 	if err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO category (id, parent_id, level, name, sort) VALUES ($1, NULLIF($2, 0), $3, $4, $5)`)
+	insert, err := tx.PrepareContext(ctx,
+		`INSERT INTO category (id, parent_id, level, name, sort) VALUES ($1, NULLIF($2, 0), $3, $4, $5)`)
 	if err != nil {
 		return err
 	}
 	defer insert.Close()
 	for _, r := range rows {
-		if _, err := insert.ExecContext(ctx, r.ID, r.ParentID, r.Level, r.Name, r.Sort); err != nil {
+		if _, err := insert.ExecContext(ctx, r.ID, r.ParentID, r.Level, r.Name,
+			r.Sort); err != nil {
 			return fmt.Errorf("category %q: %w", r.Name, err)
 		}
 	}
@@ -178,7 +183,8 @@ func isTaken(err error) bool {
 	var lite *sqlite.Error
 	var postgres *pgconn.PgError
 	const sqliteConstraintUnique, uniqueViolation = 2067, "23505"
-	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique || errors.As(err, &postgres) && postgres.Code == uniqueViolation
+	return errors.As(err, &lite) && lite.Code() == sqliteConstraintUnique ||
+		errors.As(err, &postgres) && postgres.Code == uniqueViolation
 }
 
 // isBusy reports whether a statement failed because SQLite didn't wait for another program.

@@ -30,7 +30,8 @@ func somewhere(t *testing.T, kind string) string {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	name := strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:] + t.Name()[:strings.Index(t.Name(), "/")])
+	name := strings.ToLower(t.Name()[strings.LastIndex(t.Name(), "/")+1:] +
+		t.Name()[:strings.Index(t.Name(), "/")])
 	if _, err := admin.ExecContext(t.Context(), `CREATE DATABASE `+name); err != nil {
 		t.Fatal(err)
 	}
@@ -69,29 +70,35 @@ func TestDatabasesThatStay(t *testing.T) {
 			if err := o.rename(t.Context(), audio, "Hi-fi", nothingElse); err != nil {
 				t.Fatal(err)
 			}
-			if err := o.rename(t.Context(), audio, "Televisions", nothingElse); !errors.Is(err, errTaken) {
+			if err := o.rename(t.Context(), audio, "Televisions", nothingElse); !errors.Is(err,
+				errTaken) {
 				t.Errorf("a name that is taken: %v", err)
 			}
-			if err := o.rename(t.Context(), 4711, "Hi-fi", nothingElse); !errors.Is(err, cacheguard.ErrNotFound) {
+			if err := o.rename(t.Context(), 4711, "Hi-fi", nothingElse); !errors.Is(err,
+				cacheguard.ErrNotFound) {
 				t.Errorf("a category that there is not: %v", err)
 			}
 
 			again := testOrigin(openTestDatabase(t, where))
 			loaded, err := again.load(t.Context())
-			if err != nil || len(loaded) != 20 || loaded[0].Children[0].Name != "Hi-fi" || len(loaded[0].Children[0].Children) != 9 {
-				t.Errorf("%d categories at level 1 (%v), the first has %+v", len(loaded), err, loaded[0].Children[0])
+			if err != nil || len(loaded) != 20 || loaded[0].Children[0].Name != "Hi-fi" ||
+				len(loaded[0].Children[0].Children) != 9 {
+				t.Errorf("%d categories at level 1 (%v), the first has %+v", len(loaded), err,
+					loaded[0].Children[0])
 			}
 			own, err := again.category(t.Context(), audio)
 			if err != nil || own.Name != "Hi-fi" || own.ParentID != 1 || len(own.Children) != 9 {
 				t.Errorf("%+v (%v)", own, err)
 			}
-			if _, err := again.category(t.Context(), 4711); !errors.Is(err, cacheguard.ErrNotFound) {
+			if _, err := again.category(t.Context(), 4711); !errors.Is(err,
+				cacheguard.ErrNotFound) {
 				t.Errorf("a category that there is not: %v", err)
 			}
 
 			c := start(t, 2, "-origin-delay", "0s", "-db", where)
 			client := newClient(t)
-			if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 7"}`); status != http.StatusOK {
+			if status, said := rename(t, client, c.urls[0], audio,
+				`{"name": "Audio 7"}`); status != http.StatusOK {
 				t.Errorf("status %d, %s", status, said)
 			}
 			if told := toldVersion(t, get(t, client, c.urls[1]+"/catalog.json")); told != 7 {
@@ -128,14 +135,20 @@ func TestDatabasesThatAreNot(t *testing.T) {
 		{filepath.Join(dir, "missing", "shop.db"), "missing"},
 		{file, "not a database"},
 		{foreign, "category is not this shop's"},
-		{fmt.Sprintf("postgres://shop:secret@%s/shop?sslmode=disable", nobody.Addr()), "PostgreSQL: postgres://" + nobody.Addr().String() + "/shop:"},
+		{
+			fmt.Sprintf("postgres://shop:secret@%s/shop?sslmode=disable", nobody.Addr()),
+			"PostgreSQL: postgres://" + nobody.Addr().String() + "/shop:",
+		},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), []string{"-addr", "127.0.0.1:0", "-db", c.where}, &stdout, &stderr); code != 1 {
+		if code := run(t.Context(), []string{"-addr", "127.0.0.1:0", "-db", c.where}, &stdout,
+			&stderr); code != 1 {
 			t.Errorf("%s: exit code %d", c.where, code)
 		}
-		if said := stderr.String(); !strings.Contains(said, c.want) || strings.Contains(said, "secret") || stdout.Len() > 0 {
-			t.Errorf("%s: on stderr %q, want %q in it; on stdout %q", c.where, said, c.want, &stdout)
+		if said := stderr.String(); !strings.Contains(said, c.want) ||
+			strings.Contains(said, "secret") || stdout.Len() > 0 {
+			t.Errorf("%s: on stderr %q, want %q in it; on stdout %q", c.where, said, c.want,
+				&stdout)
 		}
 	}
 }

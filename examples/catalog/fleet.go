@@ -78,7 +78,8 @@ func (f *fleet) announce(stdout io.Writer) {
 		fmt.Fprintf(stdout, "replica %d of %d: %s\n", i+1, len(f.replicas), r.url)
 	}
 	if f.opts.stage != ownStage {
-		fmt.Fprintf(stdout, "the category map is protected by stage %q, with locks of %v\n", f.opts.stage, f.opts.lockTTL)
+		fmt.Fprintf(stdout, "the category map is protected by stage %q, with locks of %v\n",
+			f.opts.stage, f.opts.lockTTL)
 	}
 	fmt.Fprintf(stdout, "the lock lab: %s/\n", f.replicas[0].url)
 }
@@ -120,7 +121,8 @@ func (f *fleet) grace() time.Duration {
 // stats returns the counts of the fleet so far.
 func (f *fleet) stats() stats {
 	s := stats{
-		Loads: f.origin.loads.Load(), CategoryLoads: f.origin.categoryLoads.Load(), PageRuns: f.pageRuns.Load(), Renames: f.origin.renames.Load(),
+		Loads: f.origin.loads.Load(), CategoryLoads: f.origin.categoryLoads.Load(),
+		PageRuns: f.pageRuns.Load(), Renames: f.origin.renames.Load(),
 	}
 	for _, r := range f.replicas {
 		s.Replicas = append(s.Replicas, r.tally.stats(r.url))

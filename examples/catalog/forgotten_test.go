@@ -23,12 +23,16 @@ func (l lines) Write(line []byte) (int, error) {
 // The database is changed without telling a cache. Within a minute the audit reports the cache, the
 // key and the reason. It reports nothing before the change.
 func TestForgottenInvalidate(t *testing.T) {
-	opts, err := parseOptions([]string{"-addr", "127.0.0.1:0", "-replicas", "2", "-origin-delay", "1ms", "-ttl", "1h", "-audit", "20"}, nil)
+	opts, err := parseOptions([]string{
+		"-addr", "127.0.0.1:0", "-replicas", "2", "-origin-delay", "1ms", "-ttl", "1h", "-audit",
+		"20",
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := make(lines, 1000)
-	f, err := openFleet(t.Context(), opts, slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	f, err := openFleet(t.Context(), opts,
+		slog.New(slog.NewTextHandler(told, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +59,8 @@ func TestForgottenInvalidate(t *testing.T) {
 		}
 	}
 	for n := range int64(5) {
-		if status, said := rename(t, client, f.replicas[n%2].url, audio, `{"name": "Audio 1"}`); status != 200 {
+		if status, said := rename(t, client, f.replicas[n%2].url, audio,
+			`{"name": "Audio 1"}`); status != 200 {
 			t.Fatalf("status %d: %s", status, said)
 		}
 		reads()
@@ -63,7 +68,8 @@ func TestForgottenInvalidate(t *testing.T) {
 	compared := func() uint64 { return f.replicas[0].caches.categories.Stats().Compared }
 	for range 2 {
 		for len(told) > 0 {
-			<-told // a report about a rename, if the machine was stopped for longer than Audit.Settle
+			// A report about a rename, if the machine was stopped for longer than Audit.Settle.
+			<-told
 		}
 		before := compared()
 		if !until(time.Minute, reads, func() bool { return compared() > before+40 }) {
@@ -75,11 +81,13 @@ func TestForgottenInvalidate(t *testing.T) {
 			t.Fatalf("all is well, and the audit says %s", line)
 		}
 	}
-	if _, err := f.db.ExecContext(t.Context(), `UPDATE category SET name = 'Hi-fi' WHERE id = $1`, audio); err != nil {
+	if _, err := f.db.ExecContext(t.Context(), `UPDATE category SET name = 'Hi-fi' WHERE id = $1`,
+		audio); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range f.replicas {
-		if page := string(get(t, client, r.url+"/status/")); !strings.Contains(page, categoryCache) || !strings.Contains(page, "consistency: ") {
+		if page := string(get(t, client, r.url+"/status/")); !strings.Contains(page,
+			categoryCache) || !strings.Contains(page, "consistency: ") {
 			t.Errorf("the status page of %s: %s", r.url, page)
 		}
 	}
@@ -88,7 +96,9 @@ func TestForgottenInvalidate(t *testing.T) {
 		for len(told) > 0 {
 			line := <-told
 			for _, cache := range []string{treeCache, categoryCache} {
-				if strings.Contains(line, "cacheguard: wrong answer") && strings.Contains(line, "cache="+cache) && strings.Contains(line, "differs=missed") {
+				if strings.Contains(line, "cacheguard: wrong answer") &&
+					strings.Contains(line, "cache="+cache) &&
+					strings.Contains(line, "differs=missed") {
 					named[cache] = true
 				}
 			}

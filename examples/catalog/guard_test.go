@@ -46,7 +46,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		{"-redis", addr, "-db", "file?password=hunter2"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), append([]string{"-addr", "127.0.0.1:0"}, args...), &stdout, &stderr); code == 0 || stderr.Len() == 0 {
+		if code := run(t.Context(), append([]string{"-addr", "127.0.0.1:0"}, args...), &stdout,
+			&stderr); code == 0 || stderr.Len() == 0 {
 			t.Errorf("%q: exit code %d, on stderr %q", args, code, &stderr)
 		}
 		if said := stdout.String() + stderr.String(); strings.Contains(said, "hunter2") {
@@ -73,7 +74,8 @@ func TestHiding(t *testing.T) {
 			t.Errorf("%q became %q, %v; want %q", said, out.String(), err, want)
 		}
 	}
-	if got := place("postgres://shop:secret@db.example:5432/shop?password=secret#secret"); got != "postgres://db.example:5432/shop" {
+	if got := place("postgres://shop:secret@db.example:5432/shop?password=secret#secret"); got !=
+		"postgres://db.example:5432/shop" {
 		t.Errorf("the database is at %q", got)
 	}
 }
@@ -85,7 +87,8 @@ func TestForeignHosts(t *testing.T) {
 	port := c.urls[0][strings.LastIndexByte(c.urls[0], ':'):]
 	ask := func(method, path, host string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, c.urls[0]+path, strings.NewReader(`{"name": "Hi-fi"}`))
+		req, err := http.NewRequestWithContext(t.Context(), method, c.urls[0]+path,
+			strings.NewReader(`{"name": "Hi-fi"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,16 +101,26 @@ func TestForeignHosts(t *testing.T) {
 		return resp.StatusCode
 	}
 	for _, host := range []string{
-		"evil.example", "evil.example" + port, "localhost.evil.example", "127.0.0.1.evil.example", "evil.localhost" + port, "1.2.3.4" + port,
-		"[2001:db8::1]" + port, "shop.example.evil.example", "2130706433", "localhost..", "127.0.0.1 ", "xn--localhost",
+		"evil.example", "evil.example" + port, "localhost.evil.example", "127.0.0.1.evil.example",
+		"evil.localhost" + port, "1.2.3.4" + port,
+		"[2001:db8::1]" + port, "shop.example.evil.example", "2130706433", "localhost..",
+		"127.0.0.1 ", "xn--localhost",
 	} {
-		for path, method := range map[string]string{"/categories/21": "POST", "/catalog.json": "GET", "/catalog": "GET", "/": "GET", "/metrics": "GET", "/stats.json": "GET", "/healthz": "GET", "/lab/run": "POST"} {
-			if status := ask(method, path, host); status != http.StatusMisdirectedRequest && status != http.StatusBadRequest { // net/http's own error
+		for path, method := range map[string]string{
+			"/categories/21": "POST", "/catalog.json": "GET", "/catalog": "GET", "/": "GET",
+			"/metrics": "GET", "/stats.json": "GET", "/healthz": "GET", "/lab/run": "POST",
+		} {
+			// net/http's own error.
+			if status := ask(method, path, host); status != http.StatusMisdirectedRequest &&
+				status != http.StatusBadRequest {
 				t.Errorf("%s %s as %q: status %d", method, path, host, status)
 			}
 		}
 	}
-	for _, host := range []string{"localhost", "LOCALHOST" + port, "localhost.", "127.0.0.1" + port, "127.1.2.3", "[::1]" + port, "shop.example", "Shop.Example:443", "catalog"} {
+	for _, host := range []string{
+		"localhost", "LOCALHOST" + port, "localhost.", "127.0.0.1" + port, "127.1.2.3",
+		"[::1]" + port, "shop.example", "Shop.Example:443", "catalog",
+	} {
 		if status := ask("POST", "/categories/21", host); status != http.StatusOK {
 			t.Errorf("renaming as %q: status %d", host, status)
 		}
@@ -118,7 +131,9 @@ func TestForeignHosts(t *testing.T) {
 func TestOtherSitesBeginNothing(t *testing.T) {
 	c := start(t, 1, "-origin-delay", "0s")
 	client := newClient(t)
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
 	ask := func(method, path string, fields ...string) *http.Response {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -137,7 +152,10 @@ func TestOtherSitesBeginNothing(t *testing.T) {
 		t.Cleanup(func() { resp.Body.Close() })
 		return resp
 	}
-	for _, from := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://evil.example"}, {"Origin", "null"}} {
+	for _, from := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
+		{"Origin", "http://evil.example"}, {"Origin", "null"},
+	} {
 		for _, path := range []string{"/lab/run", "/lab/run?stage=setnx", "/categories/21"} {
 			if resp := ask("POST", path, from...); resp.StatusCode != http.StatusForbidden {
 				t.Errorf("POST %s with %q: status %d", path, from, resp.StatusCode)
@@ -145,26 +163,34 @@ func TestOtherSitesBeginNothing(t *testing.T) {
 		}
 	}
 	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-		if resp := ask(method, "/lab/run?stage=setnx"); resp.StatusCode != http.StatusMethodNotAllowed {
+		if resp := ask(method,
+			"/lab/run?stage=setnx"); resp.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("%s begins a run: status %d", method, resp.StatusCode)
 		}
 	}
-	if resp := ask("POST", "/lab/run", "Sec-Fetch-Site", "same-origin"); resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != eventStream {
+	if resp := ask("POST", "/lab/run", "Sec-Fetch-Site",
+		"same-origin"); resp.StatusCode != http.StatusOK ||
+		resp.Header.Get("Content-Type") != eventStream {
 		t.Errorf("the page's own run: status %d, %v", resp.StatusCode, resp.Header)
 	}
 	// The page runs the settings in its URL. If a script of another site opens it, it must not run.
 	// A click, a typed URL and the page's own links may make it run.
 	opened := []string{"Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Site"}
 	for _, from := range []string{"cross-site", "same-site"} {
-		if resp := ask("GET", "/?stage=none&fault=none", append(opened, from)...); resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" {
-			t.Errorf("a script of a %s page opens the lab with a run: status %d, %v", from, resp.StatusCode, resp.Header)
+		if resp := ask("GET", "/?stage=none&fault=none",
+			append(opened, from)...); resp.StatusCode != http.StatusSeeOther ||
+			resp.Header.Get("Location") != "/" {
+			t.Errorf("a script of a %s page opens the lab with a run: status %d, %v", from,
+				resp.StatusCode, resp.Header)
 		}
-		if resp := ask("GET", "/?stage=none&fault=none", append(opened, from, "Sec-Fetch-User", "?1")...); resp.StatusCode != http.StatusOK {
+		if resp := ask("GET", "/?stage=none&fault=none",
+			append(opened, from, "Sec-Fetch-User", "?1")...); resp.StatusCode != http.StatusOK {
 			t.Errorf("a link of a %s page: status %d", from, resp.StatusCode)
 		}
 	}
 	for _, from := range []string{"none", "same-origin"} {
-		if resp := ask("GET", "/?stage=none&fault=none", append(opened, from)...); resp.StatusCode != http.StatusOK {
+		if resp := ask("GET", "/?stage=none&fault=none",
+			append(opened, from)...); resp.StatusCode != http.StatusOK {
 			t.Errorf("opened from %s: status %d", from, resp.StatusCode)
 		}
 	}
@@ -186,7 +212,10 @@ type deaf struct {
 }
 
 func newDeaf() *deaf {
-	return &deaf{ResponseWriter: httptest.NewRecorder(), blocked: make(chan struct{}), wake: make(chan struct{}), first: true}
+	return &deaf{
+		ResponseWriter: httptest.NewRecorder(), blocked: make(chan struct{}),
+		wake: make(chan struct{}), first: true,
+	}
 }
 
 func (d *deaf) SetWriteDeadline(by time.Time) error {
@@ -255,7 +284,8 @@ func TestSlowestRunMakesRoom(t *testing.T) {
 			t.Errorf("run %d goes on: %v", want+1, context.Cause(ended[want]))
 		}
 	}
-	if _, ok := join(httptest.NewRecorder(), time.Now().Add(time.Hour)); ok || ended[1].Err() != nil {
+	if _, ok := join(httptest.NewRecorder(), time.Now().Add(time.Hour)); ok ||
+		ended[1].Err() != nil {
 		t.Error("one that reads has lost its place")
 	}
 	sending.Wait() // all sends have ended
@@ -287,8 +317,10 @@ func TestClientsThatDontReadHoldNoRuns(t *testing.T) {
 		}
 		defer conn.Close()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		fmt.Fprintf(conn, "POST /lab/run?stage=setnx&fault=crash&ttl=30s&requests=200&replicas=8 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
-		if line, err := bufio.NewReaderSize(conn, 16).ReadString(' '); err != nil || line != "HTTP/1.1 " {
+		fmt.Fprintf(conn,
+			"POST /lab/run?stage=setnx&fault=crash&ttl=30s&requests=200&replicas=8 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+		if line, err := bufio.NewReaderSize(conn, 16).ReadString(' '); err != nil ||
+			line != "HTTP/1.1 " {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
@@ -331,13 +363,17 @@ func TestRunTakesNoBody(t *testing.T) {
 
 // Every connection has deadlines, also for requests that are no runs.
 func TestServersHaveDeadlines(t *testing.T) {
-	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: time.Second, stage: ownStage}, slog.New(slog.DiscardHandler))
+	f, err := openFleet(t.Context(),
+		options{host: "127.0.0.1", replicas: 1, ttl: time.Second, stage: ownStage},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
 	s := f.replicas[0].server
-	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= bodyTimeout || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 || s.WriteTimeout < 2*loadTimeout(f.opts) {
-		t.Errorf("head %v, answer %v, between requests %v", s.ReadHeaderTimeout, s.WriteTimeout, s.IdleTimeout)
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= bodyTimeout || s.WriteTimeout <= 0 ||
+		s.IdleTimeout <= 0 || s.WriteTimeout < 2*loadTimeout(f.opts) {
+		t.Errorf("head %v, answer %v, between requests %v", s.ReadHeaderTimeout, s.WriteTimeout,
+			s.IdleTimeout)
 	}
 }

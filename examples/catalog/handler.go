@@ -87,7 +87,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, cacheguard.ErrNotFound):
 		return http.StatusNotFound
-	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable), errors.Is(err, cacheguard.ErrClosed):
+	case errors.Is(err, cacheguard.ErrOverloaded), errors.Is(err, cacheguard.ErrUnavailable),
+		errors.Is(err, cacheguard.ErrClosed):
 		return http.StatusServiceUnavailable
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout

@@ -15,19 +15,24 @@ const healthTimeout = time.Second
 
 // health is the body of /healthz.
 type health struct {
-	Status   string `json:"status"` // "ok", or "no database": without the database no value can be loaded
+	// "ok", or "no database": without the database no value can be loaded.
+	Status   string `json:"status"`
 	Database string `json:"database"`
-	Redis    string `json:"redis"` // without Redis the replica goes on, but only with its own flights
+	// Without Redis the replica goes on, but only with its own flights.
+	Redis string `json:"redis"`
 }
 
 // watched serves a replica's health, its metrics and the state of its caches, for monitoring.
-func watched(database, redis func(context.Context) error, metrics prometheus.Gatherer, status http.Handler) func(chi.Router) {
+func watched(
+	database, redis func(context.Context) error, metrics prometheus.Gatherer, status http.Handler,
+) func(chi.Router) {
 	return func(r chi.Router) {
 		r.Get("/healthz", func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 			defer cancel()
 			ofDatabase, ofRedis := stateOf(ctx, database), stateOf(ctx, redis)
-			h, status := health{Status: "ok", Database: <-ofDatabase, Redis: <-ofRedis}, http.StatusOK
+			h, status := health{Status: "ok", Database: <-ofDatabase, Redis: <-ofRedis},
+				http.StatusOK
 			if h.Database != "ok" {
 				h.Status, status = "no database", http.StatusServiceUnavailable
 			}

@@ -15,10 +15,16 @@ import (
 )
 
 func TestHealth(t *testing.T) {
-	there, away := func(ctx context.Context) error { return ctx.Err() }, func(ctx context.Context) error { <-ctx.Done(); return errors.New("secret") }
+	there, away := func(ctx context.Context) error {
+		return ctx.Err()
+	}, func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("secret")
+	}
 	over := make(chan struct{})
 	defer close(over)
-	deaf := func(context.Context) error { <-over; return nil } // ignores its context, and ends only with the test
+	// Ignores its context, and ends only with the test.
+	deaf := func(context.Context) error { <-over; return nil }
 	for _, c := range []struct {
 		database, redis func(context.Context) error
 		status          int
@@ -34,7 +40,8 @@ func TestHealth(t *testing.T) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		var got health
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status || got != c.want || strings.Contains(w.Body.String(), "secret") {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status ||
+			got != c.want || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("status %d, %s; want %d, %+v", w.Code, w.Body, c.status, c.want)
 		}
 	}
@@ -47,7 +54,8 @@ func TestHealthWithoutRedis(t *testing.T) {
 	client := newClient(t)
 	redis.Close()
 	var h health
-	if err := json.Unmarshal(get(t, client, c.urls[0]+"/healthz"), &h); err != nil || h.Redis != "unreachable" || h.Status != "ok" {
+	if err := json.Unmarshal(get(t, client, c.urls[0]+"/healthz"), &h); err != nil ||
+		h.Redis != "unreachable" || h.Status != "ok" {
 		t.Errorf("%+v, %v", h, err)
 	}
 	get(t, client, c.urls[0]+"/catalog.json")
@@ -57,7 +65,10 @@ func TestMetrics(t *testing.T) {
 	c := start(t, 2, "-origin-delay", "0s")
 	client := newClient(t)
 	get(t, client, c.urls[0]+"/catalog.json")
-	for i, want := range []string{`cacheguard_loads_total{cache="catalog",outcome="value"} 1`, `cacheguard_loads_total{cache="catalog",outcome="value"} 0`} {
+	for i, want := range []string{
+		`cacheguard_loads_total{cache="catalog",outcome="value"} 1`,
+		`cacheguard_loads_total{cache="catalog",outcome="value"} 0`,
+	} {
 		if text := string(get(t, client, c.urls[i]+"/metrics")); !strings.Contains(text, want) {
 			t.Errorf("replica %d lacks %s:\n%s", i+1, want, text)
 		}

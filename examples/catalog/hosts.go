@@ -22,7 +22,8 @@ func known(names ...string) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 			if name := hostname(r.Host); !here[name] && !isAddress(name, local) {
-				refuse(w, http.StatusMisdirectedRequest, "there is no such host here: -hosts can name it")
+				refuse(w, http.StatusMisdirectedRequest,
+					"there is no such host here: -hosts can name it")
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -59,8 +59,9 @@ var (
 func newLaboratory(w lab.World, log *slog.Logger) *laboratory {
 	stopping := make(chan struct{})
 	return &laboratory{
-		world: w, log: log, runs: make(map[*stream]struct{}), simulations: make(chan struct{}, mostSimulations),
-		stopping: stopping, stop: sync.OnceFunc(func() { close(stopping) }),
+		world: w, log: log, runs: make(map[*stream]struct{}),
+		simulations: make(chan struct{}, mostSimulations),
+		stopping:    stopping, stop: sync.OnceFunc(func() { close(stopping) }),
 	}
 }
 
@@ -75,7 +76,8 @@ type stageChoice struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Flaw  string `json:"flaw,omitempty"`
-	Needs string `json:"needs,omitempty"` // the missing system because of which the stage can't be chosen
+	// The missing system because of which the stage can't be chosen.
+	Needs string `json:"needs,omitempty"`
 }
 
 type faultChoice struct {
@@ -103,7 +105,8 @@ func (l *laboratory) choices(w http.ResponseWriter, _ *http.Request) {
 // missing returns the name of a system that a stage needs and that isn't available.
 func (l *laboratory) missing(s stage.Stage) string {
 	here := map[stage.Needs]bool{
-		"": true, stage.NeedsDB: l.world.DB != nil, stage.NeedsMasters: len(l.world.Masters) > 0, stage.NeedsZooKeeper: l.world.ZooKeeper != nil,
+		"": true, stage.NeedsDB: l.world.DB != nil, stage.NeedsMasters: len(l.world.Masters) > 0,
+		stage.NeedsZooKeeper: l.world.ZooKeeper != nil,
 	}
 	if here[s.Needs] {
 		return ""
@@ -120,8 +123,10 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if r.ContentLength != 0 { // net/http notices that the client leaves only after it has read the body
-		refuse(w, http.StatusBadRequest, "the settings of a run are those of its address: want no body")
+	// net/http notices that the client leaves only after it has read the body.
+	if r.ContentLength != 0 {
+		refuse(w, http.StatusBadRequest,
+			"the settings of a run are those of its address: want no body")
 		return
 	}
 	ctx, end := context.WithCancelCause(r.Context())
@@ -129,7 +134,8 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	s := newStream(w, end)
 	if !l.admit(s, time.Now()) {
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d runs go on already: try again in a few seconds", mostRuns))
+		refuse(w, http.StatusServiceUnavailable,
+			fmt.Sprintf("%d runs go on already: try again in a few seconds", mostRuns))
 		return
 	}
 	defer l.leave(s)
@@ -141,11 +147,13 @@ func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	var report lab.Report
 	s.during(func() { report, err = lab.Run(ctx, l.world, settings, s.step) })
 	switch {
-	case r.Context().Err() != nil, context.Cause(ctx) == errSlow: // the client has left, or was given up
+	case r.Context().Err() != nil, context.Cause(ctx) == errSlow:
+		// The client has left, or was given up.
 	case context.Cause(ctx) == errStopping:
 		s.send("failed", errStopping.Error())
 	case err != nil:
-		l.log.Warn("a run of the lab failed", "stage", settings.Stage, "fault", settings.Fault, "error", err)
+		l.log.Warn("a run of the lab failed", "stage", settings.Stage, "fault", settings.Fault,
+			"error", err)
 		s.send("failed", withoutSecrets(err.Error()))
 	default:
 		s.send("report", report)
@@ -203,15 +211,18 @@ type stream struct {
 	conn *http.ResponseController
 	end  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards the fields below
-	steps   []lab.Event
-	since   time.Time // the time at which the current data began to be sent; zero: no data is being sent
+	mu    sync.Mutex // guards the fields below
+	steps []lab.Event
+	// The time at which the current data began to be sent; zero: no data is being sent.
+	since   time.Time
 	givenUp bool
 	more    chan struct{} // has an element if there are steps
 }
 
 func newStream(w http.ResponseWriter, end context.CancelCauseFunc) *stream {
-	return &stream{w: w, conn: http.NewResponseController(w), end: end, more: make(chan struct{}, 1)}
+	return &stream{
+		w: w, conn: http.NewResponseController(w), end: end, more: make(chan struct{}, 1),
+	}
 }
 
 // step adds an event. It is sent soon.

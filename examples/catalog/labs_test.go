@@ -21,7 +21,8 @@ import (
 func events(t *testing.T, resp *http.Response) map[string][]string {
 	t.Helper()
 	defer resp.Body.Close()
-	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "text/event-stream" {
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK ||
+		got != "text/event-stream" {
 		t.Fatalf("status %d, type %q", resp.StatusCode, got)
 	}
 	by := map[string][]string{}
@@ -71,7 +72,8 @@ func TestLabRuns(t *testing.T) {
 		Stages []stageChoice
 		Faults []faultChoice
 	}
-	if err := json.Unmarshal(get(t, newClient(t), c.urls[0]+"/lab/choices.json"), &choices); err != nil {
+	if err := json.Unmarshal(get(t, newClient(t), c.urls[0]+"/lab/choices.json"),
+		&choices); err != nil {
 		t.Fatal(err)
 	}
 	if len(choices.Stages) < 19 || len(choices.Faults) < 12 {
@@ -85,16 +87,19 @@ func TestLabRuns(t *testing.T) {
 			continue
 		}
 		steps, report := run1(t, c.urls[0]+"/lab/run?stage="+s.Name)
-		if report.Answered != report.Requests || report.Verdict == "" || len(steps) < report.Requests {
+		if report.Answered != report.Requests || report.Verdict == "" ||
+			len(steps) < report.Requests {
 			t.Errorf("%s: %+v after %d steps", s.Name, report, len(steps))
 		}
 	}
-	if _, report := run1(t, c.urls[0]+"/lab/run?stage=compare&fault=slow-load"); report.StaleWrites != 1 {
+	if _, report := run1(t,
+		c.urls[0]+"/lab/run?stage=compare&fault=slow-load"); report.StaleWrites != 1 {
 		t.Errorf("%+v", report)
 	}
 	for query, words := range map[string]string{
-		"stage=watchdog&fault=failover":          "2 had the lock at once; a stale value is served",
-		"stage=cacheguard&fault=failover&ttl=5s": "late values? (was|were) refused", // more than one, if the machine is so busy that a third process loads meanwhile
+		"stage=watchdog&fault=failover": "2 had the lock at once; a stale value is served",
+		// More than one, if the machine is so busy that a third process loads meanwhile.
+		"stage=cacheguard&fault=failover&ttl=5s": "late values? (was|were) refused",
 		"stage=redlock&fault=failover":           "2 had the lock at once; a stale value is served",
 		"stage=sqlrow&fault=crash&ttl=30s":       "dead lock: 8 requests wait",
 		"stage=getset&fault=clock&clock=40s":     "at once",
@@ -119,7 +124,8 @@ func TestLabRefusesWrongSettings(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	var f failure
-	if err := json.NewDecoder(resp.Body).Decode(&f); err != nil || resp.StatusCode != http.StatusBadRequest ||
+	if err := json.NewDecoder(resp.Body).Decode(&f); err != nil ||
+		resp.StatusCode != http.StatusBadRequest ||
 		!strings.Contains(f.Error, `"magic"`) || !strings.Contains(f.Error, "99 replicas") {
 		t.Errorf("status %d, %+v, %v", resp.StatusCode, f, err)
 	}
@@ -132,7 +138,8 @@ func TestLabStageThatLacksSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if by := events(t, resp); len(by["failed"]) != 1 || !strings.Contains(by["failed"][0], "ZooKeeper") {
+	if by := events(t, resp); len(by["failed"]) != 1 ||
+		!strings.Contains(by["failed"][0], "ZooKeeper") {
 		t.Errorf("%q", by)
 	}
 }
@@ -147,10 +154,13 @@ func TestLabRunEndsWhenTheShopStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.stop()
-	if by := events(t, resp); len(by["failed"]) != 1 || !strings.Contains(by["failed"][0], "stopped") {
+	if by := events(t, resp); len(by["failed"]) != 1 ||
+		!strings.Contains(by["failed"][0], "stopped") {
 		t.Errorf("%q, %q", by["report"], by["failed"])
 	}
-	if keys := redis.Keys(); slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "lab:") }) {
+	if keys := redis.Keys(); slices.ContainsFunc(keys, func(k string) bool {
+		return strings.Contains(k, "lab:")
+	}) {
 		t.Errorf("left behind: %q", keys)
 	}
 }
@@ -162,7 +172,8 @@ func TestLabTooManyRuns(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for range mostRuns {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost,
+			c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	logging.Disable()            // the cache reports and logs in its own words what go-redis would print
+	// The cache reports and logs in its own words what go-redis would print.
+	logging.Disable()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -22,7 +22,8 @@ import (
 type catalog struct {
 	redis string   // the command's output about Redis
 	urls  []string // of the replicas
-	stop  func()   // stops the command like a signal, waits for its end, and fails the test after an error
+	// Stops the command like a signal, waits for its end, and fails the test after an error.
+	stop func()
 
 	stderr bytes.Buffer // read it only after stop
 }
@@ -36,7 +37,9 @@ func start(t *testing.T, replicas int, args ...string) *catalog {
 	code := make(chan int, 1)
 	go func() {
 		defer stdout.Close()
-		code <- run(ctx, append([]string{"-addr", "127.0.0.1:0", "-replicas", fmt.Sprint(replicas)}, args...), stdout, &c.stderr)
+		code <- run(ctx,
+			append([]string{"-addr", "127.0.0.1:0", "-replicas", fmt.Sprint(replicas)}, args...),
+			stdout, &c.stderr)
 	}()
 	c.stop = sync.OnceFunc(func() {
 		cancel()
@@ -48,7 +51,8 @@ func start(t *testing.T, replicas int, args ...string) *catalog {
 
 	lines := bufio.NewScanner(output)
 	for len(c.urls) < replicas && lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), fmt.Sprintf("replica %d of %d: ", len(c.urls)+1, replicas)); ok {
+		if _, url, ok := strings.Cut(lines.Text(),
+			fmt.Sprintf("replica %d of %d: ", len(c.urls)+1, replicas)); ok {
 			c.urls = append(c.urls, url)
 		} else {
 			c.redis = lines.Text()
@@ -137,7 +141,8 @@ func TestStampedeOnTheColdMapIsOneLoad(t *testing.T) {
 	asked := 0
 	for i, r := range s.Replicas {
 		if r.Address != c.urls[i] || r.Requests != requests/replicas {
-			t.Errorf("replica %d: %+v, want %s with %d requests", i+1, r, c.urls[i], requests/replicas)
+			t.Errorf("replica %d: %+v, want %s with %d requests", i+1, r, c.urls[i],
+				requests/replicas)
 		}
 		if sum := r.Results.Hit + r.Results.Coalesced + r.Results.Loaded; sum != r.Requests {
 			t.Errorf("replica %d: %d results of %d requests", i+1, sum, r.Requests)
@@ -175,7 +180,9 @@ func TestTheMapIsLoadedAgainAfterItsTTL(t *testing.T) {
 
 // Leases need expiry, because the lease of a replica that died must end.
 func TestTheEmbeddedRedisForgetsWhatHasExpired(t *testing.T) {
-	f, err := openFleet(t.Context(), options{host: "127.0.0.1", replicas: 1, ttl: 50 * time.Millisecond, stage: ownStage}, slog.New(slog.DiscardHandler))
+	f, err := openFleet(t.Context(),
+		options{host: "127.0.0.1", replicas: 1, ttl: 50 * time.Millisecond, stage: ownStage},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,13 +234,14 @@ func TestRequestsThatDontFinishAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun, ended := make(chan struct{}), make(chan struct{})
-	r := &replica{url: "http://" + listener.Addr().String(), listener: listener, server: &http.Server{
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			close(begun)
-			<-r.Context().Done()
-			close(ended)
-		}),
-	}}
+	r := &replica{url: "http://" + listener.Addr().String(), listener: listener,
+		server: &http.Server{
+			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-r.Context().Done()
+				close(ended)
+			}),
+		}}
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		<-begun
@@ -246,7 +254,8 @@ func TestRequestsThatDontFinishAreNamed(t *testing.T) {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 	})
-	if err := r.serve(ctx, time.Millisecond); err == nil || !strings.Contains(err.Error(), r.url+": requests went on for more than 1ms") {
+	if err := r.serve(ctx, time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), r.url+": requests went on for more than 1ms") {
 		t.Errorf("error %v", err)
 	}
 	<-ended
@@ -293,7 +302,8 @@ func TestAServerThatIsNoRedisIsNamed(t *testing.T) {
 			conn.Close()
 		}
 	})
-	checkFailure(t, "redis at "+other.Addr().String(), "-addr", "127.0.0.1:0", "-redis", other.Addr().String())
+	checkFailure(t, "redis at "+other.Addr().String(), "-addr", "127.0.0.1:0", "-redis",
+		other.Addr().String())
 	other.Close()
 	group.Wait()
 }
@@ -302,7 +312,8 @@ func TestASignalBeforeItIsUpIsNoFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := run(ctx, []string{"-addr", "127.0.0.1:0"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+	if code := run(ctx, []string{"-addr", "127.0.0.1:0"}, &stdout, &stderr); code != 0 ||
+		stderr.Len() > 0 {
 		t.Errorf("exit code %d, on stderr: %s", code, &stderr)
 	}
 }

@@ -44,25 +44,38 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("catalog", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are returned and printed once, by the caller
-	addr := flags.String("addr", "localhost:8080", "`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
-	flags.Func("hosts", "`names` under which browsers may ask, beside localhost and -addr's, with commas between them (default: none)", func(names string) error {
-		o.hosts = strings.Split(names, ",")
-		return nil
-	})
-	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas, each with its own cache and its own connections to Redis")
-	flags.StringVar(&o.db, "db", "", "`file` of an SQLite database, or the URL of a PostgreSQL (postgres://user:password@host/name); without categories it is filled with the example's (default: one in memory)")
-	flags.StringVar(&o.redis, "redis", "", "`host:port` of a Redis server (default: an embedded one)")
-	flags.StringVar(&o.zookeeper, "zookeeper", "", "`host:port` of a ZooKeeper for the stages of the lab that need one (default: none)")
-	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond, "how long each query takes")
+	addr := flags.String("addr", "localhost:8080",
+		"`host:port` of the first replica; the others take the ports after it; port 0 means a free port for each")
+	flags.Func("hosts",
+		"`names` under which browsers may ask, beside localhost and -addr's, with commas between them (default: none)",
+		func(names string) error {
+			o.hosts = strings.Split(names, ",")
+			return nil
+		})
+	flags.IntVar(&o.replicas, "replicas", 1,
+		"`number` of replicas, each with its own cache and its own connections to Redis")
+	flags.StringVar(&o.db, "db", "",
+		"`file` of an SQLite database, or the URL of a PostgreSQL (postgres://user:password@host/name); without categories it is filled with the example's (default: one in memory)")
+	flags.StringVar(&o.redis, "redis", "",
+		"`host:port` of a Redis server (default: an embedded one)")
+	flags.StringVar(&o.zookeeper, "zookeeper", "",
+		"`host:port` of a ZooKeeper for the stages of the lab that need one (default: none)")
+	flags.DurationVar(&o.originDelay, "origin-delay", 200*time.Millisecond,
+		"how long each query takes")
 	flags.DurationVar(&o.ttl, "ttl", time.Minute, "how long what is cached is fresh")
-	flags.StringVar(&o.stage, "stage", ownStage, "`name` of the stage that protects the category map: "+stageNames())
-	flags.DurationVar(&o.lockTTL, "lock-ttl", 30*time.Second, "how long a lock of the other stages lasts, where it has an end")
-	flags.Float64Var(&o.audit, "audit", 0, "how many answers a second each replica compares with the database, at most, for the tree and for categories; what is wrong is logged")
-	flags.TextVar(&o.logLevel, "log", slog.LevelWarn, "the least `level` that is logged: debug, info (each load and rename), warn or error")
+	flags.StringVar(&o.stage, "stage", ownStage,
+		"`name` of the stage that protects the category map: "+stageNames())
+	flags.DurationVar(&o.lockTTL, "lock-ttl", 30*time.Second,
+		"how long a lock of the other stages lasts, where it has an end")
+	flags.Float64Var(&o.audit, "audit", 0,
+		"how many answers a second each replica compares with the database, at most, for the tree and for categories; what is wrong is logged")
+	flags.TextVar(&o.logLevel, "log", slog.LevelWarn,
+		"the least `level` that is logged: debug, info (each load and rename), warn or error")
 
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(help, "catalog serves a shop's category map from a SQL database through cacheguard.\n\nFlags:")
+		fmt.Fprintln(help,
+			"catalog serves a shop's category map from a SQL database through cacheguard.\n\nFlags:")
 		flags.SetOutput(help)
 		flags.PrintDefaults()
 		return o, err
@@ -83,11 +96,15 @@ func (o options) validate() error {
 	if o.replicas < 1 || o.replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("-replicas %d: want 1 to %d", o.replicas, maxReplicas))
 	} else if last := o.port + o.replicas - 1; o.port > 0 && last > 65535 {
-		errs = append(errs, fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535", o.replicas, o.port, last))
+		errs = append(errs,
+			fmt.Errorf("-addr: %d replicas from port %d on would need port %d, the last one is 65535",
+				o.replicas, o.port, last))
 	}
 	errs = append(errs, checkServer("-redis", o.redis), checkServer("-zookeeper", o.zookeeper))
-	if _, err := url.Parse(o.db); isPostgres(o.db) && err != nil { // err may contain a part of the password
-		errs = append(errs, errors.New("-db: the URL can't be read: is every sign of the password that means something in a URL written as %XX?"))
+	// err may contain a part of the password.
+	if _, err := url.Parse(o.db); isPostgres(o.db) && err != nil {
+		errs = append(errs,
+			errors.New("-db: the URL can't be read: is every sign of the password that means something in a URL written as %XX?"))
 	} else if !isPostgres(o.db) && (strings.Contains(o.db, "://") || named.MatchString(o.db)) {
 		errs = append(errs, errors.New("-db: want a file, or a URL that begins with postgres://"))
 	}
@@ -96,9 +113,13 @@ func (o options) validate() error {
 			errs = append(errs, fmt.Errorf("-hosts %q: want names without a port", name))
 		}
 	}
-	if stages := stage.All(); !slices.ContainsFunc(stages, func(s stage.Stage) bool { return s.Name == o.stage }) {
+	if stages := stage.All(); !slices.ContainsFunc(stages, func(s stage.Stage) bool {
+		return s.Name == o.stage
+	}) {
 		errs = append(errs, fmt.Errorf("-stage %q: want one of %s", o.stage, stageNames()))
-	} else if o.zookeeper == "" && slices.ContainsFunc(stages, func(s stage.Stage) bool { return s.Name == o.stage && s.Needs == stage.NeedsZooKeeper }) {
+	} else if o.zookeeper == "" && slices.ContainsFunc(stages, func(s stage.Stage) bool {
+		return s.Name == o.stage && s.Needs == stage.NeedsZooKeeper
+	}) {
 		errs = append(errs, fmt.Errorf("-stage %s: this needs -zookeeper", o.stage))
 	}
 	if o.lockTTL < time.Second {
@@ -153,7 +174,8 @@ func splitAddr(name, addr string) (host string, port int, err error) {
 	}
 	number, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("%s%s: the port must be a number from 0 to 65535", name, said(addr))
+		return "", 0,
+			fmt.Errorf("%s%s: the port must be a number from 0 to 65535", name, said(addr))
 	}
 	return host, int(number), nil
 }

@@ -11,7 +11,10 @@ import (
 
 func TestOptionDefaults(t *testing.T) {
 	got, err := parseOptions(nil, nil)
-	want := options{host: "localhost", port: 8080, replicas: 1, originDelay: 200 * time.Millisecond, ttl: time.Minute, stage: ownStage, lockTTL: 30 * time.Second, logLevel: slog.LevelWarn}
+	want := options{
+		host: "localhost", port: 8080, replicas: 1, originDelay: 200 * time.Millisecond,
+		ttl: time.Minute, stage: ownStage, lockTTL: 30 * time.Second, logLevel: slog.LevelWarn,
+	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v (%v), want %+v", got, err, want)
 	}
@@ -29,7 +32,8 @@ func TestListenAddresses(t *testing.T) {
 	} {
 		o, err := parseOptions([]string{"-replicas", "3", "-addr", c.addr}, nil)
 		if err != nil || o.listenAddr(0) != c.first || o.listenAddr(2) != c.last {
-			t.Errorf("-addr %s: %s to %s (%v), want %s to %s", c.addr, o.listenAddr(0), o.listenAddr(2), err, c.first, c.last)
+			t.Errorf("-addr %s: %s to %s (%v), want %s to %s", c.addr, o.listenAddr(0),
+				o.listenAddr(2), err, c.first, c.last)
 		}
 	}
 }
@@ -61,7 +65,10 @@ func TestWrongFlags(t *testing.T) {
 		{"-audit NaN", []string{"-audit NaN"}},
 		{"-port 8080", []string{"-port"}},
 		{"serve", []string{`"serve"`}},
-		{"-replicas 0 -ttl 0s -redis x extra", []string{"-replicas 0", "-ttl 0s", "-redis", `"extra"`}},
+		{
+			"-replicas 0 -ttl 0s -redis x extra",
+			[]string{"-replicas 0", "-ttl 0s", "-redis", `"extra"`},
+		},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -82,10 +89,14 @@ func TestWrongFlags(t *testing.T) {
 
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+	if code := run(t.Context(), []string{"-help"}, &stdout, &stderr); code != 0 ||
+		stderr.Len() > 0 {
 		t.Errorf("exit code %d, on stderr: %s", code, &stderr)
 	}
-	for _, flag := range []string{"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl", "-db", "-stage", "-lock-ttl", "-audit", "-log"} {
+	for _, flag := range []string{
+		"-addr", "-replicas", "-redis", "-zookeeper", "-origin-delay", "-ttl", "-db", "-stage",
+		"-lock-ttl", "-audit", "-log",
+	} {
 		if !strings.Contains(stdout.String(), "  "+flag+" ") {
 			t.Errorf("the help lacks %s: %s", flag, &stdout)
 		}

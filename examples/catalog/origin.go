@@ -78,7 +78,9 @@ const renameTimeout = 8 * time.Second
 // rename returns without an error, the transaction is committed. The error can be
 // cacheguard.ErrNotFound or errTaken. rename gives up after renameTimeout, because nothing else
 // ends it.
-func (o *origin) rename(ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error) error {
+func (o *origin) rename(
+	ctx context.Context, id int, name string, also func(context.Context, *sql.Tx) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, renameTimeout)
 	defer cancel()
 	tx, err := o.db.BeginTx(ctx, nil)
@@ -119,7 +121,9 @@ type queryer interface {
 // children in the shop's order.
 func readCategories(ctx context.Context, db queryer, condition string, args ...any) ([]row, error) {
 	found, err := db.QueryContext(ctx,
-		fmt.Sprintf(`SELECT id, COALESCE(parent_id, 0), level, name, sort FROM category %s ORDER BY level, sort, id`, condition), args...)
+		fmt.Sprintf(
+			`SELECT id, COALESCE(parent_id, 0), level, name, sort FROM category %s ORDER BY level, sort, id`,
+			condition), args...)
 	if err != nil {
 		return nil, err
 	}

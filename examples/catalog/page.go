@@ -38,7 +38,8 @@ func labPage(r chi.Router) {
 // secure makes browsers run only code of this server in a page.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy",
+			"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})
@@ -59,7 +60,8 @@ func revalidated(next http.Handler) http.Handler {
 func unprompted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
-		if r.URL.RawQuery != "" && (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-User") != "?1" {
+		if r.URL.RawQuery != "" && (site == "cross-site" || site == "same-site") &&
+			r.Header.Get("Sec-Fetch-User") != "?1" {
 			w.Header().Set("Cache-Control", "no-store")
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
@@ -72,7 +74,9 @@ func unprompted(next http.Handler) http.Handler {
 const pagePath = "/catalog"
 
 // catalogRoute serves the map as a page, through the HTTP middleware.
-func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Duration, ran func()) func(chi.Router) {
+func (s *shop) catalogRoute(
+	cached func(http.Handler) http.Handler, ttl time.Duration, ran func(),
+) func(chi.Router) {
 	return func(r chi.Router) {
 		r.With(oneHost, cached, secure).Get(pagePath, func(w http.ResponseWriter, r *http.Request) {
 			ran()
@@ -96,7 +100,8 @@ func (s *shop) catalogRoute(cached func(http.Handler) http.Handler, ttl time.Dur
 			// Browsers ask each time, because they can't be told of a rename. The fleet's cache is
 			// told, so it keeps the page (RFC 9213).
 			w.Header().Set("Cache-Control", "no-cache")
-			w.Header().Set("CDN-Cache-Control", fmt.Sprintf("max-age=%d", max(1, int(ttl.Seconds()))))
+			w.Header().Set("CDN-Cache-Control",
+				fmt.Sprintf("max-age=%d", max(1, int(ttl.Seconds()))))
 			_, _ = w.Write(body.Bytes()) // an error means that the client has left
 		})
 	}

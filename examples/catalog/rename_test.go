@@ -35,7 +35,8 @@ const audio = 21
 // rename renames a category, and returns the status and the body of the answer.
 func rename(t *testing.T, client *http.Client, url string, id int, body string) (int, string) {
 	t.Helper()
-	resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, id), "application/json", strings.NewReader(body))
+	resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, id), "application/json",
+		strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
 		return 0, ""
@@ -60,7 +61,8 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 	}
 	seen := &history{}
 	opts, err := parseOptions([]string{
-		"-addr", "127.0.0.1:0", "-replicas", fmt.Sprint(replicas), "-ttl", ttl.String(), "-origin-delay", "20ms",
+		"-addr", "127.0.0.1:0", "-replicas", fmt.Sprint(replicas), "-ttl", ttl.String(),
+		"-origin-delay", "20ms",
 		"-redis", redistest.Shared(t).Addr(),
 	}, nil)
 	if err != nil {
@@ -101,7 +103,8 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 					least := acknowledged.Load()
 					told := toldVersion(t, get(t, client, r.url+path))
 					if most := begun.Load(); told < least || told > most {
-						t.Errorf("%s says name %d; %d was acknowledged before, and %d is the last one", path, told, least, most)
+						t.Errorf("%s says name %d; %d was acknowledged before, and %d is the last one",
+							path, told, least, most)
 						return
 					}
 					reads.Add(1)
@@ -114,7 +117,8 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 	}
 	for n := int64(1); n <= int64(renames) && !t.Failed(); n++ {
 		begun.Store(n)
-		if status, said := rename(t, client, f.replicas[n%int64(replicas)].url, audio, fmt.Sprintf(`{"name": "Audio %d"}`, n)); status != http.StatusOK {
+		if status, said := rename(t, client, f.replicas[n%int64(replicas)].url, audio,
+			fmt.Sprintf(`{"name": "Audio %d"}`, n)); status != http.StatusOK {
 			t.Errorf("status %d: %s", status, said)
 		}
 		seen.add("acknowledged")
@@ -132,10 +136,12 @@ func TestNobodyIsToldAnOldName(t *testing.T) {
 	s := f.stats()
 	t.Logf("%d reads; %d loads: the first one, %d for %d renames, %d because the map came to its end, %d again",
 		reads.Load(), s.Loads, byRename, s.Renames, byEnd, again)
-	if byRename != renames || s.Loads != int64(1+byRename+byEnd+again) || s.Renames != int64(renames) {
+	if byRename != renames || s.Loads != int64(1+byRename+byEnd+again) ||
+		s.Renames != int64(renames) {
 		t.Errorf("%d loads, of which %d because of a rename: %+v", s.Loads, byRename, s)
 	}
-	if ttl == time.Hour && (byEnd != 0 || s.PageRuns > int64(renames)+1 || s.CategoryLoads > 2*int64(renames+1)) {
+	if ttl == time.Hour &&
+		(byEnd != 0 || s.PageRuns > int64(renames)+1 || s.CategoryLoads > 2*int64(renames+1)) {
 		t.Errorf("%d loads because something came to its end: %+v", byEnd, s)
 	}
 }
@@ -234,22 +240,34 @@ func TestRenamingBadly(t *testing.T) {
 		{audio, `{"title": "Hi-fi"}`, http.StatusBadRequest, "title"},
 		{audio, `{"name": "Hi-fi"} {}`, http.StatusBadRequest, "nothing after it"},
 		{audio, `{"name": "Hi-fi"}]`, http.StatusBadRequest, "nothing after it"},
-		{audio, `{"name": "Hi-fi"}` + strings.Repeat(" ", mostRename), http.StatusRequestEntityTooLarge, "too large"},
+		{
+			audio, `{"name": "Hi-fi"}` + strings.Repeat(" ", mostRename),
+			http.StatusRequestEntityTooLarge, "too large",
+		},
 		{audio, "{\"name\": \"Hi-fi\xff\"}", http.StatusBadRequest, "not UTF-8"},
 		{audio, `{"name": " "}`, http.StatusBadRequest, "empty"},
 		{audio, `{"name": "a\u0000b"}`, http.StatusBadRequest, "printed"},
-		{audio, `{"name": "` + strings.Repeat("x", 101) + `"}`, http.StatusBadRequest, "101 characters"},
-		{audio, `{"name": "` + strings.Repeat("x", 5000) + `"}`, http.StatusRequestEntityTooLarge, "too large"},
+		{
+			audio, `{"name": "` + strings.Repeat("x", 101) + `"}`, http.StatusBadRequest,
+			"101 characters",
+		},
+		{
+			audio, `{"name": "` + strings.Repeat("x", 5000) + `"}`,
+			http.StatusRequestEntityTooLarge, "too large",
+		},
 		{audio, `{"name": "Televisions"}`, http.StatusConflict, "another category"},
 		{123456, `{"name": "Hi-fi"}`, http.StatusNotFound, "category 123456"},
 		{-1, `{"name": "Hi-fi"}`, http.StatusNotFound, `"-1"`},
 		{audio, `{"name": "Audio"}`, http.StatusOK, `"Audio"`},
 	} {
-		if status, said := rename(t, client, c.urls[0], r.id, r.body); status != r.status || !strings.Contains(said, strings.ReplaceAll(r.says, `"-1"`, `\"-1\"`)) {
-			t.Errorf("%d %.60s: status %d, %s; want %d with %q", r.id, r.body, status, said, r.status, r.says)
+		if status, said := rename(t, client, c.urls[0], r.id, r.body); status != r.status ||
+			!strings.Contains(said, strings.ReplaceAll(r.says, `"-1"`, `\"-1\"`)) {
+			t.Errorf("%d %.60s: status %d, %s; want %d with %q", r.id, r.body, status, said,
+				r.status, r.says)
 		}
 	}
-	req, err := http.NewRequest(http.MethodPost, fmt.Sprintf("%s/categories/%d", c.urls[0], audio), strings.NewReader(`{"name": "Hi-fi"}`))
+	req, err := http.NewRequest(http.MethodPost, fmt.Sprintf("%s/categories/%d", c.urls[0], audio),
+		strings.NewReader(`{"name": "Hi-fi"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +293,10 @@ func TestARenameThatNeverArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /categories/%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", audio)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil) // a test that waits in vain is ended by go test
+	fmt.Fprintf(conn,
+		"POST /categories/%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", audio)
+	// A test that waits in vain is ended by go test.
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +316,9 @@ func (silentDB) Begin() (driver.Tx, error)                    { return silentDB{
 func (silentDB) Commit() error                                { return nil }
 func (silentDB) Rollback() error                              { return nil }
 func (silentDB) Close() error                                 { return nil }
-func (silentDB) ExecContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Result, error) {
+func (silentDB) ExecContext(
+	ctx context.Context, _ string, _ []driver.NamedValue,
+) (driver.Result, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -310,15 +332,19 @@ func TestRenamingInADatabaseThatIsSilent(t *testing.T) {
 		db := sql.OpenDB(silentDB{})
 		defer db.Close()
 		began := time.Now()
-		err := (&origin{db: db, log: slog.New(slog.DiscardHandler)}).rename(t.Context(), audio, "Hi-fi", nothingElse)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != renameTimeout {
+		err := (&origin{db: db, log: slog.New(slog.DiscardHandler)}).rename(t.Context(), audio,
+			"Hi-fi", nothingElse)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+			took != renameTimeout {
 			t.Errorf("error %v after %v", err, took)
 		}
 	})
 }
 
 // ways are the paths at which a replica shows the name of Audio.
-var ways = []string{"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1"}
+var ways = []string{
+	"/catalog.json", "/catalog", fmt.Sprintf("/categories/%d", audio), "/categories/1",
+}
 
 // sayInTheEnd waits until a replica shows this name at each of these paths.
 func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
@@ -343,7 +369,9 @@ func TestRenamingWithoutRedis(t *testing.T) {
 		sayInTheEnd(t, client, url, 0)
 	}
 	proxy.Blackhole(true)
-	if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 1"}`); status != http.StatusAccepted || !strings.Contains(said, "Audio 1") {
+	if status, said := rename(t, client, c.urls[0], audio,
+		`{"name": "Audio 1"}`); status != http.StatusAccepted ||
+		!strings.Contains(said, "Audio 1") {
 		t.Errorf("status %d, %s", status, said)
 	}
 	proxy.Blackhole(false)
@@ -369,8 +397,11 @@ func TestRenameOutlivesItsProcess(t *testing.T) {
 	proxy := newProxy(t, redis.Addr())
 	file := filepath.Join(t.TempDir(), "shop.db")
 	db := openTestDatabase(t, file)
-	args := []string{"-addr", "127.0.0.1:0", "-db", file, "-ttl", "1h", "-origin-delay", "0s", "-redis"}
-	dying, url := startProcess(t, append(args, proxy.Addr())...) // this process relays, because it is the first one
+	args := []string{
+		"-addr", "127.0.0.1:0", "-db", file, "-ttl", "1h", "-origin-delay", "0s", "-redis",
+	}
+	// This process relays, because it is the first one.
+	dying, url := startProcess(t, append(args, proxy.Addr())...)
 	_, other := startProcess(t, append(args, redis.Addr())...)
 	client := newClient(t)
 	sayInTheEnd(t, client, other, 0)
@@ -378,13 +409,16 @@ func TestRenameOutlivesItsProcess(t *testing.T) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		if resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, audio), "application/json", strings.NewReader(`{"name": "Audio 1"}`)); err == nil {
+		if resp, err := client.Post(fmt.Sprintf("%s/categories/%d", url, audio), "application/json",
+			strings.NewReader(`{"name": "Audio 1"}`)); err == nil {
 			t.Errorf("it was answered: %s", resp.Status)
 			_ = resp.Body.Close()
 		}
 	}()
-	for written := 0; written == 0; _ = wait(t.Context(), time.Millisecond) { // a test that waits in vain is ended by go test
-		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM cacheguard_outbox`).Scan(&written); err != nil {
+	// A test that waits in vain is ended by go test.
+	for written := 0; written == 0; _ = wait(t.Context(), time.Millisecond) {
+		if err := db.QueryRowContext(t.Context(),
+			`SELECT count(*) FROM cacheguard_outbox`).Scan(&written); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -435,11 +469,13 @@ func TestNamesAreText(t *testing.T) {
 	c := start(t, 2, "-origin-delay", "0s")
 	client := newClient(t)
 	get(t, client, c.urls[1]+"/catalog")
-	if status, said := rename(t, client, c.urls[0], audio, `{"name": "<script>alert(1)</script> & Ton"}`); status != http.StatusOK {
+	if status, said := rename(t, client, c.urls[0], audio,
+		`{"name": "<script>alert(1)</script> & Ton"}`); status != http.StatusOK {
 		t.Errorf("status %d, %s", status, said)
 	}
 	page := string(get(t, client, c.urls[1]+"/catalog"))
-	if strings.Contains(page, "<script>") || !strings.Contains(page, "&lt;script&gt;alert(1)&lt;/script&gt; &amp; Ton") {
+	if strings.Contains(page, "<script>") ||
+		!strings.Contains(page, "&lt;script&gt;alert(1)&lt;/script&gt; &amp; Ton") {
 		t.Error("the name is not written as text")
 	}
 }
@@ -456,7 +492,9 @@ func TestThePageIsMadeOnce(t *testing.T) {
 		group.Go(func() { pages[i] = get(t, client, c.urls[i%replicas]+"/catalog") })
 	}
 	group.Wait()
-	if different := slices.IndexFunc(pages, func(p []byte) bool { return !bytes.Equal(p, pages[0]) }); different >= 0 {
+	if different := slices.IndexFunc(pages, func(p []byte) bool {
+		return !bytes.Equal(p, pages[0])
+	}); different >= 0 {
 		t.Errorf("page %d differs", different)
 	}
 	for _, want := range []string{"Electronics", "Audio", "Over-ear headphones"} {
@@ -473,7 +511,8 @@ func TestThePageIsMadeOnce(t *testing.T) {
 	}
 	resp.Body.Close()
 	h := resp.Header
-	if h.Get("Cache-Control") != "no-cache" || h.Get("ETag") == "" || !strings.Contains(h.Get("Cache-Status"), "hit") || h.Get("Content-Security-Policy") == "" {
+	if h.Get("Cache-Control") != "no-cache" || h.Get("ETag") == "" ||
+		!strings.Contains(h.Get("Cache-Status"), "hit") || h.Get("Content-Security-Policy") == "" {
 		t.Errorf("the page's fields: %v", h)
 	}
 	req, err := http.NewRequest(http.MethodGet, c.urls[1]+"/catalog", nil)
@@ -506,11 +545,15 @@ func TestUnknownCategories(t *testing.T) {
 	}
 	for range 5 {
 		for _, url := range c.urls {
-			if status, said := ask(url, "4711"); status != http.StatusNotFound || !strings.Contains(said, "category 4711 does not exist") {
+			if status, said := ask(url, "4711"); status != http.StatusNotFound ||
+				!strings.Contains(said, "category 4711 does not exist") {
 				t.Errorf("status %d, %s", status, said)
 			}
-			for _, id := range []string{"0", "-1", "021", "+21", "2147483648", "99999999999999999999", "x", "%00", "21.0"} {
-				if status, said := ask(url, id); status != http.StatusNotFound || !strings.Contains(said, "ids are numbers") {
+			for _, id := range []string{
+				"0", "-1", "021", "+21", "2147483648", "99999999999999999999", "x", "%00", "21.0",
+			} {
+				if status, said := ask(url, id); status != http.StatusNotFound ||
+					!strings.Contains(said, "ids are numbers") {
 					t.Errorf("%s: status %d, %s", id, status, said)
 				}
 			}

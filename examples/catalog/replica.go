@@ -71,14 +71,18 @@ func openReplica(ctx context.Context, f *fleet, addr string) (*replica, error) {
 		return nil, errors.Join(err, caches.close(ctx))
 	}
 	ping := func(ctx context.Context) error { return caches.rdb.Ping(ctx).Err() }
-	s := &shop{tree: caches.trees.get, category: caches.category, rename: caches.rename, stats: f.stats, tally: t, log: f.log}
+	s := &shop{
+		tree: caches.trees.get, category: caches.category, rename: caches.rename, stats: f.stats,
+		tally: t, log: f.log,
+	}
 	page := s.catalogRoute(caches.pages.Handler, f.opts.ttl, func() { f.pageRuns.Add(1) })
 	u := &unused{conns: map[net.Conn]bool{}}
 	r := &replica{
 		url:      "http://" + listener.Addr().String(),
 		listener: listener,
 		server: &http.Server{
-			Handler:           newHandler(append([]string{f.opts.host}, f.opts.hosts...), labPage, f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry, status)),
+			Handler: newHandler(append([]string{f.opts.host}, f.opts.hosts...), labPage,
+				f.lab.routes, s.routes, page, watched(f.db.PingContext, ping, registry, status)),
 			ConnState:         u.note,
 			ConnContext:       lean,
 			ReadHeaderTimeout: 5 * time.Second,
@@ -104,7 +108,8 @@ func (r *replica) serve(ctx context.Context, grace time.Duration) error {
 		defer cancel()
 		err := r.server.Shutdown(ctx)
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: requests went on for more than %v", r.url, grace), r.server.Close())
+			err = errors.Join(fmt.Errorf("%s: requests went on for more than %v", r.url, grace),
+				r.server.Close())
 		}
 		stopped <- err
 	})

@@ -15,7 +15,8 @@ const hidden = "xxxxx"
 // value of a password assignment.
 var (
 	inAddress = regexp.MustCompile("://[^\\s\"'`]*@")
-	named     = regexp.MustCompile("(?i)([a-z_]*(?:pass|pwd|secret|token)[a-z_]*\\s*=\\s*)('[^']*'|[^\\s&\"'`]+)")
+	named     = regexp.MustCompile(
+		"(?i)([a-z_]*(?:pass|pwd|secret|token)[a-z_]*\\s*=\\s*)('[^']*'|[^\\s&\"'`]+)")
 )
 
 // leastSecret is the length from which a secret is searched in all output. Shorter secrets would be
@@ -34,7 +35,10 @@ func hide(w io.Writer, args []string) io.Writer {
 	var pairs []string
 	for _, arg := range args {
 		for _, secret := range secretsIn(arg) {
-			for _, spelled := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(strconv.Quote(secret), `"`)} {
+			for _, spelled := range []string{
+				secret, url.QueryEscape(secret), url.PathEscape(secret),
+				strings.Trim(strconv.Quote(secret), `"`),
+			} {
 				if len(secret) >= leastSecret {
 					pairs = append(pairs, spelled, hidden)
 				}
@@ -45,7 +49,8 @@ func hide(w io.Writer, args []string) io.Writer {
 }
 
 func (h *hiding) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(h.Writer, withoutSecrets(h.secrets.Replace(string(p)))); err != nil {
+	if _, err := io.WriteString(h.Writer,
+		withoutSecrets(h.secrets.Replace(string(p)))); err != nil {
 		return 0, err
 	}
 	return len(p), nil

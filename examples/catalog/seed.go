@@ -82,9 +82,11 @@ func (root *branch) rows() []row {
 		queue = append(queue, place{b, 0, 1, i + 1})
 	}
 	var rows []row
-	for id := 1; id <= len(queue); id++ { // the queue grows by the children of each category that is taken from it
+	// The queue grows by the children of each category that is taken from it.
+	for id := 1; id <= len(queue); id++ {
 		p := queue[id-1]
-		rows = append(rows, row{ID: id, ParentID: p.parentID, Level: p.level, Name: p.name, Sort: p.sort})
+		rows = append(rows,
+			row{ID: id, ParentID: p.parentID, Level: p.level, Name: p.name, Sort: p.sort})
 		for i, b := range p.children {
 			queue = append(queue, place{b, id, p.level + 1, i + 1})
 		}

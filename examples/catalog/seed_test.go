@@ -39,7 +39,8 @@ func TestSeedNamesAreUniqueBelowTheirParent(t *testing.T) {
 }
 
 func TestSeedIsNumberedLevelByLevel(t *testing.T) {
-	rows, err := parseSeed("# the shop\nAudio\n  Radios: Portable, Kitchen\n\nGarden\n  Tools: Spades, Hoes\n  Seeds: Herbs\n")
+	rows, err := parseSeed(
+		"# the shop\nAudio\n  Radios: Portable, Kitchen\n\nGarden\n  Tools: Spades, Hoes\n  Seeds: Herbs\n")
 	if err != nil {
 		t.Fatal(err)
 	}

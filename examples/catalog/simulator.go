@@ -38,7 +38,8 @@ func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength != 0 {
-		refuse(w, http.StatusBadRequest, "the settings of a simulation are those of its address: want no body")
+		refuse(w, http.StatusBadRequest,
+			"the settings of a simulation are those of its address: want no body")
 		return
 	}
 	select {
@@ -46,7 +47,9 @@ func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-l.simulations }()
 	default:
 		w.Header().Set("Retry-After", "2")
-		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d simulations go on already: try again in a few seconds", mostSimulations))
+		refuse(w, http.StatusServiceUnavailable,
+			fmt.Sprintf("%d simulations go on already: try again in a few seconds",
+				mostSimulations))
 		return
 	}
 	ctx, end := context.WithCancelCause(r.Context())
@@ -101,9 +104,12 @@ func simulated(query url.Values) (c simulate.Config, policies []simulate.Policy,
 		}
 	}
 	c.Low = c.High
-	i := slices.IndexFunc(simulate.Policies, func(p simulate.Policy) bool { return p.Name == policy })
+	i := slices.IndexFunc(simulate.Policies, func(p simulate.Policy) bool {
+		return p.Name == policy
+	})
 	if i < 0 {
-		errs = append(errs, fmt.Errorf("policy %q is none of %s", policy, strings.Join(policyNames(), ", ")))
+		errs = append(errs,
+			fmt.Errorf("policy %q is none of %s", policy, strings.Join(policyNames(), ", ")))
 	}
 	if err := errors.Join(append(errs, c.Validate())...); err != nil {
 		return c, nil, err

@@ -17,7 +17,8 @@ import (
 // simulates asks a shop for a simulation.
 func simulates(l *laboratory, query, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	newHandler([]string{"example.com"}, labPage, l.routes).ServeHTTP(w, httptest.NewRequest("POST", "/lab/simulate?"+query, strings.NewReader(body)))
+	newHandler([]string{"example.com"}, labPage, l.routes).ServeHTTP(w,
+		httptest.NewRequest("POST", "/lab/simulate?"+query, strings.NewReader(body)))
 	return w
 }
 
@@ -32,13 +33,16 @@ func TestSimulates(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d, %v: %s", w.Code, err, w.Body)
 	}
-	if p := got.Plan; p.Replicas != 5 || p.High != 200 || p.Low != 200 || p.Load != 50e6 || p.TTL != 120e9 {
+	if p := got.Plan; p.Replicas != 5 || p.High != 200 || p.Low != 200 || p.Load != 50e6 ||
+		p.TTL != 120e9 {
 		t.Errorf("simulated %+v", p)
 	}
-	if r := got.Results; len(r) != 2 || r[0].Policy != "none" || r[1].Policy != "lease" || len(r[0].Series) != simulatedSlices || r[1].Loads >= r[0].Loads {
+	if r := got.Results; len(r) != 2 || r[0].Policy != "none" || r[1].Policy != "lease" ||
+		len(r[0].Series) != simulatedSlices || r[1].Loads >= r[0].Loads {
 		t.Errorf("showed %+v", r)
 	}
-	if w := simulates(l, "policy=none&rate=50&replicas=1", ""); w.Code != http.StatusOK || strings.Count(w.Body.String(), `"policy"`) != 1 {
+	if w := simulates(l, "policy=none&rate=50&replicas=1", ""); w.Code != http.StatusOK ||
+		strings.Count(w.Body.String(), `"policy"`) != 1 {
 		t.Errorf("none beside none: %d, %s", w.Code, w.Body)
 	}
 }
@@ -58,7 +62,8 @@ func TestSimulatesNot(t *testing.T) {
 		"keys=1":             `\"keys\"=[\"1\"] can't be understood`,
 		"rate=1&rate=2":      `\"rate\"=[\"1\" \"2\"] can't be understood`,
 	} {
-		if w := simulates(l, query, ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), says) {
+		if w := simulates(l, query, ""); w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d, %s", query, w.Code, w.Body)
 		}
 	}
@@ -68,12 +73,14 @@ func TestSimulatesNot(t *testing.T) {
 	for range mostSimulations {
 		l.simulations <- struct{}{}
 	}
-	if w := simulates(l, "rate=50", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if w := simulates(l, "rate=50", ""); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("one too many: %d, %v", w.Code, w.Header())
 	}
 	<-l.simulations
 	l.stop()
-	if w := simulates(l, "rate=50", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), errStopping.Error()) {
+	if w := simulates(l, "rate=50", ""); w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), errStopping.Error()) {
 		t.Errorf("of a shop that stops: %d, %s", w.Code, w.Body)
 	}
 }
@@ -83,12 +90,16 @@ func TestSimulatesNot(t *testing.T) {
 func TestSimulatorPage(t *testing.T) {
 	b := browsertest.Open(t)
 	c := start(t, 1)
-	shown := browsertest.Over(`/ loads without protection/.test(document.querySelector('#state').textContent)`)
+	shown := browsertest.Over(
+		`/ loads without protection/.test(document.querySelector('#state').textContent)`)
 	for name, dark := range map[string]bool{"light": false, "dark": true} {
 		for _, width := range []int64{375, 1280} {
 			b.Looks(t, width, dark)
-			b.Do(t, chromedp.Navigate(c.urls[0]+"/simulator?replicas=5&rate=200&load=50ms&ttl=2m&policy=lease"), shown)
-			if over := browsertest.Eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			b.Do(t,
+				chromedp.Navigate(c.urls[0]+
+					"/simulator?replicas=5&rate=200&load=50ms&ttl=2m&policy=lease"), shown)
+			if over := browsertest.Eval[int](t, b,
+				`document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("the page is %d pixels wider than the screen", over)
 			}
 			for _, found := range b.Inaccessible(t) {
@@ -97,17 +108,23 @@ func TestSimulatorPage(t *testing.T) {
 			b.Shoot(t, "simulator-"+name+map[int64]string{375: "-375", 1280: "-1280"}[width])
 		}
 	}
-	if n := browsertest.Eval[int](t, b, `document.querySelectorAll('.chart path.line').length`); n != 4 {
+	if n := browsertest.Eval[int](t, b,
+		`document.querySelectorAll('.chart path.line').length`); n != 4 {
 		t.Errorf("%d lines are drawn, want 4", n)
 	}
 	const name = `document.querySelector('#loads').getAttribute('aria-label')`
 	before := browsertest.Eval[string](t, b, name)
-	if !strings.Contains(before, "no protection: ") || !strings.Contains(before, "with protection: ") {
+	if !strings.Contains(before, "no protection: ") ||
+		!strings.Contains(before, "with protection: ") {
 		t.Errorf("who can't see the chart hears %q", before)
 	}
-	b.Do(t, chromedp.Focus(`input[name=rate]`, chromedp.ByQuery), chromedp.KeyEvent("\u0302"), // the arrow to the left
-		browsertest.Over(`location.search.includes("rate=100") && `+name+` !== `+quoteJS(before)), shown)
-	if said := browsertest.Eval[string](t, b, `document.querySelector('input[name=rate]').getAttribute('aria-valuetext')`); said != "100" {
+	// The arrow to the left.
+	b.Do(t, chromedp.Focus(`input[name=rate]`, chromedp.ByQuery), chromedp.KeyEvent("\u0302"),
+		browsertest.Over(`location.search.includes("rate=100") && `+name+` !== `+quoteJS(before)),
+		shown)
+	if said := browsertest.Eval[string](t, b,
+		`document.querySelector('input[name=rate]').getAttribute('aria-valuetext')`); said !=
+		"100" {
 		t.Errorf("the slider says %q", said)
 	}
 	for _, p := range b.Said() {

@@ -10,26 +10,30 @@ import (
 
 // stats is the body of /stats.json.
 type stats struct {
-	Loads         int64          `json:"loads"`         // loads of the category map from the database, by all replicas
-	CategoryLoads int64          `json:"categoryLoads"` // loads of single categories
-	PageRuns      int64          `json:"pageRuns"`      // the number of times that the page was made
-	Renames       int64          `json:"renames"`
-	Replicas      []replicaStats `json:"replicas"`
+	// Loads of the category map from the database, by all replicas.
+	Loads         int64 `json:"loads"`
+	CategoryLoads int64 `json:"categoryLoads"` // loads of single categories
+	// The number of times that the page was made.
+	PageRuns int64          `json:"pageRuns"`
+	Renames  int64          `json:"renames"`
+	Replicas []replicaStats `json:"replicas"`
 }
 
 type replicaStats struct {
-	Address       string  `json:"address"`
-	Requests      int64   `json:"requests"` // for the category map
-	Results       results `json:"results"`
-	LeaseRequests int64   `json:"leaseRequests"` // the number of times that this replica asked for the lease
-	LeasesGranted int64   `json:"leasesGranted"` // how often this replica got the lease
+	Address  string  `json:"address"`
+	Requests int64   `json:"requests"` // for the category map
+	Results  results `json:"results"`
+	// The number of times that this replica asked for the lease.
+	LeaseRequests int64 `json:"leaseRequests"`
+	LeasesGranted int64 `json:"leasesGranted"` // how often this replica got the lease
 }
 
 // results counts requests by the origin of their answers.
 type results struct {
-	Hit       int64 `json:"hit"`       // from the cache
-	Coalesced int64 `json:"coalesced"` // from a load that another request began, in this or another replica
-	Loaded    int64 `json:"loaded"`    // from the load that the request itself began
+	Hit int64 `json:"hit"` // from the cache
+	// From a load that another request began, in this or another replica.
+	Coalesced int64 `json:"coalesced"`
+	Loaded    int64 `json:"loaded"` // from the load that the request itself began
 }
 
 // tally counts the events of one replica for the category map. It is an observer of that cache. The
@@ -52,7 +56,8 @@ func (t *tally) passed(p stage.Point) {
 }
 
 var kindOf = map[stage.Point]cacheguard.EventKind{
-	stage.Hit: cacheguard.EventHit, stage.Load: cacheguard.EventLoad, stage.Try: cacheguard.EventLeaseAsked, stage.Acquired: cacheguard.EventLeaseGranted,
+	stage.Hit: cacheguard.EventHit, stage.Load: cacheguard.EventLoad,
+	stage.Try: cacheguard.EventLeaseAsked, stage.Acquired: cacheguard.EventLeaseGranted,
 }
 
 func (t *tally) stats(address string) replicaStats {

@@ -15,7 +15,8 @@ const asCommand = "CATALOG_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		go func() { // its standard input ends when the process that has started it ends, in whatever way
+		// Its standard input ends when the process that has started it ends, in whatever way.
+		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()

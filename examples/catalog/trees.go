@@ -59,7 +59,10 @@ const stageSpin = 100 * time.Millisecond
 func openStaged(rdb *redis.Client, f *fleet, t *tally) (*staged, error) {
 	s := &staged{}
 	for _, addr := range f.world.Masters {
-		s.masters = append(s.masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}))
+		s.masters = append(s.masters,
+			redis.NewClient(&redis.Options{
+				Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+			}))
 	}
 	p, err := stage.Open(f.opts.stage, &stage.Replica{
 		Redis: rdb, DB: f.world.DB, Masters: s.masters, ZooKeeper: f.world.ZooKeeper,

@@ -53,7 +53,8 @@ func TestEachStageProtectsTheMap(t *testing.T) {
 					t.Errorf("%d loads, want 1", loads)
 				}
 			}
-			if status, said := rename(t, client, c.urls[0], audio, `{"name": "Audio 1"}`); status != 200 {
+			if status, said := rename(t, client, c.urls[0], audio,
+				`{"name": "Audio 1"}`); status != 200 {
 				t.Errorf("status %d, %s", status, said)
 			}
 			if told := toldVersion(t, get(t, client, c.urls[1]+"/catalog.json")); told != 1 {

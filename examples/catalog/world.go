@@ -24,7 +24,9 @@ type world struct {
 	servers []*miniredis.Miniredis // the masters, and the spare server
 }
 
-func openWorld(ctx context.Context, redisAddr string, db *database, zookeeper string) (*world, error) {
+func openWorld(
+	ctx context.Context, redisAddr string, db *database, zookeeper string,
+) (*world, error) {
 	w := &world{World: lab.World{Redis: redisAddr, DB: db.DB}}
 	if err := w.open(ctx, zookeeper); err != nil {
 		w.close()
@@ -55,7 +57,8 @@ func (w *world) open(ctx context.Context, zookeeper string) error {
 
 // connect connects to ZooKeeper, so that a wrong address is found at the start.
 func (w *world) connect(ctx context.Context, addr string) (err error) {
-	if w.ZooKeeper, _, err = zk.Connect([]string{addr}, zookeeperTimeout, zk.WithLogger(silent{})); err != nil {
+	if w.ZooKeeper, _, err = zk.Connect([]string{addr}, zookeeperTimeout,
+		zk.WithLogger(silent{})); err != nil {
 		return fmt.Errorf("zookeeper at %s: %w", addr, err)
 	}
 	answered := make(chan error, 1)

@@ -19,12 +19,17 @@ import (
 //	go test -run '^$' -bench BenchmarkCodec -count 6 ./internal/alltest
 func BenchmarkCodec(b *testing.B) {
 	type V = *typepb.Type
-	value := &typepb.Type{Name: "shop.Product", SourceContext: &sourcecontextpb.SourceContext{FileName: "shop/product.proto"}}
+	value := &typepb.Type{
+		Name:          "shop.Product",
+		SourceContext: &sourcecontextpb.SourceContext{FileName: "shop/product.proto"},
+	}
 	for i := range 60 {
 		value.Fields = append(value.Fields, &typepb.Field{
-			Kind: typepb.Field_Kind(1 + i%18), Cardinality: typepb.Field_CARDINALITY_OPTIONAL, Number: int32(i * 37),
-			Name: fmt.Sprintf("field_%d_of_%x", i, i*i*7919), JsonName: fmt.Sprintf("field%dOf%x", i, i*i*7919),
-			TypeUrl: fmt.Sprintf("type.example.com/shop.Part%d", i%7), Packed: i%3 == 0,
+			Kind: typepb.Field_Kind(1 + i%18), Cardinality: typepb.Field_CARDINALITY_OPTIONAL,
+			Number:   int32(i * 37),
+			Name:     fmt.Sprintf("field_%d_of_%x", i, i*i*7919),
+			JsonName: fmt.Sprintf("field%dOf%x", i, i*i*7919),
+			TypeUrl:  fmt.Sprintf("type.example.com/shop.Part%d", i%7), Packed: i%3 == 0,
 		})
 	}
 	over := func(inner cacheguard.Codec[V], a compresscodec.Algorithm) cacheguard.Codec[V] {
@@ -53,7 +58,8 @@ func BenchmarkCodec(b *testing.B) {
 		b.Run("Append/"+c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.codec.Append(make([]byte, 62, 248), value); err != nil { // as the loader calls it
+				// As the loader calls it.
+				if _, err := c.codec.Append(make([]byte, 62, 248), value); err != nil {
 					b.Fatal(err)
 				}
 			}

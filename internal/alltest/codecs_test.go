@@ -32,7 +32,9 @@ func (o observing) Observe(_ context.Context, e cacheguard.Event) { o(e) }
 
 // openOn opens a cache as a process of a fleet does. All caches that are opened on one store are
 // one fleet.
-func openOn[V any](t *testing.T, store cacheguard.Store, opts cacheguard.Options[V]) *cacheguard.Cache[V] {
+func openOn[V any](
+	t *testing.T, store cacheguard.Store, opts cacheguard.Options[V],
+) *cacheguard.Cache[V] {
 	t.Helper()
 	if opts.Name == "" {
 		opts.Name = "notes"
@@ -94,8 +96,10 @@ func TestCodecChanges(t *testing.T) {
 							t.Errorf("%s, then %s: %v, %v", names[i], names[j], e.Kind, e.Err)
 						}
 					})
-					before := openOn(t, store, cacheguard.Options[note]{Codec: writes, Observer: observer})
-					after := openOn(t, store, cacheguard.Options[note]{Codec: reads, Observer: observer})
+					before := openOn(t, store,
+						cacheguard.Options[note]{Codec: writes, Observer: observer})
+					after := openOn(t, store,
+						cacheguard.Options[note]{Codec: reads, Observer: observer})
 					get := func(c *cacheguard.Cache[note], loaded string) (string, int) {
 						loads := 0
 						v, err := c.Get(t.Context(), "k", func(context.Context) (note, error) {
@@ -115,13 +119,16 @@ func TestCodecChanges(t *testing.T) {
 						want, misses = text+" anew", 1
 					}
 					if got != want || loads != misses || min(corrupt, 1) != misses {
-						t.Errorf("%s, then %s: %.20q... after %d loads, %d times corrupt; want %d loads", names[i], names[j], got, loads, corrupt, misses)
+						t.Errorf("%s, then %s: %.20q... after %d loads, %d times corrupt; want %d loads",
+							names[i], names[j], got, loads, corrupt, misses)
 					}
 					if again, loads := get(after, "unexpected"); again != want || loads != 0 {
-						t.Errorf("%s, then %s: %.20q... after %d more loads; want none", names[i], names[j], again, loads)
+						t.Errorf("%s, then %s: %.20q... after %d more loads; want none", names[i],
+							names[j], again, loads)
 					}
 					if back, loads := get(before, want); back != want || loads != misses {
-						t.Errorf("%s, then %s, and back: %.20q... after %d loads; want %d", names[i], names[j], back, loads, misses)
+						t.Errorf("%s, then %s, and back: %.20q... after %d loads; want %d",
+							names[i], names[j], back, loads, misses)
 					}
 				}
 			}
@@ -146,14 +153,18 @@ func TestBytesACodecCantRead(t *testing.T) {
 		store := memstore.New(memstore.Options{})
 		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", long, long)
 		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "k", "short", "short")
-		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", "unexpected", "short")
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: large}), "k", "unexpected",
+			"short")
 
 		// What can't be read could not be stored either.
 		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", long, long)
-		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", "short", "short")
+		gives(t, openOn(t, store, cacheguard.Options[string]{Codec: small}), "large", "short",
+			"short")
 
-		texts := openOn(t, store, cacheguard.Options[string]{Name: "n", Codec: msgpackcodec.Codec[string]{}})
-		numbers := openOn(t, store, cacheguard.Options[int]{Name: "n", Codec: msgpackcodec.Codec[int]{}})
+		texts := openOn(t, store,
+			cacheguard.Options[string]{Name: "n", Codec: msgpackcodec.Codec[string]{}})
+		numbers := openOn(t, store,
+			cacheguard.Options[int]{Name: "n", Codec: msgpackcodec.Codec[int]{}})
 		gives(t, texts, "k", "text", "text")
 		gives(t, numbers, "k", 5, 5)
 		gives(t, texts, "k", "anew", "anew")

@@ -51,7 +51,8 @@ func BenchmarkObserved(b *testing.B) {
 		}},
 		{"otel", func() cacheguard.Observer {
 			o, err := otelobserver.New(otelobserver.Options{
-				TracerProvider: sdktrace.NewTracerProvider(), MeterProvider: sdkmetric.NewMeterProvider(),
+				TracerProvider: sdktrace.NewTracerProvider(),
+				MeterProvider:  sdkmetric.NewMeterProvider(),
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -61,7 +62,9 @@ func BenchmarkObserved(b *testing.B) {
 		{"slog", func() cacheguard.Observer { return slogobserver.New(slogobserver.Options{}) }},
 	}
 	load := func(context.Context) ([]byte, error) { return nil, errors.New("this must be a hit") }
-	open := func(b *testing.B, store cacheguard.Store, opts cacheguard.Options[[]byte]) *cacheguard.Cache[[]byte] {
+	open := func(
+		b *testing.B, store cacheguard.Store, opts cacheguard.Options[[]byte],
+	) *cacheguard.Cache[[]byte] {
 		opts.TTL = time.Hour
 		cache, err := cacheguard.New(store, opts)
 		if err != nil {
@@ -97,10 +100,15 @@ func BenchmarkObserved(b *testing.B) {
 			defer store.Close()
 			local := cacheguard.Local[[]byte]{Entries: 1500, TTL: time.Hour}
 			bare := open(b, store, cacheguard.Options[[]byte]{Name: "bare", Local: local})
-			observed := open(b, store, cacheguard.Options[[]byte]{Name: "observed", Local: local, Observer: o.new()})
+			observed := open(b, store,
+				cacheguard.Options[[]byte]{Name: "observed", Local: local, Observer: o.new()})
 			for _, crowd := range []int{1, 256} {
-				b.Run(fmt.Sprintf("%d/get", crowd), func(b *testing.B) { compare(b, crowd, 200_000, keys, get(bare), get(observed)) })
-				b.Run(fmt.Sprintf("%d/result", crowd), func(b *testing.B) { compare(b, crowd, 200_000, keys, result(bare), result(observed)) })
+				b.Run(fmt.Sprintf("%d/get", crowd), func(b *testing.B) {
+					compare(b, crowd, 200_000, keys, get(bare), get(observed))
+				})
+				b.Run(fmt.Sprintf("%d/result", crowd), func(b *testing.B) {
+					compare(b, crowd, 200_000, keys, result(bare), result(observed))
+				})
 			}
 		})
 		b.Run("redis/"+o.name, func(b *testing.B) {
@@ -113,10 +121,17 @@ func BenchmarkObserved(b *testing.B) {
 			}
 			b.Cleanup(func() { _ = store.Close() })
 			bare := open(b, store, cacheguard.Options[[]byte]{Name: "bare"})
-			observed := open(b, store, cacheguard.Options[[]byte]{Name: "observed", Observer: o.new()})
-			b.Run("1/get", func(b *testing.B) { compare(b, 1, 500, keys, get(bare), get(observed)) })
-			b.Run("256/get", func(b *testing.B) { compare(b, 256, 10_000, keys, get(bare), get(observed)) })
-			b.Run("256/same", func(b *testing.B) { compare(b, 256, 50_000, keys[:1], get(bare), get(observed)) })
+			observed := open(b, store,
+				cacheguard.Options[[]byte]{Name: "observed", Observer: o.new()})
+			b.Run("1/get", func(b *testing.B) {
+				compare(b, 1, 500, keys, get(bare), get(observed))
+			})
+			b.Run("256/get", func(b *testing.B) {
+				compare(b, 256, 10_000, keys, get(bare), get(observed))
+			})
+			b.Run("256/same", func(b *testing.B) {
+				compare(b, 256, 50_000, keys[:1], get(bare), get(observed))
+			})
 		})
 	}
 }
@@ -163,7 +178,11 @@ func compare(b *testing.B, crowd, calls int, keys []string, without, with func(k
 		done.Wait()
 		return time.Since(began)
 	}
-	allocs := testing.AllocsPerRun(100, func() { with(keys[0]) }) - testing.AllocsPerRun(100, func() { without(keys[0]) })
+	allocs := testing.AllocsPerRun(100, func() {
+		with(keys[0])
+	}) - testing.AllocsPerRun(100, func() {
+		without(keys[0])
+	})
 	for b.Loop() {
 		var ratios, nanos []float64
 		run(without)

@@ -35,7 +35,8 @@ func TestOperationsLines(t *testing.T) {
 	page := strings.Join(strings.Fields(read(t, operationsPage)), " ")
 	code := newLogLines(t)
 	onPage := map[string]bool{}
-	for _, m := range regexp.MustCompile("`((?:\\w+): [^`]+)` \\((\\w+)\\)").FindAllStringSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile("`((?:\\w+): [^`]+)` \\((\\w+)\\)").
+		FindAllStringSubmatch(page, -1) {
 		onPage[m[1]+" ("+m[2]+")"] = true
 	}
 	for line := range code.lines {
@@ -49,7 +50,8 @@ func TestOperationsLines(t *testing.T) {
 		}
 	}
 	if len(code.lines) < 30 || len(code.causes) < 20 {
-		t.Errorf("this test sees no more than %d lines and %d causes", len(code.lines), len(code.causes))
+		t.Errorf("this test sees no more than %d lines and %d causes", len(code.lines),
+			len(code.causes))
 	}
 	for _, cause := range code.causes {
 		if !strings.Contains(page, cause) {
@@ -117,7 +119,8 @@ func TestOperationsAlerts(t *testing.T) {
 		}
 	}
 	var alerts []string
-	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(rules,
+		-1) {
 		alerts = append(alerts, m[1])
 		if !strings.Contains(page, "`"+m[1]+"`") {
 			t.Errorf("the page doesn't have the alert %s", m[1])
@@ -128,14 +131,16 @@ func TestOperationsAlerts(t *testing.T) {
 			t.Errorf("the page has the alert %s, which is no rule", m[1])
 		}
 	}
-	sees := regexp.MustCompile(`(?m)^ *see: docs/operations\.md#(\S+)$`).FindAllStringSubmatch(rules, -1)
+	sees := regexp.MustCompile(`(?m)^ *see: docs/operations\.md#(\S+)$`).
+		FindAllStringSubmatch(rules, -1)
 	for _, m := range sees {
 		if !there[m[1]] {
 			t.Errorf("a rule says see #%s, and there is no such heading", m[1])
 		}
 	}
 	if len(alerts) == 0 || len(sees) != len(alerts) || len(metrics) < len(alerts) {
-		t.Errorf("%d alerts of %d metrics say %d times where to read on", len(alerts), len(metrics), len(sees))
+		t.Errorf("%d alerts of %d metrics say %d times where to read on", len(alerts), len(metrics),
+			len(sees))
 	}
 	promtool, err := exec.LookPath("promtool")
 	switch {
@@ -145,7 +150,8 @@ func TestOperationsAlerts(t *testing.T) {
 	default:
 		t.Skip("there is no promtool to check the rules with")
 	}
-	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules",
+		file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -153,7 +159,8 @@ func TestOperationsAlerts(t *testing.T) {
 // headings are the anchors of the page, as Markdown is shown.
 func headings(t *testing.T) map[string]bool {
 	there := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(read(t, operationsPage), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^##+ (.*)$`).
+		FindAllStringSubmatch(read(t, operationsPage), -1) {
 		plain := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		there[strings.ReplaceAll(plain, " ", "-")] = true
 	}
@@ -183,7 +190,9 @@ func prometheusNames(t *testing.T) map[string]bool {
 func otelNames(t *testing.T) map[string]bool {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
-	o, err := otelobserver.New(otelobserver.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
+	o, err := otelobserver.New(otelobserver.Options{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +229,8 @@ func newLogLines(t *testing.T) *logLines {
 	files := token.NewFileSet()
 	for _, root := range []string{"../../cacheguard", "../../middleware", "../../internal"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") ||
+				strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
@@ -293,7 +303,8 @@ func (l *logLines) text(e ast.Expr) (string, error) {
 
 // literal takes a report.Line, or the cause of a Trouble.
 func (l *logLines) literal(n *ast.CompositeLit) {
-	if name, ok := n.Type.(*ast.Ident); (ok && name.Name == "Trouble" || isSelector(n.Type, "redislink", "Trouble")) && len(n.Elts) == 3 {
+	if name, ok := n.Type.(*ast.Ident); (ok && name.Name == "Trouble" ||
+		isSelector(n.Type, "redislink", "Trouble")) && len(n.Elts) == 3 {
 		if kv, ok := n.Elts[1].(*ast.KeyValueExpr); ok {
 			l.cause(kv.Value)
 		} else {

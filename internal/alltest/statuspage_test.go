@@ -54,11 +54,13 @@ func TestPageInABrowser(t *testing.T) {
 	})
 	<-began
 
-	b.Do(t, chromedp.Navigate(server.URL+"/debug/cacheguard/"), chromedp.WaitVisible("#pause", chromedp.ByQuery))
+	b.Do(t, chromedp.Navigate(server.URL+"/debug/cacheguard/"),
+		chromedp.WaitVisible("#pause", chromedp.ByQuery))
 	for _, width := range []int64{375, 1280} {
 		for name, dark := range map[string]bool{"light": false, "dark": true} {
 			b.Looks(t, width, dark)
-			if wide := browsertest.Eval[int64](t, b, "document.documentElement.scrollWidth"); wide > width {
+			if wide := browsertest.Eval[int64](t, b,
+				"document.documentElement.scrollWidth"); wide > width {
 				t.Errorf("at %d the page is %d wide", width, wide)
 			}
 			for _, found := range b.Inaccessible(t) {
@@ -72,15 +74,19 @@ func TestPageInABrowser(t *testing.T) {
 	get("new", func(context.Context) (int, error) { return 0, fmt.Errorf("the first") })
 	b.Do(t, browsertest.Over(`document.body.textContent.includes("the first")`))
 	b.Do(t, chromedp.Focus("#pause", chromedp.ByQuery), chromedp.KeyEvent(" "))
-	if pressed := browsertest.Eval[string](t, b, `document.getElementById("pause").getAttribute("aria-pressed")`); pressed != "true" {
+	if pressed := browsertest.Eval[string](t, b,
+		`document.getElementById("pause").getAttribute("aria-pressed")`); pressed != "true" {
 		t.Errorf("the keyboard pauses nothing: %q", pressed)
 	}
 	get("new", func(context.Context) (int, error) { return 0, fmt.Errorf("the second") })
-	b.Do(t, chromedp.Evaluate(`window.over = false; renew().then(() => { window.over = true }); true`, nil), browsertest.Over("window.over"))
+	b.Do(t,
+		chromedp.Evaluate(`window.over = false; renew().then(() => { window.over = true }); true`,
+			nil), browsertest.Over("window.over"))
 	if browsertest.Eval[bool](t, b, `document.body.textContent.includes("the second")`) {
 		t.Error("it is paused, and goes on")
 	}
-	b.Do(t, chromedp.KeyEvent(" "), browsertest.Over(`document.body.textContent.includes("the second")`))
+	b.Do(t, chromedp.KeyEvent(" "),
+		browsertest.Over(`document.body.textContent.includes("the second")`))
 	for _, problem := range b.Said() {
 		t.Error(problem)
 	}

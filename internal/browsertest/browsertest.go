@@ -48,7 +48,8 @@ func Open(t TB) *Browser {
 		childproc.Missing(t, "needs a browser", "there is no chromium on the PATH")
 		return nil
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
+		chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -65,7 +66,8 @@ func Open(t TB) *Browser {
 		case *runtime.EventConsoleAPICalled:
 			b.problems = append(b.problems, fmt.Sprintf("console.%s: %v", e.Type, e.Args))
 		case *log.EventEntryAdded:
-			b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+			b.problems = append(b.problems,
+				fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
 		}
 	})
 	return b
@@ -143,10 +145,14 @@ func (b *Browser) Inaccessible(t TB) (all []string) {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	b.Do(t, chromedp.Evaluate(string(source)+"\n;true", nil), chromedp.Evaluate(`axe.run().then(found => found.violations
+	b.Do(t, chromedp.Evaluate(string(source)+"\n;true", nil),
+		chromedp.Evaluate(`axe.run().then(found => found.violations
 		.filter(v => ["serious", "critical"].includes(v.impact))
-		.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html.slice(0, 120)).join("; ")))`, &all,
-		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html.slice(0, 120)).join("; ")))`,
+			&all,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+				return p.WithAwaitPromise(true)
+			}))
 	return all
 }
 
@@ -158,5 +164,7 @@ func (b *Browser) Looks(t TB, width int64, dark bool) {
 		scheme = "dark"
 	}
 	b.Do(t, chromedp.EmulateViewport(width, 900),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+		}))
 }

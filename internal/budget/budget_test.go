@@ -110,7 +110,8 @@ func TestQueueTry(t *testing.T) {
 
 // Less than half of the slots are taken, or not.
 func TestQueueSpare(t *testing.T) {
-	for most, spare := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2} { // with so many taken there is none to spare any more
+	// With so many taken there is none to spare any more.
+	for most, spare := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2} {
 		q := Queue{Max: most}
 		for n := range most {
 			if got := q.Spare(); got != (n < spare) {
@@ -134,7 +135,9 @@ type permits struct {
 	tell  []*Fleet
 }
 
-func (p *permits) Take(_ context.Context, token ID, ttl time.Duration) (taken bool, wait time.Duration, err error) {
+func (p *permits) Take(
+	_ context.Context, token ID, ttl time.Duration,
+) (taken bool, wait time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down != nil {
@@ -195,7 +198,8 @@ func TestFleetShares(t *testing.T) {
 		}()
 		time.Sleep(3 * permitTTL)
 		if synctest.Wait(); other != nil || len(p.lives) < 9 {
-			t.Errorf("the other has it, too: %v; it was renewed %d times in three times its time", other != nil, len(p.lives))
+			t.Errorf("the other has it, too: %v; it was renewed %d times in three times its time",
+				other != nil, len(p.lives))
 		}
 		back()
 		if synctest.Wait(); other == nil {

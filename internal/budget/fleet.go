@@ -30,7 +30,8 @@ const (
 type Permits interface {
 	// Take gives the token a permit for ttl, or renews its permit, and reports whether the token
 	// has a permit. If not, wait is the time after which the first permit ends by itself.
-	Take(ctx context.Context, token ID, ttl time.Duration) (taken bool, wait time.Duration, err error)
+	Take(ctx context.Context, token ID,
+		ttl time.Duration) (taken bool, wait time.Duration, err error)
 
 	// Return returns the token's permit.
 	Return(ctx context.Context, token ID) error
@@ -60,7 +61,9 @@ type Fleet struct {
 
 // NewFleet returns this process' part of a budget. It has no permits yet.
 func NewFleet(name string, in Permits) *Fleet {
-	return &Fleet{in: in, name: name, turn: make(chan struct{}, 1), returned: make(chan struct{}, 1)}
+	return &Fleet{
+		in: in, name: name, turn: make(chan struct{}, 1), returned: make(chan struct{}, 1),
+	}
 }
 
 // LogTo sets the logger, which is the logger of the first cache that uses this budget.
@@ -83,10 +86,14 @@ func (f *Fleet) Returned() {
 // Take takes a permit, and returns a function that returns it. It waits no longer than ctx and
 // patience allow. If urged is closed, or while the store can't be used, it succeeds without a
 // permit.
-func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}) (back func(), err error) {
+func (f *Fleet) Take(
+	ctx context.Context, patience time.Duration, urged <-chan struct{},
+) (back func(), err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	late := func() error { return fmt.Errorf("%w: no permit of budget %q in time", ErrOverloaded, f.name) }
+	late := func() error {
+		return fmt.Errorf("%w: no permit of budget %q in time", ErrOverloaded, f.name)
+	}
 	select {
 	case f.turn <- struct{}{}:
 	case <-urged:
@@ -104,7 +111,9 @@ func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan s
 		taken, wait, err := f.in.Take(context.WithoutCancel(ctx), token, permitTTL)
 		f.heard(err)
 		switch {
-		case taken && time.Since(asked) >= permitTTL: // this process stood still for longer than permitTTL, so another process may have the permit by now
+		case taken && time.Since(asked) >= permitTTL:
+			// This process stood still for longer than permitTTL, so another process may have the
+			// permit by now.
 			wait = 0
 		case err != nil: // the permit may have been taken despite the error
 			_ = f.in.Return(context.WithoutCancel(ctx), token)
@@ -133,9 +142,13 @@ func (f *Fleet) Take(ctx context.Context, patience time.Duration, urged <-chan s
 }
 
 var (
-	budgetLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: the fleet's budget can't be asked for", See: "the-store-cant-be-used",
+	budgetLine = report.Line{Level: slog.LevelWarn,
+		Text: "cacheguard: the fleet's budget can't be asked for", See: "the-store-cant-be-used",
 		Means: "each process has the whole budget for itself"}
-	budgetAgainLine = report.Line{Level: slog.LevelInfo, Text: "cacheguard: the fleet's budget holds again", See: "the-store-cant-be-used"}
+	budgetAgainLine = report.Line{
+		Level: slog.LevelInfo, Text: "cacheguard: the fleet's budget holds again",
+		See: "the-store-cant-be-used",
+	}
 )
 
 // heard logs the result of a request for a permit.
@@ -193,7 +206,8 @@ func (f *Fleet) renew() {
 			f.mu.Lock()
 			_, still := f.held[token]
 			f.mu.Unlock()
-			if !still { // the permit was returned meanwhile, and this renewal may have taken it again
+			// The permit was returned meanwhile, and this renewal may have taken it again.
+			if !still {
 				_ = f.in.Return(context.Background(), token)
 			}
 		})

@@ -28,7 +28,9 @@ type Queue struct {
 // Take takes a slot, and returns a function that returns the slot. Call that function once. Take
 // waits no longer than ctx and patience allow. It waits only if the taken share of the queue is
 // smaller than share. If urged is closed, Take succeeds without a slot.
-func (q *Queue) Take(ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64) (release func(), err error) {
+func (q *Queue) Take(
+	ctx context.Context, patience time.Duration, urged <-chan struct{}, share float64,
+) (release func(), err error) {
 	q.mu.Lock()
 	if q.running < q.Max {
 		q.running++

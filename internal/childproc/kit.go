@@ -49,10 +49,13 @@ func (n Needs) giveUp(tb TB, err error) {
 // Kit gives tests the servers of one kind.
 type Kit[S Stopper] struct {
 	Needs
-	New   func(args ...string) (S, error) // starts a server
-	Reuse func(S) error                   // prepares a server that other tests have used for the next test
+	New func(args ...string) (S, error) // starts a server
+	// Prepares a server that other tests have used for the next test.
+	Reuse func(S) error
 
-	mu      sync.Mutex // guards the fields below, also while a server starts, because other tests have to wait for the server
+	// Guards the fields below, also while a server starts, because other tests have to wait for the
+	// server.
+	mu      sync.Mutex
 	shared  S
 	running bool
 }
@@ -114,7 +117,8 @@ func (k *Kit[S]) Wrap(m Runner) Runner { return runner(func() int { return k.run
 
 func (k *Kit[S]) run(m Runner) int {
 	if runtime.GOMAXPROCS(0) < sideBySide && !flag.Parsed() {
-		_ = flag.Set("test.parallel", strconv.Itoa(sideBySide)) // m parses the command line, which comes after this
+		// m parses the command line, which comes after this.
+		_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
 	}
 	code := m.Run()
 	if err := k.stop(); err != nil && code == 0 {

@@ -80,10 +80,13 @@ func echo() Program {
 			cmd := exec.Command(os.Args[0])
 			addr := net.JoinHostPort(Loopback, fmt.Sprint(port))
 			// The race detector waits a second at the end of a process.
-			cmd.Env = append(os.Environ(), parentEnv+"=", serverEnv+"="+addr, "GORACE=atexit_sleep_ms=0")
+			cmd.Env = append(os.Environ(), parentEnv+"=", serverEnv+"="+addr,
+				"GORACE=atexit_sleep_ms=0")
 			return cmd, nil
 		},
-		Ready:     func(addr string, logged func(words string) bool) bool { return logged("listening") },
+		Ready: func(addr string, logged func(words string) bool) bool {
+			return logged("listening")
+		},
 		PortTaken: "somebody else",
 	}
 }

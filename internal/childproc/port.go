@@ -18,7 +18,8 @@ const Loopback = "127.0.0.1"
 // server that was killed, and answer in its place.
 type Port struct {
 	Number int
-	claim  net.PacketConn // the UDP socket of this number; if this process dies, the system closes it
+	// The UDP socket of this number; if this process dies, the system closes it.
+	claim net.PacketConn
 }
 
 // ReservePort reserves a free port from 12000 to 21999. While a port is closed for a time, the

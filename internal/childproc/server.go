@@ -17,7 +17,8 @@ const (
 	// PollInterval is the time between two checks of an outside process.
 	PollInterval = 5 * time.Millisecond
 
-	stopTimeout = 5 * time.Second       // the time that a server has to end by itself before it is killed
+	// The time that a server has to end by itself before it is killed.
+	stopTimeout = 5 * time.Second
 	portRetry   = 50 * time.Millisecond // the time between two tries to get the same port
 )
 
@@ -187,5 +188,6 @@ func (s *Server) awaitReady(p *process, before int64) error {
 	case logged(s.program.PortTaken):
 		return syscall.EADDRINUSE
 	}
-	return fmt.Errorf("childproc: %s ended at start (%v):\n%s", s.program.Name, p.err, s.dir.logTail())
+	return fmt.Errorf("childproc: %s ended at start (%v):\n%s", s.program.Name, p.err,
+		s.dir.logTail())
 }

@@ -78,7 +78,9 @@ func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	if _, err := New(fails); !errors.Is(err, os.ErrInvalid) {
 		t.Errorf("got %v, want the command's error", err)
 	}
-	fails.Command = func(string, int) (*exec.Cmd, error) { return exec.Command(filepath.Join(temp, "none")), nil }
+	fails.Command = func(string, int) (*exec.Cmd, error) {
+		return exec.Command(filepath.Join(temp, "none")), nil
+	}
 	if _, err := New(fails); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want that there is no such program", err)
 	}

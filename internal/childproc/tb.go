@@ -24,9 +24,10 @@ func Full() bool { return asked("full") || Soak() }
 func Soak() bool { return asked("soak") }
 
 func asked(word string) bool {
-	return slices.ContainsFunc(strings.Split(os.Getenv("CACHEGUARD_TEST"), ","), func(w string) bool {
-		return strings.TrimSpace(w) == word
-	})
+	return slices.ContainsFunc(strings.Split(os.Getenv("CACHEGUARD_TEST"), ","),
+		func(w string) bool {
+			return strings.TrimSpace(w) == word
+		})
 }
 
 // Missing skips a test because a program that the test needs is missing. Under Full it fails the

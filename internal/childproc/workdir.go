@@ -10,7 +10,9 @@ import (
 )
 
 const (
-	workdirPrefix = "cacheguard-" // the prefix of all folders, so that each run can sweep the folders that earlier runs have left
+	// The prefix of all folders, so that each run can sweep the folders that earlier runs have
+	// left.
+	workdirPrefix = "cacheguard-"
 	logName       = "server.log"
 )
 
@@ -73,7 +75,8 @@ func (d *workdir) logAfter(from int64) string {
 // folders whose log no process has open any more. It doesn't remove new folders, because their
 // owner may be about to lock the log.
 func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPrefix+"*")) // the pattern has no error
+	// The pattern has no error.
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), workdirPrefix+"*"))
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {

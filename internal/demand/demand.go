@@ -13,8 +13,9 @@ import (
 
 // Clock is the clock of a store.
 type Clock interface {
-	Now() time.Time                                         // an estimate
-	Clock(ctx context.Context, cache string) (int64, error) // asks the clock; in microseconds since 1970
+	Now() time.Time // an estimate
+	// Asks the clock; in microseconds since 1970.
+	Clock(ctx context.Context, cache string) (int64, error)
 }
 
 // Judge checks the demands of one cache. The zero Judge is ready to use, and safe for concurrent
@@ -24,9 +25,10 @@ type Judge struct {
 	// the first call of Check. nil: the go statement.
 	Go func(func()) bool
 
-	mu     sync.Mutex // guards the fields below
-	next   *question  // the request that will be sent next; newcomers may wait for it; nil: no next request
-	asking bool       // a request has been sent, and its goroutine sends the next one
+	mu sync.Mutex // guards the fields below
+	// The request that will be sent next; newcomers may wait for it; nil: no next request.
+	next   *question
+	asking bool // a request has been sent, and its goroutine sends the next one
 }
 
 // question is one request for the store's clock, shared by several callers. said and err are set

@@ -35,13 +35,17 @@ func TestCheck(t *testing.T) {
 		none   bool
 		asked  int
 	}{
-		"past":                        {moment: -time.Minute, want: -time.Minute},
-		"now":                         {},
-		"a moment ahead":              {moment: 200 * time.Millisecond, asked: 1},
-		"ahead":                       {moment: time.Hour, none: true, asked: 1},
-		"far ahead":                   {moment: 48 * time.Hour, none: true},
-		"a clock that was set forth":  {clock: clock{back: -time.Hour}, moment: time.Hour, want: time.Hour, asked: 1},
-		"a store that can't be asked": {clock: clock{err: errors.New("away")}, moment: time.Hour, want: time.Hour, asked: 1},
+		"past":           {moment: -time.Minute, want: -time.Minute},
+		"now":            {},
+		"a moment ahead": {moment: 200 * time.Millisecond, asked: 1},
+		"ahead":          {moment: time.Hour, none: true, asked: 1},
+		"far ahead":      {moment: 48 * time.Hour, none: true},
+		"a clock that was set forth": {
+			clock: clock{back: -time.Hour}, moment: time.Hour, want: time.Hour, asked: 1,
+		},
+		"a store that can't be asked": {
+			clock: clock{err: errors.New("away")}, moment: time.Hour, want: time.Hour, asked: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +55,8 @@ func TestCheck(t *testing.T) {
 				if test.none {
 					want = 0
 				}
-				if got := j.Check(t.Context(), &test.clock, "c", began.Add(test.moment).UnixMicro()); got != want {
+				if got := j.Check(t.Context(), &test.clock, "c",
+					began.Add(test.moment).UnixMicro()); got != want {
 					t.Errorf("got %d, want %d", got, want)
 				}
 				if test.clock.asked != test.asked {
@@ -84,7 +89,8 @@ func TestQuestionsAreShared(t *testing.T) {
 		<-first
 		for _, other := range others {
 			if got := <-other; got < came {
-				t.Fatalf("what was demanded is %v from before the call", time.Duration(came-got)*time.Microsecond)
+				t.Fatalf("what was demanded is %v from before the call",
+					time.Duration(came-got)*time.Microsecond)
 			}
 		}
 		if c.asked != 2 {

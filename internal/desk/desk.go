@@ -19,7 +19,8 @@ type Desk struct {
 	// caller may refresh values, and gets no announced words.
 	Caller Caller
 
-	client context.Context // while a job runs, the end of this context means that the caller has left
+	// While a job runs, the end of this context means that the caller has left.
+	client context.Context
 	jobs   chan func()
 	closed chan struct{}
 	left   bool // a job has called Leave; only the caller's goroutine uses this field

@@ -32,7 +32,8 @@ func TestDesk(t *testing.T) {
 func TestContext(t *testing.T) {
 	d := Open(t.Context())
 	ctx := With(t.Context(), d)
-	if From(ctx) != d || d.client != t.Context() || From(With(ctx, nil)) != nil || From(context.Background()) != nil {
+	if From(ctx) != d || d.client != t.Context() || From(With(ctx, nil)) != nil ||
+		From(context.Background()) != nil {
 		t.Error("the context has another desk")
 	}
 	if !MayRefresh(context.Background(), 1) || !MayRefresh(ctx, 1) {

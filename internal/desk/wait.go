@@ -20,7 +20,9 @@ func Work[T any](ctx context.Context, d *Desk, f *flight.Flight[T]) (*T, error) 
 			case !panics || !stop():
 			case d.left:
 				f.Leave()
-			default: // the panic goes on when the load's other callers know of the failure, or when the client has left
+			default:
+				// The panic goes on when the load's other callers know of the failure, or when the
+				// client has left.
 				_, _ = f.Wait(d.client)
 			}
 		}()

@@ -69,7 +69,8 @@ func TestWorkLeaves(t *testing.T) {
 				func() {
 					defer func() { _ = recover() }()
 					got, err := Work(ctx, d, f)
-					if panicked = false; stays != (err == nil && *got == "result") || !stays && !errors.Is(err, context.Canceled) {
+					if panicked = false; stays != (err == nil && *got == "result") ||
+						!stays && !errors.Is(err, context.Canceled) {
 						t.Errorf("got %v, %v", got, err)
 					}
 				}()
@@ -90,7 +91,10 @@ func TestHear(t *testing.T) {
 	for name, c := range map[string]struct {
 		word any
 		err  error
-	}{"what it came for": {"word", context.Canceled}, "something else": {"another", nil}, "nothing": {nil, nil}} {
+	}{
+		"what it came for": {"word", context.Canceled}, "something else": {"another", nil},
+		"nothing": {nil, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := Open(t.Context())

@@ -50,7 +50,8 @@ func TestOneNameAddsUp(t *testing.T) {
 
 // gauges are the fields of Stats that say how things are now. All other fields count.
 var gauges = []string{
-	"LocalEntries", "Unsent", "LoadsRunning", "LoadsQueued", "Flights", "Callers", "SwitchedOff", "InShadow",
+	"LocalEntries", "Unsent", "LoadsRunning", "LoadsQueued", "Flights", "Callers", "SwitchedOff",
+	"InShadow",
 	"BreakersOpen", "Breakers",
 }
 

@@ -38,7 +38,8 @@ var Metrics = []Metric{
 	{Name{"loads_total", "", ""},
 		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits.",
 		Outcome, []Value{
-			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"}, {loadAudit, "audit"},
+			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"},
+			{loadAudit, "audit"},
 		}},
 	{Name{"late_loads_total", "loads.late", "{load}"},
 		"Loads that returned after they had been given up.", "", one(loadLate)},
@@ -131,7 +132,9 @@ var Gauges = []struct {
 	{Name{"in_shadow", "in_shadow", "{cache}"},
 		"Caches that a Switch has in shadow.", func(s *stats) int { return s.InShadow }},
 	{Name{"breakers_open", "breakers.open", "{breaker}"},
-		"Circuit breakers of the store that are open.", func(s *stats) int { return s.BreakersOpen }},
+		"Circuit breakers of the store that are open.", func(s *stats) int {
+			return s.BreakersOpen
+		}},
 	{Name{"breakers", "breakers", "{breaker}"},
 		"Circuit breakers of the store.", func(s *stats) int { return s.Breakers }},
 }

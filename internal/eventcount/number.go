@@ -43,10 +43,12 @@ const (
 	Overloaded
 	changed
 	sentLate
-	compared                                               // the first of several, by difference
-	unstored   = compared + Number(cacheguard.Differences) // the first of several, by reason
-	storeError = unstored + Number(cacheguard.Reasons)     // the first of several, by class of the cause
-	Numbers    = storeError + Number(len(report.Classes))  // how many there are; also stands for events that aren't counted
+	compared                                             // the first of several, by difference
+	unstored = compared + Number(cacheguard.Differences) // the first of several, by reason
+	// The first of several, by class of the cause.
+	storeError = unstored + Number(cacheguard.Reasons)
+	// How many there are; also stands for events that aren't counted.
+	Numbers = storeError + Number(len(report.Classes))
 )
 
 // Counters are the counters of one cache. The zero Counters is ready to use and safe for concurrent

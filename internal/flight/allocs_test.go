@@ -20,6 +20,7 @@ func TestAllocations(t *testing.T) {
 		f.Land(1)
 	})
 	if alone > 1 || shared > 2 {
-		t.Errorf("a flight allocates %v times, one that is joined %v times; want 1 and 2", alone, shared)
+		t.Errorf("a flight allocates %v times, one that is joined %v times; want 1 and 2", alone,
+			shared)
 	}
 }

@@ -30,7 +30,9 @@ func BenchmarkUncontended(b *testing.B) {
 // channel, the floor.
 func BenchmarkJoin(b *testing.B) {
 	const crowd = 1000
-	run := func(b *testing.B, ctx context.Context, begin func() (join func(ready func()), end func())) {
+	run := func(
+		b *testing.B, ctx context.Context, begin func() (join func(ready func()), end func()),
+	) {
 		for b.Loop() {
 			var ready, done sync.WaitGroup
 			join, end := begin()
@@ -50,7 +52,9 @@ func BenchmarkJoin(b *testing.B) {
 			return func(ready func()) { ready(); <-ch }, func() { close(ch) }
 		})
 	})
-	for name, ctx := range map[string]context.Context{"flight": context.Background(), "flight-cancellable": cancellable(b)} {
+	for name, ctx := range map[string]context.Context{
+		"flight": context.Background(), "flight-cancellable": cancellable(b),
+	} {
 		b.Run(name, func(b *testing.B) {
 			run(b, ctx, func() (func(func()), func()) {
 				var g Group[int]

@@ -36,10 +36,14 @@ type shard[T any] struct {
 type Flight[T any] struct {
 	shard *shard[T]
 	key   string
-	born  uint64 // when the flight was begun, as a moment of Now; its result was not found before this moment
+	// When the flight was begun, as a moment of Now; its result was not found before this moment.
+	born uint64
 
 	// guarded by shard.mu
-	members int32         // the number of members that want the result: callers, including the leader, and work that holds itself
+	//
+	// The number of members that want the result: callers, including the leader, and work that
+	// holds itself.
+	members int32
 	work    int32         // how many members are work
 	open    bool          // newcomers may join
 	landed  bool          // result is final
@@ -91,7 +95,9 @@ func (g *Group[T]) JoinSince(key string, limit int, moment uint64) (f *Flight[T]
 
 // JoinBegun is JoinSince for a caller that already has a value from an earlier moment. If the
 // caller leads the flight, the flight is treated as begun at the moment begun. 0 means now.
-func (g *Group[T]) JoinBegun(key string, limit int, moment, begun uint64) (f *Flight[T], leader bool) {
+func (g *Group[T]) JoinBegun(
+	key string, limit int, moment, begun uint64,
+) (f *Flight[T], leader bool) {
 	return g.join(key, limit, moment, begun)
 }
 
@@ -142,7 +148,8 @@ func (g *Group[T]) JoinNext(f *Flight[T], moment uint64) (next *Flight[T], leade
 		return next, false
 	}
 	s.mu.Unlock()
-	if next, leader = g.join(f.key, 0, moment, 0); leader { // only a flight that begins now is late enough for every member
+	// Only a flight that begins now is late enough for every member.
+	if next, leader = g.join(f.key, 0, moment, 0); leader {
 		s.mu.Lock()
 		f.next = next
 		s.mu.Unlock()

@@ -380,7 +380,8 @@ func TestOffer(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		leaver, _ := g.Join("k", 0)
 		leave()
-		if _, _, err := leaver.WaitAtMost(ctx, time.Hour, func() {}); !errors.Is(err, context.Canceled) {
+		if _, _, err := leaver.WaitAtMost(ctx, time.Hour, func() {}); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
@@ -391,7 +392,8 @@ func TestOffer(t *testing.T) {
 		if r := <-results; r != (got{"landed", 4 * time.Second}) {
 			t.Errorf("got %+v", r)
 		}
-		if r, taken, err := early.WaitAtMost(t.Context(), time.Nanosecond, func() {}); r != "landed" || taken || err != nil {
+		if r, taken, err := early.WaitAtMost(t.Context(), time.Nanosecond,
+			func() {}); r != "landed" || taken || err != nil {
 			t.Errorf("after landing: %q, %v", r, err)
 		}
 	})
@@ -423,7 +425,8 @@ func TestDetachLate(t *testing.T) {
 	var abandoned, urged int
 	f.DetachTo(func() { abandoned++ }, func() { urged++ })
 	if abandoned != 1 || urged != 1 {
-		t.Errorf("told %d times that all have left, and %d times that a member can't wait; want once each", abandoned, urged)
+		t.Errorf("told %d times that all have left, and %d times that a member can't wait; want once each",
+			abandoned, urged)
 	}
 }
 

@@ -12,8 +12,8 @@ type announced struct {
 	spoken chan struct{} // closed when there is another word; made when a member waits for it
 }
 
-// offer is the interim result for members that don't want to wait longer for the result. Few flights
-// have one, so it is not part of a flight: it would make every flight larger by a result.
+// offer is the interim result for members that don't want to wait longer for the result. Few
+// flights have one, so it is not part of a flight: it would make every flight larger by a result.
 type offer[T any] struct {
 	interim T             // set once, before made is closed
 	expires time.Time     // when interim is no longer offered
@@ -28,7 +28,8 @@ func (f *Flight[T]) Offer(interim T, expires time.Time) {
 	defer f.shard.mu.Unlock()
 	o := f.offering()
 	o.interim, o.expires, o.set = interim, expires, true
-	f.urged = false // members that came before the offer take it soon; if it has expired by then, they urge again
+	// Members that came before the offer take it soon; if it has expired by then, they urge again.
+	f.urged = false
 	close(o.made)
 }
 
@@ -43,7 +44,9 @@ func (f *Flight[T]) offering() *offer[T] {
 // WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
 // offer, if there is an offer. taken reports whether the member took the offer. If the offer has
 // expired by then, WaitAtMost calls expired and waits for the result.
-func (f *Flight[T]) WaitAtMost(ctx context.Context, patience time.Duration, expired func()) (result T, taken bool, err error) {
+func (f *Flight[T]) WaitAtMost(
+	ctx context.Context, patience time.Duration, expired func(),
+) (result T, taken bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

@@ -119,8 +119,9 @@ type Header struct {
 	Revalidate, IfError time.Duration
 	Took                time.Duration // how long the load took
 	Codec               uint32        // fingerprint of the codec
-	Stamp               int64         // microseconds on the clock of the generations, read before the load began
-	Marked              time.Time     // when it was marked stale; the zero Time: never
+	// Microseconds on the clock of the generations, read before the load began.
+	Stamp  int64
+	Marked time.Time // when it was marked stale; the zero Time: never
 	Extension
 }
 
@@ -231,8 +232,10 @@ func parse(f []byte, whole bool) (Header, []byte, error) {
 		h.Marked = time.UnixMicro(int64(mark))
 	}
 	copy(h.ID[:], f[IDStart:IDEnd])
-	soft, revalidate, ifError := binary.BigEndian.Uint64(f[offSoft:]), binary.BigEndian.Uint64(f[offRevalidate:]), binary.BigEndian.Uint64(f[offIfError:])
-	h.Soft, h.Revalidate, h.IfError = time.Duration(soft)*time.Microsecond, time.Duration(revalidate)*time.Microsecond, time.Duration(ifError)*time.Microsecond
+	soft, revalidate, ifError := binary.BigEndian.Uint64(f[offSoft:]),
+		binary.BigEndian.Uint64(f[offRevalidate:]), binary.BigEndian.Uint64(f[offIfError:])
+	h.Soft, h.Revalidate, h.IfError = time.Duration(soft)*time.Microsecond,
+		time.Duration(revalidate)*time.Microsecond, time.Duration(ifError)*time.Microsecond
 	extension, body, ok := split(f)
 	if !ok && !whole {
 		return Header{}, nil, ErrTruncated
@@ -240,7 +243,8 @@ func parse(f []byte, whole bool) (Header, []byte, error) {
 	if len(extension) > 0 {
 		h.Extension, ok = parseExtension(extension)
 	}
-	if !ok || max(soft, revalidate, ifError) > longest || h.Stamp < 0 || (whole && h.Null && len(body) != 0) {
+	if !ok || max(soft, revalidate, ifError) > longest || h.Stamp < 0 ||
+		(whole && h.Null && len(body) != 0) {
 		return Header{}, nil, ErrHeader
 	}
 	return h, body, nil

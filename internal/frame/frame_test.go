@@ -23,20 +23,34 @@ var golden = map[string]struct {
 	body   string
 }{
 	"value": {Header{
-		ID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Created: time.UnixMicro(1_763_712_345_678_901),
-		Soft: 10 * time.Minute, Revalidate: 5 * time.Minute, IfError: time.Hour, Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
+		ID:      [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Created: time.UnixMicro(1_763_712_345_678_901),
+		Soft:    10 * time.Minute, Revalidate: 5 * time.Minute, IfError: time.Hour,
+		Took: 123456 * time.Microsecond, Codec: 0x6a736f6e,
 	}, `{"name":"lamp"}`},
-	"null": {Header{ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond, IfError: time.Second}, ""},
+	"null": {
+		Header{
+			ID: [16]byte{255}, Null: true, Created: time.UnixMicro(1), Soft: time.Millisecond,
+			IfError: time.Second,
+		}, "",
+	},
 	"unshared": {Header{
-		ID: [16]byte{3}, Unshared: true, Created: time.UnixMicro(1_763_712_345_000_000), Soft: 2 * time.Minute,
-		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"\x00soft", "hard"}))},
+		ID: [16]byte{3}, Unshared: true, Created: time.UnixMicro(1_763_712_345_000_000),
+		Soft: 2 * time.Minute,
+		Extension: Extension{
+			Note: []byte("note"), Tags: must(MakeTags([]string{"\x00soft", "hard"})),
+		},
 	}, "private lamp"},
 	"tagged": {Header{
-		ID: [16]byte{7}, Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Stamp: 1_763_712_344_999_999,
-		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"}))},
+		ID: [16]byte{7}, Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute,
+		Stamp: 1_763_712_344_999_999,
+		Extension: Extension{
+			Note: []byte("note"), Tags: must(MakeTags([]string{"shop:7", "lamps"})),
+		},
 	}, "lamp"},
 	"marked": {Header{
-		Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute, Marked: time.UnixMicro(1_763_712_346_000_000),
+		Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Minute,
+		Marked: time.UnixMicro(1_763_712_346_000_000),
 	}, "lamp"},
 	"empty": {Header{Created: time.UnixMicro(1_763_712_345_000_000), Soft: time.Second}, ""},
 }
@@ -89,10 +103,12 @@ func TestEveryBitCounts(t *testing.T) {
 			h, _, err := Parse(f)
 			if bit/8 >= MarkStart && bit/8 < HeaderSize {
 				if err != nil || h.Marked.IsZero() {
-					t.Errorf("%s: with bit %d of byte %d flipped: %+v, %v; want it marked", name, bit%8, bit/8, h, err)
+					t.Errorf("%s: with bit %d of byte %d flipped: %+v, %v; want it marked", name,
+						bit%8, bit/8, h, err)
 				}
 			} else if err == nil {
-				t.Errorf("%s: a frame with bit %d of byte %d flipped was accepted", name, bit%8, bit/8)
+				t.Errorf("%s: a frame with bit %d of byte %d flipped was accepted", name, bit%8,
+					bit/8)
 			}
 			f[bit/8] ^= 1 << (bit % 8)
 		}
@@ -132,15 +148,27 @@ func TestErrorsSayWhy(t *testing.T) {
 		{"unknown flag", resealed(func(f []byte) { f[1] = 4 }), ErrFlags},
 		{"checksum", change(func(f []byte) { f[len(f)-1]++ }), ErrChecksum},
 		{"extension beyond the end", resealed(func(f []byte) { f[offExtension] = 1 }), ErrHeader},
-		{"extension of nothing", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize] = 1, 0 }), ErrHeader},
-		{"note beyond the extension", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize] = 2, 2 }), ErrHeader},
-		{"tag beyond the extension", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 3, 0, 2 }), ErrHeader},
-		{"empty tag", resealed(func(f []byte) { f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 2, 0, 0 }), ErrHeader},
+		{"extension of nothing", resealed(func(f []byte) {
+			f[offExtension+1], f[HeaderSize] = 1, 0
+		}), ErrHeader},
+		{"note beyond the extension", resealed(func(f []byte) {
+			f[offExtension+1], f[HeaderSize] = 2, 2
+		}), ErrHeader},
+		{"tag beyond the extension", resealed(func(f []byte) {
+			f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 3, 0, 2
+		}), ErrHeader},
+		{"empty tag", resealed(func(f []byte) {
+			f[offExtension+1], f[HeaderSize], f[HeaderSize+1] = 2, 0, 0
+		}), ErrHeader},
 		{"stamp before 1970", resealed(func(f []byte) { f[offStamp] = 0x80 }), ErrHeader},
 		{"null with a body", resealed(func(f []byte) { f[1] = flagNull }), ErrHeader},
 		{"endless", resealed(func(f []byte) { copy(f[offSoft:], []byte{255, 255}) }), ErrHeader},
-		{"endless stale-while-revalidate", resealed(func(f []byte) { copy(f[offRevalidate:], []byte{255, 255}) }), ErrHeader},
-		{"endless stale-if-error", resealed(func(f []byte) { copy(f[offIfError:], []byte{255, 255}) }), ErrHeader},
+		{"endless stale-while-revalidate", resealed(func(f []byte) {
+			copy(f[offRevalidate:], []byte{255, 255})
+		}), ErrHeader},
+		{"endless stale-if-error", resealed(func(f []byte) {
+			copy(f[offIfError:], []byte{255, 255})
+		}), ErrHeader},
 	} {
 		if _, _, err := Parse(c.f); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
@@ -150,7 +178,9 @@ func TestErrorsSayWhy(t *testing.T) {
 
 func TestTags(t *testing.T) {
 	long := strings.Repeat("x", MaxTag)
-	for _, tags := range [][]string{nil, {"a"}, {"a", "b"}, {long, "\x00", long}, slices.Repeat([]string{long}, MaxTags)} {
+	for _, tags := range [][]string{
+		nil, {"a"}, {"a", "b"}, {long, "\x00", long}, slices.Repeat([]string{long}, MaxTags),
+	} {
 		list, err := MakeTags(tags)
 		if err != nil {
 			t.Errorf("%q: %v", tags, err)
@@ -158,12 +188,15 @@ func TestTags(t *testing.T) {
 		if got := list.All(); !slices.Equal(got, tags) {
 			t.Errorf("%q became %q", tags, got)
 		}
-		h, _, err := Parse(New(Header{Extension: Extension{Tags: list, Note: []byte(long)}}, []byte("body")))
+		h, _, err := Parse(New(Header{Extension: Extension{Tags: list, Note: []byte(long)}},
+			[]byte("body")))
 		if err != nil || !slices.Equal(h.Tags.All(), tags) || string(h.Note) != long {
 			t.Errorf("%q: a frame has %q, %q, %v", tags, h.Tags.All(), h.Note, err)
 		}
 	}
-	for _, tags := range [][]string{{""}, {"a", ""}, {long + "x"}, slices.Repeat([]string{"a"}, MaxTags+1)} {
+	for _, tags := range [][]string{
+		{""}, {"a", ""}, {long + "x"}, slices.Repeat([]string{"a"}, MaxTags+1),
+	} {
 		if _, err := MakeTags(tags); err == nil {
 			t.Errorf("%d tags %.20q are taken", len(tags), tags)
 		}
@@ -183,11 +216,15 @@ func TestID(t *testing.T) {
 }
 
 func TestDurationsSaturate(t *testing.T) {
-	h, _, err := Parse(New(Header{Soft: -time.Second, Revalidate: math.MaxInt64, IfError: math.MaxInt64, Took: 1000 * time.Hour}, nil))
+	h, _, err := Parse(New(Header{
+		Soft: -time.Second, Revalidate: math.MaxInt64, IfError: math.MaxInt64,
+		Took: 1000 * time.Hour,
+	}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Soft != 0 || h.Took != math.MaxUint32*time.Microsecond || h.Hard() < h.Revalidate || h.Revalidate != h.IfError {
+	if h.Soft != 0 || h.Took != math.MaxUint32*time.Microsecond || h.Hard() < h.Revalidate ||
+		h.Revalidate != h.IfError {
 		t.Errorf("got %+v", h)
 	}
 }
@@ -250,8 +287,9 @@ func TestRemnant(t *testing.T) {
 	for name, f := range map[string][]byte{
 		"without tags": New(golden["value"].header, []byte("body")), "empty": {}, "nil": nil,
 		"cut in its tags": f[:HeaderSize+len(tags)-1], "cut in its header": f[:HeaderSize-1],
-		"a remnant without tags": left[:HeaderSize], "a remnant cut in its tags": left[:len(left)-1],
-		"a note alone": New(Header{Extension: Extension{Note: []byte("note")}}, nil),
+		"a remnant without tags":    left[:HeaderSize],
+		"a remnant cut in its tags": left[:len(left)-1],
+		"a note alone":              New(Header{Extension: Extension{Note: []byte("note")}}, nil),
 	} {
 		if left := Remnant(f); left != nil {
 			t.Errorf("%s: %x is left; want nothing", name, left)
@@ -323,7 +361,8 @@ func TestRedisstoreDocumentsThisFrame(t *testing.T) {
 // The head of a frame says of it what all of it says, or that it is too short.
 func TestHead(t *testing.T) {
 	h := Header{
-		ID: [16]byte{1, 2}, Created: time.UnixMicro(1_700_000_000_000_000), Soft: time.Minute, Stamp: 5,
+		ID: [16]byte{1, 2}, Created: time.UnixMicro(1_700_000_000_000_000), Soft: time.Minute,
+		Stamp:     5,
 		Extension: Extension{Note: []byte("note"), Tags: must(MakeTags([]string{"a", "bc"}))},
 	}
 	f := New(h, []byte("body"))

@@ -19,7 +19,9 @@ type askedStore struct {
 	asked cacheguard.Key
 }
 
-func (s *askedStore) Get(ctx context.Context, k cacheguard.Key, tags []string) ([]byte, cacheguard.Generations, error) {
+func (s *askedStore) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) ([]byte, cacheguard.Generations, error) {
 	s.asked = k
 	return s.Store.Get(ctx, k, tags)
 }
@@ -34,7 +36,8 @@ func hashed(key string) string {
 func FuzzKeys(f *testing.F) {
 	long := strings.Repeat("k", 10000)
 	keys := []string{
-		"", " ", "k", "K", "{", "}", "{}", "}{", "a}b", "\r\n", "\x00", "\x00\x00", "\xff", "é", ":", "k:lease", ":lease",
+		"", " ", "k", "K", "{", "}", "{}", "}{", "a}b", "\r\n", "\x00", "\x00\x00", "\xff", "é",
+		":", "k:lease", ":lease",
 		long, long + "k", long[:512], long[:513], long[:512] + "l",
 		"#sha256:", "#sha256", "#sha256:" + strings.Repeat("0", 64),
 		// An attacker who wants the value of another key would ask for these.
@@ -45,7 +48,8 @@ func FuzzKeys(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		store := &askedStore{Store: memstore.New(memstore.Options{})}
-		c, err := cacheguard.New(store, cacheguard.Options[string]{Name: "fuzz", Logger: slog.New(slog.DiscardHandler)})
+		c, err := cacheguard.New(store,
+			cacheguard.Options[string]{Name: "fuzz", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,10 @@ var seed = maphash.MakeSeed()
 // key are sealed. So if the count is the same as before a value was found, a flight can begin with
 // this value, and every later change seals the flight.
 type Changes struct {
-	all   atomic.Uint32
-	byKey [256]atomic.Uint32 // by the key's hash; keys can share a counter, so sometimes a stale value is not served because another key was changed
+	all atomic.Uint32
+	// By the key's hash; keys can share a counter, so sometimes a stale value is not served because
+	// another key was changed.
+	byKey [256]atomic.Uint32
 }
 
 func (c *Changes) at(key string) *atomic.Uint32 {

@@ -11,7 +11,8 @@ import (
 // Hints remembers which tags the values of keys had when they were last seen. With this hint the
 // generations of the tags are read in the same trip as the value. A wrong hint costs a trip.
 type Hints struct {
-	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]] // by the key's hash; nil until a value has tags
+	// By the key's hash; nil until a value has tags.
+	tagged atomic.Pointer[[1 << 14]atomic.Pointer[Hint]]
 }
 
 // Hint has the tags that the value of a key probably has.

@@ -16,7 +16,8 @@ type Invalidations struct {
 	count atomic.Uint64 // number of invalidations
 	tags  [1024]struct {
 		generation atomic.Int64
-		count      atomic.Uint64 // value of Invalidations.count at the last invalidation in this bucket
+		// Value of Invalidations.count at the last invalidation in this bucket.
+		count atomic.Uint64
 	}
 }
 
@@ -29,7 +30,8 @@ func (h *Invalidations) Of(tags []string, generation int64) {
 	for _, tag := range tags {
 		b := &h.tags[h.bucket(tag)]
 		raise(&b.generation, generation)
-		for last := b.count.Load(); last < n && !b.count.CompareAndSwap(last, n); last = b.count.Load() {
+		for last := b.count.Load(); last < n &&
+			!b.count.CompareAndSwap(last, n); last = b.count.Load() {
 		}
 	}
 }

@@ -51,13 +51,17 @@ func TestFailures(t *testing.T) {
 		if err := fs.Find("key", load); err != errBad {
 			t.Errorf("found %v", err)
 		}
-		if err := errors.Join(fs.Find("key", [16]byte{2}), fs.Find("other", load), fs.Recent("other")); err != nil {
+		if err := errors.Join(fs.Find("key", [16]byte{2}), fs.Find("other", load),
+			fs.Recent("other")); err != nil {
 			t.Errorf("found %v of another load", err)
 		}
 		for _, at := range []struct {
 			after time.Duration
 			want  error
-		}{{0, nil}, {time.Second - 1, nil}, {1, errBad}, {100*time.Millisecond - 1, errBad}, {1, nil}} {
+		}{
+			{0, nil}, {time.Second - 1, nil}, {1, errBad}, {100*time.Millisecond - 1, errBad},
+			{1, nil},
+		} {
 			time.Sleep(at.after)
 			if err := fs.Recent("key"); err != at.want {
 				t.Errorf("%v later: %v, want %v", at.after, err, at.want)
@@ -75,16 +79,19 @@ func TestFailuresFromBeforeAChange(t *testing.T) {
 		var fs Failures
 		young, errNew := [16]byte{2}, errors.New("new")
 		fs.Remember("key", load, errBad, time.Minute, time.Second, time.Second, never)
-		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != nil || fs.Find("key", load) != errBad {
+		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != nil ||
+			fs.Find("key", load) != errBad {
 			t.Errorf("recent: %v, of the load: %v", fs.Recent("key"), fs.Find("key", load))
 		}
 		fs.Remember("key", young, errNew, time.Minute, time.Second, time.Second, always)
 		fs.Remember("key", load, errBad, time.Minute, time.Second, time.Second, never)
-		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != errNew || fs.Find("key", young) != errNew {
+		if time.Sleep(1500 * time.Millisecond); fs.Recent("key") != errNew ||
+			fs.Find("key", young) != errNew {
 			t.Errorf("recent: %v, of the later load: %v", fs.Recent("key"), fs.Find("key", young))
 		}
 		time.Sleep(time.Minute)
-		if fs.Remember("key", load, errBad, time.Minute, 0, 0, never); fs.Find("key", load) != errBad {
+		if fs.Remember("key", load, errBad, time.Minute, 0, 0, never); fs.Find("key",
+			load) != errBad {
 			t.Error("an error that is over is in the way")
 		}
 	})
@@ -99,7 +106,8 @@ func TestFailuresAreBounded(t *testing.T) {
 			remember(fmt.Sprint(i))
 		}
 		remember("0")
-		if remember("more"); fs.Find("more", load) != nil || fs.Find("0", load) == nil || len(fs.byKey) != maxFailures {
+		if remember("more"); fs.Find("more", load) != nil || fs.Find("0", load) == nil ||
+			len(fs.byKey) != maxFailures {
 			t.Errorf("%d are remembered, at most %d are allowed", len(fs.byKey), maxFailures)
 		}
 		time.Sleep(time.Minute + 1)
@@ -173,7 +181,8 @@ func TestInvalidations(t *testing.T) {
 	}
 	h.Of([]string{"a"}, 10)
 	h.Of([]string{"a"}, 5)
-	if h.Passes(of, 10) || !h.Passes(of, 1<<41) || !h.Passes(nil, 2) || !h.After(heard, buckets) || h.After(h.Count(), buckets) {
+	if h.Passes(of, 10) || !h.Passes(of, 1<<41) || !h.Passes(nil, 2) || !h.After(heard, buckets) ||
+		h.After(h.Count(), buckets) {
 		t.Error("an invalidation doesn't count as it should")
 	}
 	h.Of(nil, 20)

@@ -9,10 +9,12 @@ import (
 // Lately has the changes that the store was told recently. After a failover, the new server may not
 // have the latest of these changes. The zero Lately is ready to use, and safe for concurrent use.
 type Lately struct {
-	mu     sync.Mutex            // guards the fields below
-	byName map[of]*list.Element  // elements of order
-	order  list.List             // of *told, the oldest first
-	ousted [oustedTimes]struct { // for each second, how many changes that were told in this second were dropped for lack of room
+	mu     sync.Mutex           // guards the fields below
+	byName map[of]*list.Element // elements of order
+	order  list.List            // of *told, the oldest first
+	// For each second, how many changes that were told in this second were dropped for lack of
+	// room.
+	ousted [oustedTimes]struct {
 		at time.Time
 		n  int
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // If so many changes wait that they become one of the whole cache, none of them counts as older
-// than it is: those that are repeated after an interruption are added from the newest to the oldest.
+// than it is: those that are repeated after an interruption are added from the newest to the
+// oldest.
 func TestOverflowKeepsGenerations(t *testing.T) {
 	var u Unsent
 	var l Lately

@@ -18,7 +18,9 @@ import (
 // Presence guesses that there is no value.
 type Presence struct {
 	shares [there]share
-	keys   [1 << 12]atomic.Uint64 // by the key's hash; each word has the first bits of the hash, and the time until which there is a value, in ms since 1970
+	// By the key's hash; each word has the first bits of the hash, and the time until which there
+	// is a value, in ms since 1970.
+	keys [1 << 12]atomic.Uint64
 }
 
 // reason is the reason why a key may have no value.
@@ -52,7 +54,10 @@ type Expected struct {
 // Of returns the knowledge about a key. It loads one word that other processors seldom write.
 func (p *Presence) Of(key string) Expected {
 	hash := maphash.String(seed, key)
-	e := Expected{place: &p.keys[hash%uint64(len(p.keys))], mark: hash | lastInstant, now: uint64(time.Now().UnixMilli())}
+	e := Expected{
+		place: &p.keys[hash%uint64(len(p.keys))], mark: hash | lastInstant,
+		now: uint64(time.Now().UnixMilli()),
+	}
 	word := e.place.Load()
 	switch e.until = word & lastInstant; {
 	case word|lastInstant != e.mark || word == 0:
@@ -119,7 +124,8 @@ func (s *share) count(nothing bool) {
 	if nothing {
 		to = whole
 	}
-	if is := was + (to-was)/8; is != was { // otherwise the share is close enough to 0 or 1, and nothing is written
+	// Otherwise the share is close enough to 0 or 1, and nothing is written.
+	if is := was + (to-was)/8; is != was {
 		s.v.Store(is)
 	}
 }

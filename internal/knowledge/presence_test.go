@@ -75,8 +75,9 @@ func TestPresenceOfHits(t *testing.T) {
 		var p Presence
 		p.Looked(p.Of("a"), true, time.Hour)
 		for left, same := range map[time.Duration]bool{
-			time.Hour: true, time.Hour - 50*time.Millisecond: true, time.Hour + 50*time.Millisecond: true,
-			time.Hour + time.Second: false, time.Hour - time.Second: false, 0: false,
+			time.Hour: true, time.Hour - 50*time.Millisecond: true,
+			time.Hour + 50*time.Millisecond: true,
+			time.Hour + time.Second:         false, time.Hour - time.Second: false, 0: false,
 		} {
 			e := p.Of("a")
 			was := e.place.Load()

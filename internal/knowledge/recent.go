@@ -28,7 +28,8 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, valid func(
 		return false
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
-		if now.Sub(r.swept) > time.Second { // not for each call, because there may be thousands of items
+		// Not for each call, because there may be thousands of items.
+		if now.Sub(r.swept) > time.Second {
 			r.swept = now
 			for k, t := range r.byKey {
 				if now.After(t.until) {
@@ -74,9 +75,10 @@ func (r *recent[T]) Clear() {
 type Failures struct{ recent[failure] }
 
 type failure struct {
-	load     [16]byte
-	err      error
-	from, to time.Time // between these times the back-off has ended for other processes, but not for this process
+	load [16]byte
+	err  error
+	// Between these times the back-off has ended for other processes, but not for this process.
+	from, to time.Time
 }
 
 // maxFailures limits the memory. If an error isn't remembered, only its text is known.
@@ -86,12 +88,17 @@ const maxFailures = 1024
 // back-off lasts longer than for others, by the grace. current reports whether the key has not
 // changed since the load began. If it has changed, a later load may have failed already. So the
 // error is kept only if there is no other, and without the grace.
-func (fs *Failures) Remember(key string, load [16]byte, err error, keep, backoff, grace time.Duration, current func() bool) {
+func (fs *Failures) Remember(
+	key string, load [16]byte, err error, keep, backoff, grace time.Duration, current func() bool,
+) {
 	over := time.Now().Add(backoff)
 	f := failure{load: load, err: err, from: over, to: over.Add(grace)}
 	if !fs.put(key, f, keep, maxFailures, current) {
 		f.to = over
-		fs.put(key, f, keep, maxFailures, func() bool { other, ok := fs.byKey[key]; return !ok || time.Now().After(other.until) })
+		fs.put(key, f, keep, maxFailures, func() bool {
+			other, ok := fs.byKey[key]
+			return !ok || time.Now().After(other.until)
+		})
 	}
 }
 
@@ -131,7 +138,9 @@ type Pauses struct{ recent[pause] }
 
 type pause struct {
 	seen string // id of the value
-	err  error  // error of the load that failed; nil if another process loads, or if the store gave no answer about the lease
+	// error of the load that failed; nil if another process loads, or if the store gave no answer
+	// about the lease.
+	err error
 }
 
 // maxPauses limits the memory. If a value isn't remembered, the process asks for its lease.
@@ -140,12 +149,15 @@ const maxPauses = 4096
 // Remember stores a pause. If the key was changed since the store was asked, it stores nothing,
 // because the store's answer may be from before the change. count is the number of the key's
 // changes before the store was asked.
-func (ps *Pauses) Remember(changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error) {
+func (ps *Pauses) Remember(
+	changed *Changes, count uint64, key string, seen []byte, d time.Duration, err error,
+) {
 	if d <= 0 || len(seen) == 0 {
 		return
 	}
 	ps.put(key, pause{seen: string(seen), err: err}, d, maxPauses, func() bool {
-		return changed.Count(key) == count // a change that is counted from now on removes the key's pause afterwards
+		// A change that is counted from now on removes the key's pause afterwards.
+		return changed.Count(key) == count
 	})
 }
 

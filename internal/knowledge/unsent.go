@@ -27,13 +27,18 @@ type Unsent struct {
 
 // change is a change that must still be sent to the store.
 type change struct {
-	number     uint64
-	generation int64     // values with at most this stamp are from before the change; in microseconds on the clock of the stamps
+	number uint64
+	// Values with at most this stamp are from before the change; in microseconds on the clock of
+	// the stamps.
+	generation int64
 	mark       time.Time // when a value was marked stale; zero: it was invalidated
 	again      bool      // the store was told, but may have forgotten the change
-	late       bool      // with again: the store got the change late, so it is not late once more if it is repeated
-	lost       bool      // with again: the store has certainly forgotten the change
-	sent       uint64    // if not 0: the store was told at this moment, and answers from before it may still be on their way
+	// With again: the store got the change late, so it is not late once more if it is repeated.
+	late bool
+	lost bool // with again: the store has certainly forgotten the change
+	// If not 0: the store was told at this moment, and answers from before it may still be on their
+	// way.
+	sent uint64
 }
 
 // maxUnsent is the largest number of remembered changes. If there are more changes, they become one
@@ -127,7 +132,9 @@ func (u *Unsent) Some() bool { return u.some.Load() }
 // Has reports whether a value with this stamp is from before a change. If the value was only marked
 // stale since then, Has returns the time of the mark. It ignores changes that the store had before
 // it was asked for the value.
-func (u *Unsent) Has(asked uint64, key string, tags frame.Tags, stamp int64) (gone bool, mark time.Time) {
+func (u *Unsent) Has(
+	asked uint64, key string, tags frame.Tags, stamp int64,
+) (gone bool, mark time.Time) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	counts := func(of map[string]change, name string) (change, bool) {

@@ -36,7 +36,8 @@ func TestUnsent(t *testing.T) {
 		t.Error("there is something in an empty one")
 	}
 	u.AddTags([]string{"a"}, 10)
-	if !gone(t, &u, "k", a, 10) || gone(t, &u, "k", a, 11) || gone(t, &u, "k", b, 1) || gone(t, &u, "k", nil, 1) {
+	if !gone(t, &u, "k", a, 10) || gone(t, &u, "k", a, 11) || gone(t, &u, "k", b, 1) ||
+		gone(t, &u, "k", nil, 1) {
 		t.Error("a tag's counts not as it should")
 	}
 	u.AddKeys([]string{"k"}, 15, time.Time{})
@@ -55,10 +56,12 @@ func TestUnsent(t *testing.T) {
 	if sent := u.SentTags(nil, last).All; sent != 2 || u.Count() != 1 {
 		t.Errorf("%d sent, %d left; want 2 and the newer one", sent, u.Count())
 	}
-	if l := firstLetter(&u, 8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" || len(l.Stale)+len(l.Tags) != 0 {
+	if l := firstLetter(&u, 8); l.Whole || len(l.Gone) != 1 || l.Gone[0] != "k" ||
+		len(l.Stale)+len(l.Tags) != 0 {
 		t.Errorf("%+v", l)
 	}
-	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false).All; sent != 1 || u.Count() != 0 {
+	if sent := u.SentKeys([]string{"k", "other"}, u.Last(), false).All; sent != 1 ||
+		u.Count() != 0 {
 		t.Errorf("%d sent, %d left", sent, u.Count())
 	}
 	if !gone(t, &u, "k", nil, 30) || !gone(t, &u, "x", nil, 20) {
@@ -104,7 +107,10 @@ func TestUnsentMarks(t *testing.T) {
 	if gone, mark := u.Has(0, "x", soft, 20_000_000); gone || !mark.Equal(time.Unix(20, 0)) {
 		t.Errorf("gone: %v, marked at %v by a soft tag", gone, mark)
 	}
-	if u.AddTags([]string{"hard"}, 20_000_000); !func() bool { gone, _ := u.Has(0, "x", soft, 20_000_000); return gone }() {
+	if u.AddTags([]string{"hard"}, 20_000_000); !func() bool {
+		gone, _ := u.Has(0, "x", soft, 20_000_000)
+		return gone
+	}() {
 		t.Error("a hard tag counts as a soft one")
 	}
 }
@@ -119,7 +125,8 @@ func TestUnsentBound(t *testing.T) {
 		t.Fatalf("%d of at most %d are too many", u.Count(), maxUnsent)
 	}
 	u.AddKeys([]string{"0", "one more"}, maxUnsent, time.Time{})
-	if l := firstLetter(&u, 8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) || gone(t, &u, "1", nil, maxUnsent+1) {
+	if l := firstLetter(&u, 8); !l.Whole || u.Count() != 1 || !gone(t, &u, "1", nil, maxUnsent) ||
+		gone(t, &u, "1", nil, maxUnsent+1) {
 		t.Errorf("%+v, %d left", l, u.Count())
 	}
 	if sent := u.SentTags(nil, u.Last()).All; sent != 1 || u.Count() != 0 {
@@ -191,7 +198,8 @@ func TestLately(t *testing.T) {
 			t.Errorf("%d again and %d more, want 5", u.Count(), more)
 		}
 		letter := firstLetter(&u, 8)
-		if len(letter.Gone) != 1 || len(letter.AgainKeys) != 3 || len(letter.AgainTags) != 1 || letter.AgainTags[0] != (Told{Name: "tag", Generation: 2}) {
+		if len(letter.Gone) != 1 || len(letter.AgainKeys) != 3 || len(letter.AgainTags) != 1 ||
+			letter.AgainTags[0] != (Told{Name: "tag", Generation: 2}) {
 			t.Errorf("%+v", letter)
 		}
 		if !gone(t, &u, "never told", nil, 2) || !gone(t, &u, "a", nil, 2) {
@@ -201,7 +209,8 @@ func TestLately(t *testing.T) {
 		l.Tags(nil, 3, false)
 		l.Keys([]string{"marked"}, 3, time.Time{}, false)
 		l.Keys([]string{"a"}, 3, time.Unix(2, 0), false)
-		if l.Again(since, &u); firstLetter(&u, 8).Whole || len(firstLetter(&u, 8).AgainTags) != 2 || len(firstLetter(&u, 8).AgainKeys) != 4 ||
+		if l.Again(since, &u); firstLetter(&u, 8).Whole || len(firstLetter(&u, 8).AgainTags) != 2 ||
+			len(firstLetter(&u, 8).AgainKeys) != 4 ||
 			!gone(t, &u, "marked", nil, 3) || !gone(t, &u, "a", nil, 3) {
 			t.Errorf("%+v", firstLetter(&u, 8))
 		}
@@ -209,7 +218,8 @@ func TestLately(t *testing.T) {
 			l.Keys([]string{strconv.Itoa(i), "often"}, 4, time.Time{}, false)
 		}
 		u = Unsent{}
-		if more := l.Again(since, &u); more != 6+11 || u.Count() != maxTold || gone(t, &u, "10", nil, 4) || !gone(t, &u, "11", nil, 4) {
+		if more := l.Again(since, &u); more != 6+11 || u.Count() != maxTold ||
+			gone(t, &u, "10", nil, 4) || !gone(t, &u, "11", nil, 4) {
 			t.Errorf("%d of %d, and %d more", u.Count(), maxTold, more)
 		}
 		time.Sleep(time.Minute)

@@ -50,7 +50,10 @@ func BenchmarkHit(b *testing.B) {
 		}{
 			{"tier", tier.Get},
 			{"otter", func(key string) *value { v, _ := bare.GetIfPresent(key); return v }},
-			{"otter-expiry", func(key string) *value { v, _ := expiring.GetIfPresent(key); return v }},
+			{"otter-expiry", func(key string) *value {
+				v, _ := expiring.GetIfPresent(key)
+				return v
+			}},
 		} {
 			b.Run(size.name+"/"+c.name+"/1", func(b *testing.B) {
 				b.ReportAllocs()

@@ -13,7 +13,8 @@ func TestOtterIsCompiledOnce(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S", "-o", t.TempDir(), "./testdata/user").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-gcflags=-S", "-o", t.TempDir(),
+		"./testdata/user").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

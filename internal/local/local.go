@@ -21,7 +21,8 @@
 // hit slower by a quarter to a half.
 //
 // A program that caches values of many types would compile otter and these rules once for each of
-// them. So tier, which has the rules, keeps pointers without a type, and Tier gives them their type.
+// them. So tier, which has the rules, keeps pointers without a type, and Tier gives them their
+// type.
 package local
 
 import (
@@ -42,14 +43,16 @@ type Config[V any] struct {
 }
 
 // Tier is a cache of decoded values in this process, with a limited size. A new tier is not trusted
-// yet. It is safe for concurrent use. On a nil Tier, Drop, Distrust, Trust, Forget, Len and Close do
-// nothing, and the other methods panic.
+// yet. It is safe for concurrent use. On a nil Tier, Drop, Distrust, Trust, Forget, Len and Close
+// do nothing, and the other methods panic.
 type Tier[V any] struct{ tier }
 
 // New returns an empty tier that is not trusted yet.
 func New[V any](cfg Config[V]) (*Tier[V], error) {
 	if cfg.Entries < 1 {
-		return nil, fmt.Errorf("cacheguard: a local tier for %d entries; it needs room for 1 at least", cfg.Entries)
+		return nil,
+			fmt.Errorf("cacheguard: a local tier for %d entries; it needs room for 1 at least",
+				cfg.Entries)
 	}
 	t := &Tier[V]{}
 	var weigh func(string, unsafe.Pointer) uint32
@@ -78,7 +81,9 @@ func (t *Tier[V]) Stamp(key string) Stamp { return Stamp{t.epochOf(key).Load()} 
 // Put doesn't insert it, but removes the entry that it would have replaced. An inserted entry may
 // be evicted at once, because other entries are used more. If two entries are put with current
 // stamps, the later one stays.
-func (t *Tier[V]) Put(key string, s Stamp, e *V) bool { return t.put(key, s, unsafe.Pointer(e), false) }
+func (t *Tier[V]) Put(key string, s Stamp, e *V) bool {
+	return t.put(key, s, unsafe.Pointer(e), false)
+}
 
 // Replace is Put for a value that makes all older values invalid. It also makes the key's stamps
 // invalid, so that slower readers can't insert older values.

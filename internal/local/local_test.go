@@ -92,7 +92,10 @@ func TestPutJudgesTheStampAfterWeighing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var tier *Tier[int]
-			tier = trusted(t, Config[int]{Entries: 10, Weigh: func(string, *int) uint32 { meanwhile(tier); return 1 }})
+			tier = trusted(t, Config[int]{Entries: 10, Weigh: func(string, *int) uint32 {
+				meanwhile(tier)
+				return 1
+			}})
 			if tier.Put("key", tier.Stamp("key"), new(int)) {
 				t.Error("inserted")
 			}
@@ -211,7 +214,8 @@ func TestWeightlessIsBounded(t *testing.T) {
 }
 
 func TestTooHeavy(t *testing.T) {
-	tier := trusted(t, Config[int]{Entries: 10, Weigh: func(_ string, e *int) uint32 { return uint32(*e) }})
+	tier := trusted(t,
+		Config[int]{Entries: 10, Weigh: func(_ string, e *int) uint32 { return uint32(*e) }})
 	put(t, tier, "other", 1)
 	put(t, tier, "key", 2)
 	old := tier.Stamp("key")
@@ -238,7 +242,9 @@ func TestTooHeavy(t *testing.T) {
 // there can be.
 func TestBound(t *testing.T) {
 	const bound, putters, each = 100, 4, 1000
-	tier := trusted(t, Config[int]{Entries: bound, Weigh: func(_ string, e *int) uint32 { return uint32(1 + *e%3) }})
+	tier := trusted(t, Config[int]{Entries: bound, Weigh: func(_ string, e *int) uint32 {
+		return uint32(1 + *e%3)
+	}})
 	cpus := 1
 	for cpus < max(runtime.NumCPU(), runtime.GOMAXPROCS(0)) {
 		cpus *= 2

@@ -37,7 +37,8 @@ type tier struct {
 type state struct {
 	otter   unsafe.Pointer // a *cache, see there
 	trusted bool
-	_       [112]byte // all hits read state, and memory that is allocated next to it may be written often
+	// All hits read state, and memory that is allocated next to it may be written often.
+	_ [112]byte
 }
 
 // No field and no method's signature mentions cache. Otherwise the compiler would compile all of
@@ -66,8 +67,9 @@ func in(s *state) *cache { return (*cache)(s.otter) }
 func newCache(t *tier) unsafe.Pointer {
 	return unsafe.Pointer(otter.Must(&otter.Options[string, entry]{
 		MaximumWeight: t.bound,
-		Weigher:       func(_ string, in entry) uint32 { return in.weight }, // runs while otter holds a lock
-		Executor:      t.tidying.run,
+		// Runs while otter holds a lock.
+		Weigher:  func(_ string, in entry) uint32 { return in.weight },
+		Executor: t.tidying.run,
 	}))
 }
 

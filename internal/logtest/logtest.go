@@ -76,7 +76,8 @@ func (l *Lines) await(tb waittest.TB, least int, words []string) int {
 		select {
 		case <-news:
 		case <-limit:
-			tb.Fatalf("within %v there were not %d lines with %q:\n%s", waittest.Patience, least, words, l)
+			tb.Fatalf("within %v there were not %d lines with %q:\n%s", waittest.Patience, least,
+				words, l)
 			return least
 		}
 	}

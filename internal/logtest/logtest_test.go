@@ -18,7 +18,9 @@ func TestWith(t *testing.T) {
 	var l logtest.Lines
 	l.Logger().Info("one", "n", 1)
 	l.Logger().Warn("two", "n", 1)
-	for words, want := range map[string]int{"": 2, "n=1": 2, "n=1 msg=two": 1, "two one": 0, "msg=one n=2": 0} {
+	for words, want := range map[string]int{
+		"": 2, "n=1": 2, "n=1 msg=two": 1, "two one": 0, "msg=one n=2": 0,
+	} {
 		if n := l.Count(strings.Fields(words)...); n != want {
 			t.Errorf("%d lines with %q, want %d", n, words, want)
 		}
@@ -55,9 +57,19 @@ func TestAwaitInVain(t *testing.T) {
 		says  string
 		takes time.Duration
 	}{
-		"too many": {func(l *logtest.Lines, tb waittest.TB) { l.Await(tb, 1, "line") }, "2 lines", 0},
-		"too few":  {func(l *logtest.Lines, tb waittest.TB) { l.Await(tb, 3, "line") }, "not 3 lines", waittest.Patience},
-		"none":     {func(l *logtest.Lines, tb waittest.TB) { l.AwaitSome(tb, "other") }, "not 1 lines", waittest.Patience},
+		"too many": {
+			func(l *logtest.Lines, tb waittest.TB) { l.Await(tb, 1, "line") }, "2 lines", 0,
+		},
+		"too few": {
+			func(l *logtest.Lines, tb waittest.TB) {
+				l.Await(tb, 3, "line")
+			}, "not 3 lines", waittest.Patience,
+		},
+		"none": {
+			func(l *logtest.Lines, tb waittest.TB) {
+				l.AwaitSome(tb, "other")
+			}, "not 1 lines", waittest.Patience,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +77,8 @@ func TestAwaitInVain(t *testing.T) {
 				_, _ = io.WriteString(&l, "line 1\nline 2\n")
 				began := time.Now()
 				r := suitetest.Record(func(r *suitetest.Recorder) { c.await(&l, r) })
-				if took := time.Since(began); len(r.Failures) != 1 || !strings.Contains(r.Failures[0], c.says) || took != c.takes {
+				if took := time.Since(began); len(r.Failures) != 1 ||
+					!strings.Contains(r.Failures[0], c.says) || took != c.takes {
 					t.Errorf("after %v: %q; want %q after %v", took, r.Failures, c.says, c.takes)
 				}
 				if len(r.Failures) == 1 && !strings.Contains(r.Failures[0], "line 2") {

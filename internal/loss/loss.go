@@ -91,7 +91,8 @@ func equal(a, b reflect.Value) (same, known bool) {
 	if !m.IsValid() {
 		return false, false
 	}
-	if t := m.Type(); t.NumIn() != 1 || t.In(0) != a.Type() || t.NumOut() != 1 || t.Out(0).Kind() != reflect.Bool {
+	if t := m.Type(); t.NumIn() != 1 || t.In(0) != a.Type() || t.NumOut() != 1 ||
+		t.Out(0).Kind() != reflect.Bool {
 		return false, false
 	}
 	return m.Call([]reflect.Value{b})[0].Bool(), true

@@ -88,9 +88,11 @@ func TestFieldsThatNoJSONHas(t *testing.T) {
 		"shorter":         {struct{ S []int }{[]int{1, 2}}, struct{ S []int }{[]int{1}}, "S"},
 		"other keys":      {map[string]int{"a": 1}, map[string]int{"b": 1}, "[...]"},
 		"more keys":       {map[string]int{"a": 1}, map[string]int{"a": 1, "b": 1}, "the value"},
-		"bytes":           {struct{ b []byte }{[]byte("ab")}, struct{ b []byte }{[]byte("ax")}, "b"},
-		"same bytes":      {struct{ b []byte }{[]byte("ab")}, struct{ b []byte }{[]byte("ab")}, ""},
-		"nil pointer":     {struct{ P *int }{new(int)}, struct{ P *int }{}, "P"},
+		"bytes": {
+			struct{ b []byte }{[]byte("ab")}, struct{ b []byte }{[]byte("ax")}, "b",
+		},
+		"same bytes":  {struct{ b []byte }{[]byte("ab")}, struct{ b []byte }{[]byte("ab")}, ""},
+		"nil pointer": {struct{ P *int }{new(int)}, struct{ P *int }{}, "P"},
 	} {
 		if got := loss.Field(c.before, c.after); got != c.lost {
 			t.Errorf("%s: it lost %q; want %q", name, got, c.lost)

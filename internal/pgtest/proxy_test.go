@@ -30,7 +30,8 @@ func TestProxyPassesCutsAndSwallows(t *testing.T) {
 	}
 	defer conn.Close()
 	p.Cut()
-	if _, err := conn.ExecContext(within(t, patience), "SELECT 3"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := conn.ExecContext(within(t, patience), "SELECT 3"); err == nil ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("on a connection that was cut: %v", err)
 	}
 	one(t, db, "SELECT 4")

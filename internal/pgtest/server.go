@@ -15,7 +15,8 @@ import (
 )
 
 // ErrNoServer means that there is no PostgreSQL on this machine.
-var ErrNoServer = errors.New("pgtest: there is no PostgreSQL: neither postgres nor psql is on the PATH")
+var ErrNoServer = errors.New(
+	"pgtest: there is no PostgreSQL: neither postgres nor psql is on the PATH")
 
 // User is the superuser of every Server, and Database its database. There is no password.
 const (
@@ -167,7 +168,8 @@ func initdb(bin, dir, data string) error {
 	if err := own(dir, probe); err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", User, "--auth=trust", "--encoding=UTF8",
+	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", User, "--auth=trust",
+		"--encoding=UTF8",
 		"--locale=C", "--no-sync", "--no-instructions")
 	cmd.Dir, cmd.SysProcAttr = dir, probe.SysProcAttr
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -191,7 +193,8 @@ func binaries() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern has no error
 	for _, initdb := range found {
 		dir := filepath.Dir(initdb)
-		if version, err := strconv.Atoi(filepath.Base(filepath.Dir(dir))); err == nil && version > newest {
+		if version, err := strconv.Atoi(filepath.Base(filepath.Dir(dir))); err == nil &&
+			version > newest {
 			newest, bin = version, dir
 		}
 	}

@@ -46,7 +46,8 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	do(t, db, "CREATE TABLE things (n int)")
 	kittest.SilentWhilePaused(t, s, func() {
 		// The process of this connection stands still as well, not only the one that accepts.
-		if _, err := db.ExecContext(within(t, moment), "INSERT INTO things VALUES (1)"); err == nil {
+		if _, err := db.ExecContext(within(t, moment),
+			"INSERT INTO things VALUES (1)"); err == nil {
 			t.Error("a paused server does things")
 		}
 	}, func() { do(t, db, "INSERT INTO things VALUES (2)") })

@@ -29,10 +29,13 @@ func unprivileged(cmd *exec.Cmd) error {
 		if err := errors.Join(errUID, errGID); err != nil {
 			return err
 		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		}
 		return nil
 	}
-	return fmt.Errorf("pgtest: PostgreSQL refuses to run as root, and there is nobody else: %w", errs)
+	return fmt.Errorf("pgtest: PostgreSQL refuses to run as root, and there is nobody else: %w",
+		errs)
 }
 
 // own makes the user of a command the owner of a folder.

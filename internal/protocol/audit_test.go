@@ -33,7 +33,8 @@ var found = map[string]cacheguard.Difference{
 	"8: a claim leaves the lease to who has it":       cacheguard.DiffersLate,
 }
 
-// auditedEnv is how many answers a busy fleet without a defect compares: 10^8 take about an hour of one processor.
+// auditedEnv is how many answers a busy fleet without a defect compares: 10^8 take about an hour of
+// one processor.
 const auditedEnv = "CACHEGUARD_AUDITED"
 
 // mutated names, for the fleet, the mutant that it is built with.
@@ -70,7 +71,8 @@ func TestAudit(t *testing.T) {
 		}
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", "-timeout=5m", "-v", "-run", "^TestAuditedFleet$",
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off",
+				"-timeout=5m", "-v", "-run", "^TestAuditedFleet$",
 				"-overlay", protocol.OverlayOf(t, rule), "-ldflags=-s -w", ".")
 			cmd.Env = append(os.Environ(), mutated+"="+rule)
 			out, err := cmd.CombinedOutput()
@@ -99,7 +101,8 @@ func TestAuditedFleet(t *testing.T) {
 type fleet struct {
 	*testing.T
 	runs time.Duration // at most
-	busy bool          // loads take milliseconds and not seconds, and each process compares 1,000 answers a second
+	// Loads take milliseconds and not seconds, and each process compares 1,000 answers a second.
+	busy bool
 
 	wanted int    // it ends when so many answers were compared
 	end    func() // ends it
@@ -135,7 +138,8 @@ func (f *fleet) isSound() {
 	t := f.T
 	synctest.Test(t, f.run)
 	if f.compared < 1_000 || f.differences[cacheguard.DiffersMeanwhile] == 0 {
-		t.Errorf("%d answers were compared, and none while it was being changed, or few", f.compared)
+		t.Errorf("%d answers were compared, and none while it was being changed, or few",
+			f.compared)
 	}
 	t.Logf("%d answers compared: %v", f.compared, f.differences)
 	for d, n := range f.differences {

@@ -72,7 +72,8 @@ func (r *run) landed(p, i int, do Do, landing Landing) {
 	was := *f
 	*f = flight{}
 	switch {
-	case was.m.Claims && was.stored: // what has begun meanwhile may load without the lease, from before the write
+	case was.m.Claims && was.stored:
+		// What has begun meanwhile may load without the lease, from before the write.
 		r.procs[p].open[0] = 0
 		r.knows(p, since{all: was.load.read})
 	case was.m.Claims: // somebody may have read the origin before it was written, and store that
@@ -97,8 +98,11 @@ func (r *run) loadApart(p int, was flight, callers uint8) {
 	for range callers {
 		if j := pr.room(); j >= 0 {
 			pr.flights[j] = flight{
-				used: true, key: was.key, members: 1, floor: was.floor, seen: was.seen, seenOf: was.seenOf,
-				m: Miss{Config: r.config(), Role: Role{Solo: true, Apart: true}, Seen: was.m.Seen},
+				used: true, key: was.key, members: 1, floor: was.floor, seen: was.seen,
+				seenOf: was.seenOf,
+				m: Miss{
+					Config: r.config(), Role: Role{Solo: true, Apart: true}, Seen: was.m.Seen,
+				},
 			}
 			r.tell(p, j, Event{Kind: Begin})
 		}
@@ -144,7 +148,11 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		if f.over == unshared {
 			version = marker
 		}
-		f.op = op{kind: command{kind: fill, key: f.key, load: f.token, number: f.number, version: version}, sent: r.now}
+		f.op = op{
+			kind: command{
+				kind: fill, key: f.key, load: f.token, number: f.number, version: version,
+			}, sent: r.now,
+		}
 	case Conclude:
 		if f.m.Claims {
 			r.fail("tellsOfWrite")
@@ -163,7 +171,8 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		f.token, _ = r.unused(r.scene)
 		f.number, f.void, f.box = 0, false, message{}
 		f.op = op{sent: r.now, kind: command{
-			kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0], waited: f.awaited,
+			kind: lease, key: f.key, load: f.token, seen: f.seenOf, awaited: f.m.Awaited[0],
+			waited: f.awaited,
 		}}
 	case Load:
 		if r.hasOtherLoad(p, i) {
@@ -187,7 +196,10 @@ func (r *run) conclusion(f *flight) command {
 	case over == noEnding:
 		over = unstored
 	}
-	return command{kind: conclude, key: f.key, load: f.token, number: f.number, version: f.load.read, ending: over}
+	return command{
+		kind: conclude, key: f.key, load: f.token, number: f.number, version: f.load.read,
+		ending: over,
+	}
 }
 
 // hasOtherLoad reports whether the slot that a miss has, together with others, is that of another
@@ -195,7 +207,8 @@ func (r *run) conclusion(f *flight) command {
 func (r *run) hasOtherLoad(p, i int) bool {
 	f := &r.procs[p].flights[i]
 	for j := range r.procs[p].flights {
-		if o := &r.procs[p].flights[j]; j != i && f.m.State == Alone && f.group != 0 && o.group == f.group && o.load.turn {
+		if o := &r.procs[p].flights[j]; j != i && f.m.State == Alone && f.group != 0 &&
+			o.group == f.group && o.load.turn {
 			return true
 		}
 	}
@@ -207,7 +220,10 @@ func (r *run) begin(f *flight) {
 	if f.load.runs {
 		r.fail("twoLoadsOfOne")
 	}
-	f.load = loading{runs: true, leased: f.m.State == Leading, fails: r.broken, read: r.origin[f.key], turn: true}
+	f.load = loading{
+		runs: true, leased: f.m.State == Leading, fails: r.broken, read: r.origin[f.key],
+		turn: true,
+	}
 	if f.m.Claims {
 		f.load.read = 0
 	}
@@ -380,7 +396,9 @@ func (r *run) looked(p, i int, a reply) {
 	f := &r.procs[p].flights[i]
 	f.seen, f.seenOf = a.version, a.load
 	if r.inShadow(p) {
-		f.seen, f.m = 0, Miss{Config: r.config(), Role: Role{Own: r.use(a.version, a.stale) != Fresh}}
+		f.seen, f.m = 0, Miss{
+			Config: r.config(), Role: Role{Own: r.use(a.version, a.stale) != Fresh},
+		}
 		f.m.Apart = !f.m.Own
 		r.tell(p, i, Event{Kind: Begin})
 		return
@@ -421,8 +439,9 @@ func (r *run) refreshBehind(p int, f flight) {
 	}
 	if j := pr.room(); j >= 0 {
 		pr.flights[j] = flight{
-			used: true, behind: true, key: f.key, floor: pr.told[f.key], seen: f.seen, seenOf: f.seenOf,
-			m: Miss{Config: r.config(), Role: Role{Behind: true}, Seen: f.m.Seen},
+			used: true, behind: true, key: f.key, floor: pr.told[f.key], seen: f.seen,
+			seenOf: f.seenOf,
+			m:      Miss{Config: r.config(), Role: Role{Behind: true}, Seen: f.m.Seen},
 		}
 		r.begins(&pr.flights[j])
 		r.tell(p, j, Event{Kind: Begin})
@@ -483,7 +502,8 @@ func (r *run) follows(p, i int, m message) {
 			load, version, stale = inFrame(s.Frame)
 		}
 		f.seen, f.seenOf = version, load
-		r.tell(p, i, Event{Kind: Filled, Use: r.use(version, stale), Mine: load == m.load && !stale})
+		r.tell(p, i,
+			Event{Kind: Filled, Use: r.use(version, stale), Mine: load == m.load && !stale})
 	default:
 		r.tell(p, i, Event{Kind: Over, Left: r.theirs(f, m.version, m.ending)})
 	}

@@ -68,7 +68,8 @@ func (r *run) describe(e event) string {
 	case call:
 		return fmt.Sprintf("call of key %d", e.i)
 	case reach, repeat, lose:
-		return fmt.Sprintf("f%d: %s %s %c", e.i, name, verbNames[f.op.kind.kind], letter(f.op.kind.load))
+		return fmt.Sprintf("f%d: %s %s %c", e.i, name, verbNames[f.op.kind.kind],
+			letter(f.op.kind.load))
 	case hear, hearTwice, loseMessage:
 		m := r.procs[e.p].inbox[0]
 		return fmt.Sprintf("%s: %v of %c", name, m.tells, letter(m.load))
@@ -77,7 +78,8 @@ func (r *run) describe(e event) string {
 		return fmt.Sprintf("late: %s %c", verbNames[c.kind], letter(c.load))
 	case write:
 		return fmt.Sprintf("process 0 writes version %d: %s", r.origin[0]+1, verbNames[e.i])
-	case updating, tick, evictValue, evictLease, reachWrite, replyWrite, loseWrite, cut, restore, crash, closing, lateReturn:
+	case updating, tick, evictValue, evictLease, reachWrite, replyWrite, loseWrite, cut, restore,
+		crash, closing, lateReturn:
 		return name
 	}
 	return fmt.Sprintf("f%d: %s", e.i, name)
@@ -121,9 +123,11 @@ func TestReplay(t *testing.T) {
 	const printed = "[call.0.0 reach.0.0 reply.0.0 load.0.0 repeat.0.0 arrive.0.0 write.0.7 reachWrite.0.0 reach.0.0 reply.0.0]"
 	w, bad := scenes[i].replay(t, printed)
 	if bad != "" || w.slots[0] != (Slot{}) || w.procs[0].flights[0].used {
-		t.Errorf("%q, %+v, %+v; want the call answered and nothing stored", bad, w.slots[0], w.procs[0].flights[0])
+		t.Errorf("%q, %+v, %+v; want the call answered and nothing stored", bad, w.slots[0],
+			w.procs[0].flights[0])
 	}
-	w, bad = scenes[i].replay(t, strings.TrimSuffix(printed, " reachWrite.0.0 reach.0.0 reply.0.0]"))
+	w, bad = scenes[i].replay(t,
+		strings.TrimSuffix(printed, " reachWrite.0.0 reach.0.0 reply.0.0]"))
 	if bad != "" || w.slots[0].Frame == "" {
 		t.Errorf("%q, %+v; want the value stored by the copy", bad, w.slots[0])
 	}

@@ -51,8 +51,11 @@ const (
 )
 
 var whatNames = [whats]string{
-	"call", "callUnseen", "updating", "joining", "leave", "leaveReturned", "turn", "refuse", "takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal", "loseRenewal",
-	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice", "loseMessage", "cut", "restore", "crash", "closing", "closingReturned",
+	"call", "callUnseen", "updating", "joining", "leave", "leaveReturned", "turn", "refuse",
+	"takesEffect", "reach", "repeat", "reply", "lose", "renewing", "reachRenewal", "replyRenewal",
+	"loseRenewal",
+	"load", "loadUnstorable", "loadUnshared", "lateReturn", "timeout", "hear", "hearTwice",
+	"loseMessage", "cut", "restore", "crash", "closing", "closingReturned",
 	"arrive", "evictValue", "evictLease", "tick", "write", "reachWrite", "replyWrite", "loseWrite",
 }
 
@@ -63,7 +66,9 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 	b := &w.left
 	for p := range s.all(w) {
 		pr := &w.procs[p]
-		on := func(what uint8, i int, optional bool) { can(event{what, uint8(p), uint8(i)}, optional) }
+		on := func(what uint8, i int, optional bool) {
+			can(event{what, uint8(p), uint8(i)}, optional)
+		}
 		if pr.dead {
 			continue
 		}
@@ -75,10 +80,12 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 					}
 					break
 				}
-				if pr.open[k] != 0 && pr.flights[pr.open[k]-1].members < s.together || pr.open[k] == 0 && pr.room() >= 0 {
+				if pr.open[k] != 0 && pr.flights[pr.open[k]-1].members < s.together ||
+					pr.open[k] == 0 && pr.room() >= 0 {
 					on(call, k, true)
 				}
-				if b.unseen > 0 && pr.open[k] == 0 && pr.room() >= 0 && (s.turns == 0 || pr.slots() < s.turns) {
+				if b.unseen > 0 && pr.open[k] == 0 && pr.room() >= 0 &&
+					(s.turns == 0 || pr.slots() < s.turns) {
 					on(callUnseen, k, true)
 				}
 			}
@@ -148,7 +155,8 @@ func (s *scene) flightSteps(w *world, pr *process, f *flight, can func(what uint
 			can(leaveReturned, true)
 		}
 	}
-	if b.joins > 0 && f.behind && !pr.closed && f.floor == pr.told[f.key] && !f.old && (f.m.State < Leading || f.m.Until > 0) {
+	if b.joins > 0 && f.behind && !pr.closed && f.floor == pr.told[f.key] && !f.old &&
+		(f.m.State < Leading || f.m.Until > 0) {
 		can(joining, true)
 	}
 	switch f.m.State {
@@ -242,7 +250,8 @@ func (pr *process) slots() int {
 // isHalfAsked reports whether the store has not answered all that was asked together with this.
 func (pr *process) isHalfAsked(f *flight) bool {
 	for i := range pr.flights {
-		if o := &pr.flights[i]; o.op.kind.kind == f.op.kind.kind && o.op.sent == f.op.sent && o.group == f.group && !o.op.applied {
+		if o := &pr.flights[i]; o.op.kind.kind == f.op.kind.kind && o.op.sent == f.op.sent &&
+			o.group == f.group && !o.op.applied {
 			return true
 		}
 	}
@@ -286,7 +295,8 @@ func (r *run) do(e event) {
 			b.refusals--
 		}
 		for j := range pr.flights { // a batch takes one slot for all that want one
-			if o := &pr.flights[j]; o.used && (j == i || r.batch && o.m.State == f.m.State && f.m.State == Queued) && o != f {
+			if o := &pr.flights[j]; o.used &&
+				(j == i || r.batch && o.m.State == f.m.State && f.m.State == Queued) && o != f {
 				r.turned(p, j, i, e.what == turn)
 			}
 		}
@@ -309,7 +319,8 @@ func (r *run) do(e event) {
 				with = append(with, j)
 			}
 		}
-		if len(with) == 2 && pr.flights[with[1]].op.reply.kind == Granted { // its load doesn't wait for a slot
+		// Its load doesn't wait for a slot.
+		if len(with) == 2 && pr.flights[with[1]].op.reply.kind == Granted {
 			slices.Reverse(with)
 		}
 		for _, j := range with {
@@ -320,7 +331,9 @@ func (r *run) do(e event) {
 		r.lose(p, i)
 	case renewing:
 		b.renewals--
-		f.renewal = op{kind: command{kind: renew, key: f.key, load: f.token, number: f.number}, sent: r.now}
+		f.renewal = op{
+			kind: command{kind: renew, key: f.key, load: f.token, number: f.number}, sent: r.now,
+		}
 	case reachRenewal:
 		f.renewal.reply = r.apply(f.renewal.kind)
 		f.renewal.applied = true
@@ -333,7 +346,8 @@ func (r *run) do(e event) {
 		token := f.token
 		f.old = f.old || o.reply.kind != Renewed
 		r.tell(p, i, Event{Kind: o.reply.kind, Sent: at(o.sent)})
-		if o.reply.kind == Taken && f.load.runs && f.load.leased && f.token == token && !f.m.Claims {
+		if o.reply.kind == Taken && f.load.runs && f.load.leased && f.token == token &&
+			!f.m.Claims {
 			r.fail("loadsBesideHolder")
 		}
 	case loseRenewal:

@@ -43,7 +43,8 @@ func (r *run) apply(c command) (a reply) {
 	case lease:
 		a = r.ask(slot, c, number, before)
 	case fill:
-		a.kind, tells = slot.Fill(at(r.now), id(c.load), int64(c.number), frames[c.load][c.version][0], at(r.valueTicks))
+		a.kind, tells = slot.Fill(at(r.now), id(c.load), int64(c.number),
+			frames[c.load][c.version][0], at(r.valueTicks))
 		r.fills(c, before, a.kind)
 	case conclude:
 		e := Ending{Kind: uint8(c.ending), Frame: frames[0][c.version][0]}
@@ -56,7 +57,8 @@ func (r *run) apply(c command) (a reply) {
 		if c.ending == failure && c.key == 0 && r.holds(c, before) {
 			r.failed = failed{load: c.load, backoff: r.now + backoff, keep: r.now + keep}
 		}
-		tells = slot.Conclude(at(r.now), id(c.load), int64(c.number), e, drop, at(keep), at(backoff))
+		tells = slot.Conclude(at(r.now), id(c.load), int64(c.number), e, drop, at(keep),
+			at(backoff))
 	case renew:
 		a.kind = slot.Renew(at(r.now), id(c.load), int64(c.number), at(leaseTicks))
 	case release:
@@ -84,13 +86,17 @@ func (r *run) apply(c command) (a reply) {
 	if r.trace {
 		r.note(storeColumn, "%s of %c: %v %s", verbNames[c.kind], letter(c.load), a, tells)
 	}
-	r.publish(message{tells: tells, key: c.key, load: c.load, version: c.version, ending: c.ending, since: vouches}, before.Waiters)
+	r.publish(message{
+		tells: tells, key: c.key, load: c.load, version: c.version, ending: c.ending,
+		since: vouches,
+	}, before.Waiters)
 	return a
 }
 
 func (r *run) ask(slot *Slot, c command, number uint8, before Slot) (a reply) {
 	got := slot.Ask(at(r.now), Question{
-		Token: id(c.load), Number: int64(number), TTL: at(leaseTicks), Seen: ids[c.seen], Awaited: id(c.awaited), Inbox: r.inboxOf(c.load),
+		Token: id(c.load), Number: int64(number), TTL: at(leaseTicks), Seen: ids[c.seen],
+		Awaited: id(c.awaited), Inbox: r.inboxOf(c.load),
 	})
 	a = reply{kind: got.Kind, left: uint8(got.Left)}
 	switch got.Kind {
@@ -128,7 +134,8 @@ func (r *run) ask(slot *Slot, c command, number uint8, before Slot) (a reply) {
 
 // holds reports whether a command is one of the grant in place.
 func (r *run) holds(c command, slot Slot) bool {
-	return slot.Lease.Until > 0 && slot.Lease.Token == id(c.load) && slot.Lease.Number == int64(c.number)
+	return slot.Lease.Until > 0 && slot.Lease.Token == id(c.load) &&
+		slot.Lease.Number == int64(c.number)
 }
 
 // fills checks what a fill has done.
@@ -147,7 +154,8 @@ func (r *run) fills(c command, before Slot, kind Kind) {
 	for p := range r.all(&r.world) {
 		for i := range r.procs[p].flights {
 			f := &r.procs[p].flights[i]
-			if f.op.kind == c && f.m.State == Settling && !f.void && f.m.Until > at(r.now) && kind != Stored {
+			if f.op.kind == c && f.m.State == Settling && !f.void && f.m.Until > at(r.now) &&
+				kind != Stored {
 				r.fail("refusedUndisturbed")
 			}
 		}
@@ -204,7 +212,8 @@ func (r *run) publish(m message, waiters Waiters) {
 		m.version, m.ending = 0, noEnding
 	}
 	for p := range r.all(&r.world) {
-		if pr := &r.procs[p]; !pr.dead && !pr.cut && (m.tells == TellsChanged || waiters.Inboxes&(1<<p) != 0 && pr.waits(m.key)) {
+		if pr := &r.procs[p]; !pr.dead && !pr.cut &&
+			(m.tells == TellsChanged || waiters.Inboxes&(1<<p) != 0 && pr.waits(m.key)) {
 			r.post(p, m)
 		}
 	}
@@ -213,7 +222,8 @@ func (r *run) publish(m message, waiters Waiters) {
 // waits reports whether a message about the key could be for one of its flights.
 func (pr *process) waits(key uint8) bool {
 	for i := range pr.flights {
-		if f := &pr.flights[i]; f.used && f.key == key && (f.m.State == Asking || f.m.State == Following) {
+		if f := &pr.flights[i]; f.used && f.key == key &&
+			(f.m.State == Asking || f.m.State == Following) {
 			return true
 		}
 	}
@@ -235,7 +245,8 @@ func (r *run) post(p int, m message) {
 func (r *run) check() {
 	for k := range r.keys {
 		slot := r.slots[k].At(at(r.now))
-		if _, v, stale := inFrame(slot.Frame); v > 0 && (v < r.since[k].all || !stale && v < r.since[k].fresh) {
+		if _, v, stale := inFrame(slot.Frame); v > 0 &&
+			(v < r.since[k].all || !stale && v < r.since[k].fresh) {
 			r.fail("olderThanChange")
 		}
 		if slot.Lease.Until > 0 && slot.Record.Until > 0 {

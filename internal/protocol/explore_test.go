@@ -118,7 +118,10 @@ func (s *scene) explore() (is found) {
 	var events []event
 	for ; now.n > 0; is.depth++ {
 		if len(nodes) > mostWorlds {
-			return found{states: len(nodes), depth: is.depth, bad: "tooManyWorlds", path: path(nodes, now.at(0).node)}
+			return found{
+				states: len(nodes), depth: is.depth, bad: "tooManyWorlds",
+				path: path(nodes, now.at(0).node),
+			}
 		}
 		next.n = 0
 		for i := range now.n {
@@ -133,14 +136,19 @@ func (s *scene) explore() (is found) {
 				w.fail("notPushed")
 			}
 			if w.bad != "" {
-				return found{states: len(nodes), depth: is.depth, bad: w.bad, path: path(nodes, w.node)}
+				return found{
+					states: len(nodes), depth: is.depth, bad: w.bad, path: path(nodes, w.node),
+				}
 			}
 			for _, e := range some {
 				r := next.next()
 				r.run = w.run
 				r.do(e)
 				if r.check(); r.bad != "" {
-					return found{states: len(nodes), depth: is.depth + 1, bad: r.bad, path: append(path(nodes, w.node), e)}
+					return found{
+						states: len(nodes), depth: is.depth + 1, bad: r.bad,
+						path: append(path(nodes, w.node), e),
+					}
 				}
 				r.tidy()
 				k := s.key(&r.world)
@@ -209,9 +217,11 @@ func TestExplore(t *testing.T) {
 			s.tells = map[told]bool{}
 			is := s.explore()
 			all.add(s.tells, s.big)
-			t.Logf("%s: %d states, %d steps deep, %.1f s", s.name, is.states, is.depth, time.Since(began).Seconds())
+			t.Logf("%s: %d states, %d steps deep, %.1f s", s.name, is.states, is.depth,
+				time.Since(began).Seconds())
 			if is.bad != "" {
-				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path), fmt.Sprint(is.path))
+				t.Errorf("fails by %q\n%s\nto replay:\n%s", is.bad, s.diagram(is.path),
+					fmt.Sprint(is.path))
 			}
 		})
 	}

@@ -43,8 +43,9 @@ type shared struct {
 
 // budget has, for each kind of event, how often it may still happen.
 type budget struct {
-	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes, evictions, writes, renewals, unstorable uint8
-	unshared, refusals, updates, joins, unseen                                                                     uint8
+	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes uint8
+
+	evictions, writes, renewals, unstorable, unshared, refusals, updates, joins, unseen uint8
 }
 
 // since has two versions of the origin: no answer may be older than the first, and no fresh answer
@@ -160,7 +161,9 @@ const (
 	verbs
 )
 
-var verbNames = [verbs]string{"", "get", "lease", "fill", "conclude", "renew", "release", "invalidate", "mark", "claim"}
+var verbNames = [verbs]string{
+	"", "get", "lease", "fill", "conclude", "renew", "release", "invalidate", "mark", "claim",
+}
 
 // ending is how a load ended that left no value.
 type ending uint8
@@ -263,7 +266,8 @@ func (w *world) unused(s *scene) (t token, n uint8) {
 	for p := range s.all(w) {
 		for i := range w.procs[p].flights {
 			f := &w.procs[p].flights[i]
-			note(f.token, f.seenOf, f.awaited, f.m.Awaited[0], f.box.load, f.op.reply.load, f.renewal.reply.load)
+			note(f.token, f.seenOf, f.awaited, f.m.Awaited[0], f.box.load, f.op.reply.load,
+				f.renewal.reply.load)
 			order(f.op.kind)
 			order(f.renewal.kind)
 			numbers |= 1<<f.number | 1<<f.op.reply.number
@@ -330,7 +334,8 @@ func (r *run) tidy() {
 // then is for the store to show.)
 func (r *run) isVain(c command) bool {
 	asks := func(o command) bool { return (o.kind == lease || o.kind == claim) && o.load == c.load }
-	if asks(c) || c.kind == invalidate || c.kind == mark || r.slots[c.key].Lease.Token == id(c.load) || asks(r.writer.op.kind) {
+	if asks(c) || c.kind == invalidate || c.kind == mark ||
+		r.slots[c.key].Lease.Token == id(c.load) || asks(r.writer.op.kind) {
 		return false
 	}
 	for _, o := range r.net {

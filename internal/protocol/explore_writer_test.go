@@ -39,7 +39,11 @@ func (r *run) writes(kind verb) {
 func (r *run) wrote(answered bool) {
 	w := r.writer
 	if answered && w.op.kind.kind == claim {
-		r.writer.op = op{kind: command{kind: fill, load: w.op.kind.load, number: w.op.reply.number, version: w.version}}
+		r.writer.op = op{
+			kind: command{
+				kind: fill, load: w.op.kind.load, number: w.op.reply.number, version: w.version,
+			},
+		}
 		return
 	}
 	if !answered && w.kind == claim {
@@ -79,7 +83,8 @@ func (r *run) update(p int) {
 	token, _ := r.unused(r.scene)
 	pr.open[0] = 0
 	pr.flights[pr.room()] = flight{
-		used: true, members: 1, floor: pr.told[0], token: token, m: Miss{Config: r.config(), Role: Role{Claims: true}},
+		used: true, members: 1, floor: pr.told[0], token: token,
+		m:  Miss{Config: r.config(), Role: Role{Claims: true}},
 		op: op{kind: command{kind: claim, load: token}, sent: r.now},
 	}
 }

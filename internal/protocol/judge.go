@@ -17,9 +17,11 @@ const ClockSlack = 250 * time.Millisecond
 // values that were loaded in between, until their TTL is over.
 const stampsAhead = 24*time.Hour + time.Second
 
-// TooFarAhead reports whether a stamp is so far in the future that no load can have got it by now. A
-// value with such a stamp counts as absent, and a token with such a time demands nothing.
-func TooFarAhead(stamp int64, now time.Time) bool { return stamp > now.Add(stampsAhead).UnixMicro() }
+// TooFarAhead reports whether a stamp is so far in the future that no load can have got it by now.
+// A value with such a stamp counts as absent, and a token with such a time demands nothing.
+func TooFarAhead(stamp int64, now time.Time) bool {
+	return stamp > now.Add(stampsAhead).UnixMicro()
+}
 
 // Counts reports whether the load of a value began after an invalidation of its cache or of one of
 // its tags. If the two times are equal, it is unknown which came first, and the value is invalid.

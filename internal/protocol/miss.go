@@ -15,27 +15,38 @@ type Miss struct {
 	// The driver sets these fields before the first step.
 	Config
 	Role
-	Down   bool // the store can't be used: the look-up has failed, or later the request for the lease
+	// The store can't be used: the look-up has failed, or later the request for the lease.
+	Down   bool
 	Unseen bool // there was no look-up: the miss has a slot already, and asks for the lease at once
 	Seen   Use  // what the value that the look-up found is good for
 
-	State    State
-	Ended    bool          // no caller waits any longer, or the cache is closing
-	Turn     bool          // the miss has a slot, and no load has taken the slot over
-	Restarts uint8         // how often the miss had to ask again because the key was changed, another load had its lease, or what it got was of no use or too late
-	Awaited  ID            // the load that the miss was last told to wait for
-	Until    time.Duration // when the lease ends unless it is renewed; 0: the miss knows of no lease
+	State State
+	Ended bool // no caller waits any longer, or the cache is closing
+	Turn  bool // the miss has a slot, and no load has taken the slot over
+	// How often the miss had to ask again because the key was changed, another load had its lease,
+	// or what it got was of no use or too late.
+	Restarts uint8
+	Awaited  ID // the load that the miss was last told to wait for
+	// When the lease ends unless it is renewed; 0: the miss knows of no lease.
+	Until time.Duration
 }
 
 // Role says for whom a miss works, and what that allows. The zero Role is a miss whose callers wait
 // for the next value, from whichever load it comes.
 type Role struct {
-	Reads  bool // the callers accept a stale value that may be served
-	Behind bool // a refresh in the background: no caller waits for it, and it waits for no other load
+	Reads bool // the callers accept a stale value that may be served
+	// A refresh in the background: no caller waits for it, and it waits for no other load.
+	Behind bool
 	Solo   bool // the result is for one caller, and this caller waits for no other load
-	Apart  bool // the stored value said that each caller loads for itself, so the miss doesn't ask for the lease
-	Own    bool // the callers accept only the result of their own load; it has the lease if no other load has it
-	Claims bool // the load is a write, under a lease that the miss has claimed; Begin says when the claim was sent
+	// The stored value said that each caller loads for itself, so the miss doesn't ask for the
+	// lease.
+	Apart bool
+	// The callers accept only the result of their own load; it has the lease if no other load has
+	// it.
+	Own bool
+	// The load is a write, under a lease that the miss has claimed; Begin says when the claim was
+	// sent.
+	Claims bool
 }
 
 // Config has the settings that all misses of a cache share.
@@ -45,10 +56,10 @@ type Config struct {
 	Soft       bool // callers take a stale value by themselves after SoftTimeout
 }
 
-// MaxRestarts is how often a miss asks again because the key was changed, another load had its lease,
-// or what it got was of no use or too late. After that its process loads without the lease. So even
-// a key that is invalidated faster than it loads gets an answer. If the lease for which a miss waits
-// ends, this is no restart.
+// MaxRestarts is how often a miss asks again because the key was changed, another load had its
+// lease, or what it got was of no use or too late. After that its process loads without the lease.
+// So even a key that is invalidated faster than it loads gets an answer. If the lease for which a
+// miss waits ends, this is no restart.
 const MaxRestarts = 2
 
 // State says what a miss waits for.
@@ -94,22 +105,25 @@ const (
 	Unanswered             // the store has not answered the request for the lease
 	Changed                // while the miss follows: the key was changed
 	Filled                 // while the miss follows: the awaited load has stored a value; Use, Mine
-	Over                   // while the miss follows: the awaited load has ended without a value; Left
-	Woken                  // while the miss follows: another message has come, or the time to wait is over
-	Overdue                // the miss has followed for longer than a load can take
-	Wanted                 // a caller has joined the refresh
-	Unwanted               // no caller has joined the refresh
-	Renewed                // the lease was renewed; Sent
-	Unrenewed              // the store has not answered the request to renew the lease; Sent
-	Gone                   // no load has the lease
-	Taken                  // another load has the lease
-	Returned               // the miss's load has returned a result that can be stored
-	Unstorable             // the miss's load has returned a result that must not be stored
-	Failed                 // the miss's load has failed
-	Stored                 // the store has the result, or has refused it
-	Unsure                 // the store has not answered, so it may have the result or not
-	Told                   // the store knows how the load has ended, or the driver will tell it again
-	End                    // no caller waits any longer, or the cache is closing
+	// While the miss follows: the awaited load has ended without a value; Left.
+	Over
+	// While the miss follows: another message has come, or the time to wait is over.
+	Woken
+	Overdue    // the miss has followed for longer than a load can take
+	Wanted     // a caller has joined the refresh
+	Unwanted   // no caller has joined the refresh
+	Renewed    // the lease was renewed; Sent
+	Unrenewed  // the store has not answered the request to renew the lease; Sent
+	Gone       // no load has the lease
+	Taken      // another load has the lease
+	Returned   // the miss's load has returned a result that can be stored
+	Unstorable // the miss's load has returned a result that must not be stored
+	Failed     // the miss's load has failed
+	Stored     // the store has the result, or has refused it
+	Unsure     // the store has not answered, so it may have the result or not
+	// The store knows how the load has ended, or the driver will tell it again.
+	Told
+	End // no caller waits any longer, or the cache is closing
 	kinds
 )
 
@@ -132,7 +146,8 @@ type Event struct {
 	Sent time.Duration // when the request was sent that is answered now
 	Load ID            // the load that has the lease
 	Use  Use
-	Mine bool // the value is of the awaited load; no soft tag and no unsent change has marked it stale since
+	// The value is of the awaited load; no soft tag and no unsent change has marked it stale since.
+	Mine bool
 	Left Left
 }
 
@@ -140,22 +155,25 @@ type Event struct {
 type Do uint32
 
 const (
-	Seal          Do = 1 << iota // let no further caller join, and stop renewing the lease
-	CancelLoad                   // cancel the load, and ignore its result
-	EndTurn                      // give the slot back
-	Release                      // release the lease by its token; at least one try comes before the next steps
-	Fill                         // store the result
-	Land                         // give the Landing to all callers
-	Conclude                     // tell the store why there is no result
-	ReleaseLater                 // release the lease in the background, because it may have been granted
-	ConcludeLater                // tell the store in the background why there is no result
-	Refresh                      // refresh the served value in the background
-	LetGo                        // find out whether a caller wants the refresh: Wanted or Unwanted
-	Follow                       // wait for messages about the key, and for the end of the awaited lease
-	TakeTurn                     // take a slot
-	Ask                          // ask for the lease
-	Load                         // start the load, which takes over the slot
-	Renew                        // renew the lease from now on, until the load or the lease ends
+	Seal       Do = 1 << iota // let no further caller join, and stop renewing the lease
+	CancelLoad                // cancel the load, and ignore its result
+	EndTurn                   // give the slot back
+	// Release the lease by its token; at least one try comes before the next steps.
+	Release
+	Fill     // store the result
+	Land     // give the Landing to all callers
+	Conclude // tell the store why there is no result
+	// Release the lease in the background, because it may have been granted.
+	ReleaseLater
+	ConcludeLater // tell the store in the background why there is no result
+	Refresh       // refresh the served value in the background
+	LetGo         // find out whether a caller wants the refresh: Wanted or Unwanted
+	// Wait for messages about the key, and for the end of the awaited lease.
+	Follow
+	TakeTurn // take a slot
+	Ask      // ask for the lease
+	Load     // start the load, which takes over the slot
+	Renew    // renew the lease from now on, until the load or the lease ends
 )
 
 // Landing says what the callers get.
@@ -173,7 +191,8 @@ const (
 	LandRefused            // the error that there is no slot, or a stale value
 	LandDown               // the error that the store can't be used, or a stale value
 	LandOverdue            // the error that the wait was too long, or a stale value
-	LandEnded              // the error that the miss has ended: no caller waits, or the cache is closed
+	// The error that the miss has ended: no caller waits, or the cache is closed.
+	LandEnded
 )
 
 // Step changes the state by an event, and returns what the driver must do. If the state does not
@@ -234,7 +253,8 @@ func (m *Miss) begun(e Event) (Do, Landing) {
 func (m *Miss) turned(e Event, do Do, next State) (Do, Landing) {
 	switch e.Kind {
 	case Turned:
-		m.Turn, m.State = do != Load, next // a load gives its slot back by itself, even if it ends late
+		// A load gives its slot back by itself, even if it ends late.
+		m.Turn, m.State = do != Load, next
 		return do, 0
 	case Refused:
 		return m.land(0, LandRefused)
@@ -290,7 +310,8 @@ func (m *Miss) asking(e Event) (Do, Landing) {
 		}
 	case Value:
 		do := m.endTurn()
-		if m.Behind && e.Use != Nothing { // another process has refreshed the value, but a caller may have joined that wants a load
+		// Another process has refreshed the value, but a caller may have joined that wants a load.
+		if m.Behind && e.Use != Nothing {
 			m.Seen = e.Use
 			return m.letGo(do)
 		}
@@ -362,7 +383,9 @@ func (m *Miss) settling(e Event, landing Landing) (Do, Landing) {
 	switch e.Kind {
 	case Stored, Told:
 		return m.land(0, landing)
-	case Unsure: // if the result was not stored, ConcludeLater wakes the processes that wait; otherwise it does nothing
+	case Unsure:
+		// If the result was not stored, ConcludeLater wakes the processes that wait; otherwise it
+		// does nothing.
 		if m.Claims {
 			return m.land(0, landing)
 		}

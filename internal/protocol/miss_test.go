@@ -107,7 +107,8 @@ func answer(m Miss, e Event) string {
 // plain one.
 func TestTable(t *testing.T) {
 	var got bytes.Buffer
-	got.WriteString("What a miss does, by its state and what it is told. What isn't here changes nothing.\n")
+	got.WriteString(
+		"What a miss does, by its state and what it is told. What isn't here changes nothing.\n")
 	all, called := events()
 	for s := Begun; s <= Landed; s++ {
 		fmt.Fprintf(&got, "\n%v\n", s)
@@ -151,7 +152,8 @@ func TestTable(t *testing.T) {
 			b = had[i]
 		}
 		if a != b {
-			t.Fatalf("line %d is\n%s\nand in %s\n%s\n(go test -run TestTable -update writes it anew)", i+1, a, file, b)
+			t.Fatalf("line %d is\n%s\nand in %s\n%s\n(go test -run TestTable -update writes it anew)",
+				i+1, a, file, b)
 		}
 	}
 }
@@ -203,7 +205,8 @@ func orderly(steps []byte) error {
 			waitsForTurn = waitsForTurn && all[i].Kind != Turned && all[i].Kind != Refused
 			turn = turn || all[i].Kind == Turned
 		}
-		turn = turn || was.Unseen && was.State == Begun && m.State == Asking // that one has it beforehand
+		// That one has it beforehand.
+		turn = turn || was.Unseen && was.State == Begun && m.State == Asking
 		if was.State == Asking && all[i].Kind == Granted {
 			leased = true
 		}
@@ -228,7 +231,8 @@ func orderly(steps []byte) error {
 			return wrong("the turn is the load's and given back")
 		case has(TakeTurn) && turn && !has(EndTurn):
 			return wrong("a second turn is taken")
-		case has(Land) != (m.State == Landed && was.State != Landed) || has(Land) != (landing != NoLanding):
+		case has(Land) != (m.State == Landed && was.State != Landed) ||
+			has(Land) != (landing != NoLanding):
 			return wrong("it lands without a landing, or the other way round")
 		case has(Land) && landed:
 			return wrong("it lands twice")

@@ -48,7 +48,10 @@ var mutants = []mutant{
 		"	if false {\n",
 		"late copies", "waitsForItself",
 	},
-	{"1: a copy of a fill is refused", atStore, "			k = Stored\n", "", "late copies", "storedButRefused"},
+	{
+		"1: a copy of a fill is refused", atStore, "			k = Stored\n", "", "late copies",
+		"storedButRefused",
+	},
 	{
 		"1: a fill that is refused counts as stored", atStore,
 		"		if LoadOf(s.Frame) == string(token[:]) {",
@@ -123,11 +126,14 @@ var mutants = []mutant{
 		"		case m.Behind:",
 		"unshared, remembered", "waitsForOthers",
 	},
-	{"3: who was told to load apart asks for the lease", machine, "	case m.Apart:", "	case false:", "unshared", "asksApart"},
+	{
+		"3: who was told to load apart asks for the lease", machine, "	case m.Apart:",
+		"	case false:", "unshared", "asksApart",
+	},
 
 	{
 		"4: a lease that is gone does not seal", machine,
-		"	case Gone: // invalidated or evicted; the load goes on for the callers that wait for it\n		return m.lose(), 0",
+		"	case Gone: // invalidated, evicted or expired; the load goes on for the callers that wait for it\n		return m.lose(), 0",
 		"	case Gone:\n		return 0, 0",
 		"renewed and changed", "joinsOld",
 	},
@@ -143,7 +149,10 @@ var mutants = []mutant{
 		"		return m.land(m.lose()|CancelLoad, LandOwnError)",
 		"renewed and changed", "lostToCaller",
 	},
-	{"4: restarts have no end", machine, "m.Restarts > MaxRestarts:", "false:", "restarts", "restartedTooOften"},
+	{
+		"4: restarts have no end", machine, "m.Restarts > MaxRestarts:", "false:", "restarts",
+		"restartedTooOften",
+	},
 	{
 		"4: what was loaded under a lost lease is stored", atStore,
 		"	case s.Lease.Until == 0:\n		return Gone",
@@ -213,7 +222,10 @@ var mutants = []mutant{
 		"	pr.cut = false",
 		"cut", "olderThanTold",
 	},
-	{"6: a message of a change seals nothing", driver, "		pr.open[m.key] = 0\n", "", "invalidate", "olderThanTold"},
+	{
+		"6: a message of a change seals nothing", driver, "		pr.open[m.key] = 0\n", "",
+		"invalidate", "olderThanTold",
+	},
 	{
 		"6: an invalidation leaves the lease", atStore,
 		"	*s = Slot{}",
@@ -233,7 +245,10 @@ var mutants = []mutant{
 		"	return TellsChanged",
 		"marks", "olderThanChange",
 	},
-	{"7: a mark marks nothing", atStore, "		s.Frame = f[:at] + mark + f[end:]\n", "", "marks", "olderThanChange"},
+	{
+		"7: a mark marks nothing", atStore, "		s.Frame = f[:at] + mark + f[end:]\n", "",
+		"marks", "olderThanChange",
+	},
 	{
 		"7: what nobody waits for waits", machine,
 		"		case m.Behind:\n			return m.letGo(do)\n		default:",
@@ -261,8 +276,8 @@ var mutants = []mutant{
 	},
 	{
 		"8: a write that is stored leaves flights open", driver,
-		"the write\n		r.procs[p].open[0] = 0\n",
-		"the write\n",
+		"the write.\n		r.procs[p].open[0] = 0\n",
+		"the write.\n",
 		"updates, lost replies", "olderThanTold",
 	},
 	{
@@ -453,7 +468,9 @@ func (m mutant) overlay(t *testing.T, without ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string]string{changed: strings.Replace(string(text), m.old, m.new, 1), overlay: string(files)} {
+	for name, data := range map[string]string{
+		changed: strings.Replace(string(text), m.old, m.new, 1), overlay: string(files),
+	} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -487,7 +504,8 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			const loader = "audit_test.go" // it needs the whole cache, which the explorer does not
 			// A mutant is found soon, so that optimizing it takes longer than it saves.
-			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t, loader), "-gcflags=-N -l -dwarf=false", "-ldflags=-s -w")
+			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t, loader),
+				"-gcflags=-N -l -dwarf=false", "-ldflags=-s -w")
 			got := failsBy.FindSubmatch(out)
 			switch {
 			case err == nil:
@@ -518,7 +536,8 @@ func TestDocHasRules(t *testing.T) {
 		rules[number][m.check], checks[m.check] = true, true
 	}
 	words := regexp.MustCompile(`\w+`)
-	for _, rule := range regexp.MustCompile(`(?m)^//  (\d+)\. ((?s:.*?))Checks?:\s((?s:.*?))\.$`).FindAllStringSubmatch(string(text), -1) {
+	for _, rule := range regexp.MustCompile(`(?m)^//  (\d+)\. ((?s:.*?))Checks?:\s((?s:.*?))\.$`).
+		FindAllStringSubmatch(string(text), -1) {
 		want := rules[rule[1]]
 		for _, check := range words.FindAllString(rule[3], -1) {
 			if !want[check] {
@@ -541,7 +560,8 @@ func TestDocHasRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, check := range regexp.MustCompile(`fail\("(\w+)"\)`).FindAllStringSubmatch(string(text), -1) {
+		for _, check := range regexp.MustCompile(`fail\("(\w+)"\)`).
+			FindAllStringSubmatch(string(text), -1) {
 			if !checks[check[1]] && !strings.HasPrefix(check[1], "tooMany") {
 				t.Errorf("no mutant fails by %s of %s", check[1], file)
 			}

@@ -39,7 +39,8 @@ func TestLateEventsChangeNothing(t *testing.T) {
 					m.Unseen = was.Unseen // it is for the first answer only, whatever that is
 				}
 				if do != 0 || landing != 0 || m != was {
-					t.Errorf("%v (%s), %s: %v %v, now %v", s, kind.name, called[i], do, landing, m.State)
+					t.Errorf("%v (%s), %s: %v %v, now %v", s, kind.name, called[i], do, landing,
+						m.State)
 				}
 			}
 		}

@@ -6,15 +6,17 @@ import (
 )
 
 // TestMissByMissRule says for single steps of a miss what callers, the origin and other processes
-// would suffer if the step were another one. The explorer sees what breaks a promise in some order of
-// events. These steps break none there, because the model's callers or its store make up for them,
-// or because the model leaves out what they cost.
+// would suffer if the step were another one. The explorer sees what breaks a promise in some order
+// of events. These steps break none there, because the model's callers or its store make up for
+// them, or because the model leaves out what they cost.
 func TestMissByMissRule(t *testing.T) {
 	const ttl = tableTTL
 	asking := Miss{State: Asking, Turn: true}
 	following := Miss{State: Following, Awaited: id(7)}
 	value := func(u Use) Event { return Event{Kind: Value, Use: u, Load: id(7)} }
-	filled := func(u Use, mine bool) Event { return Event{Kind: Filled, Use: u, Mine: mine, Load: id(7)} }
+	filled := func(u Use, mine bool) Event {
+		return Event{Kind: Filled, Use: u, Mine: mine, Load: id(7)}
+	}
 	over := func(l Left) Event { return Event{Kind: Over, Left: l, Load: id(7)} }
 	with := func(m Miss, set func(*Miss)) Miss { set(&m); return m }
 	for _, c := range []struct {
@@ -25,81 +27,153 @@ func TestMissByMissRule(t *testing.T) {
 		landing Landing
 		state   State
 	}{
-		{"an event before the beginning starts nothing", Miss{}, Event{Kind: Woken}, 0, NoLanding, Begun},
-		{"a write renews the lease that it has claimed", Miss{Role: Role{Claims: true}}, Event{Kind: Begin}, Load | Renew, NoLanding, Leading},
-		{"a write whose claim failed loads all the same", Miss{Role: Role{Claims: true}, Down: true}, Event{Kind: Begin}, Load, NoLanding, Alone},
-		{"who could not read the store doesn't ask it for a lease", Miss{Down: true}, Event{Kind: Begin}, TakeTurn, NoLanding, Spared},
-		{"who was told to load alone doesn't ask for the lease", Miss{Role: Role{Apart: true}}, Event{Kind: Begin}, TakeTurn, NoLanding, Spared},
-		{"a question in place of a look-up has a slot already", Miss{Unseen: true}, Event{Kind: Begin}, Ask, NoLanding, Asking},
+		{
+			"an event before the beginning starts nothing", Miss{}, Event{Kind: Woken}, 0,
+			NoLanding, Begun,
+		},
+		{
+			"a write renews the lease that it has claimed", Miss{Role: Role{Claims: true}},
+			Event{Kind: Begin}, Load | Renew, NoLanding, Leading,
+		},
+		{
+			"a write whose claim failed loads all the same",
+			Miss{Role: Role{Claims: true}, Down: true}, Event{Kind: Begin}, Load, NoLanding, Alone,
+		},
+		{
+			"who could not read the store doesn't ask it for a lease", Miss{Down: true},
+			Event{Kind: Begin}, TakeTurn, NoLanding, Spared,
+		},
+		{
+			"who was told to load alone doesn't ask for the lease", Miss{Role: Role{Apart: true}},
+			Event{Kind: Begin}, TakeTurn, NoLanding, Spared,
+		},
+		{
+			"a question in place of a look-up has a slot already", Miss{Unseen: true},
+			Event{Kind: Begin}, Ask, NoLanding, Asking,
+		},
 
 		{
-			"a value in place of a look-up is looked at like any other", with(asking, func(m *Miss) { m.Unseen = true }),
+			"a value in place of a look-up is looked at like any other",
+			with(asking, func(m *Miss) { m.Unseen = true }),
 			value(Fresh), EndTurn, NoLanding, Begun,
 		},
 		{
-			"a lease that was perhaps granted in place of a look-up is given back", with(asking, func(m *Miss) { m.Unseen = true }),
+			"a lease that was perhaps granted in place of a look-up is given back",
+			with(asking, func(m *Miss) { m.Unseen = true }),
 			Event{Kind: Unanswered}, EndTurn | ReleaseLater, NoLanding, Begun,
 		},
-		{"a held lease frees the slot for the load that is waited for", asking, Event{Kind: Held, Load: id(7)}, EndTurn | Follow, NoLanding, Following},
 		{
-			"nobody follows another load for callers who have left", with(asking, func(m *Miss) { m.Ended = true }),
+			"a held lease frees the slot for the load that is waited for", asking,
+			Event{Kind: Held, Load: id(7)}, EndTurn | Follow, NoLanding, Following,
+		},
+		{
+			"nobody follows another load for callers who have left",
+			with(asking, func(m *Miss) { m.Ended = true }),
 			Event{Kind: Held, Load: id(7)}, EndTurn | Land, LandEnded, Landed,
 		},
 		{
-			"who loads for itself doesn't wait for another load", with(asking, func(m *Miss) { m.Solo = true }),
+			"who loads for itself doesn't wait for another load",
+			with(asking, func(m *Miss) { m.Solo = true }),
 			Event{Kind: Held, Load: id(7)}, EndTurn | TakeTurn, NoLanding, Spared,
 		},
 		{
-			"a refresh doesn't wait for that of another process", with(asking, func(m *Miss) { m.Behind = true }),
+			"a refresh doesn't wait for that of another process",
+			with(asking, func(m *Miss) { m.Behind = true }),
 			Event{Kind: Held, Load: id(7)}, EndTurn | LetGo, NoLanding, Leaving,
 		},
 		{
-			"who takes only its own load doesn't wait for another", with(asking, func(m *Miss) { m.Own = true }),
+			"who takes only its own load doesn't wait for another",
+			with(asking, func(m *Miss) { m.Own = true }),
 			Event{Kind: Held, Load: id(7)}, Load, NoLanding, Alone,
 		},
 		{
-			"who takes only its own load takes no value", with(asking, func(m *Miss) { m.Own = true }),
+			"who takes only its own load takes no value",
+			with(asking, func(m *Miss) { m.Own = true }),
 			value(Fresh), Load, NoLanding, Alone,
 		},
 		{
-			"who takes only its own load takes no error of another", with(asking, func(m *Miss) { m.Own = true }),
+			"who takes only its own load takes no error of another",
+			with(asking, func(m *Miss) { m.Own = true }),
 			Event{Kind: Outcome, Left: Failure}, Load, NoLanding, Alone,
 		},
 		{
-			"who takes only its own load gives back a lease that was perhaps granted", with(asking, func(m *Miss) { m.Own = true }),
+			"who takes only its own load gives back a lease that was perhaps granted",
+			with(asking, func(m *Miss) { m.Own = true }),
 			Event{Kind: Unanswered}, ReleaseLater | Load, NoLanding, Alone,
 		},
 		{
-			"a refresh ends if another process has refreshed", with(asking, func(m *Miss) { m.Behind = true }),
+			"a refresh ends if another process has refreshed",
+			with(asking, func(m *Miss) { m.Behind = true }),
 			value(Fresh), EndTurn | LetGo, NoLanding, Leaving,
 		},
 		{
-			"a refresh that found an unusable value asks again", with(asking, func(m *Miss) { m.Behind = true }),
+			"a refresh that found an unusable value asks again",
+			with(asking, func(m *Miss) { m.Behind = true }),
 			value(Nothing), EndTurn | TakeTurn, NoLanding, Queued,
 		},
 		{
 			"a grant that took longer than the lease is given back", asking,
-			Event{Kind: Granted, Sent: 0, Now: ttl}, EndTurn | Release | TakeTurn, NoLanding, Queued,
+			Event{Kind: Granted, Sent: 0, Now: ttl}, EndTurn | Release | TakeTurn, NoLanding,
+			Queued,
 		},
 		{
-			"a grant that nobody waits for is given back", with(asking, func(m *Miss) { m.Ended = true }),
+			"a grant that nobody waits for is given back",
+			with(asking, func(m *Miss) { m.Ended = true }),
 			Event{Kind: Granted, Now: 1}, EndTurn | Release | Land, LandEnded, Landed,
 		},
 
-		{"a granted lease is renewed while the load runs", asking, Event{Kind: Granted, Now: 1}, Load | Renew, NoLanding, Leading},
-		{"a result is stored", Miss{State: Leading, Until: ttl}, Event{Kind: Returned}, Fill, NoLanding, Settling},
-		{"a result that can't be stored is told to those who wait", Miss{State: Leading, Until: ttl}, Event{Kind: Unstorable}, Conclude, NoLanding, Settling},
-		{"a failure is told to those who wait", Miss{State: Leading, Until: ttl}, Event{Kind: Failed}, Conclude, NoLanding, Failing},
-		{"a stored result is the answer", Miss{State: Settling}, Event{Kind: Stored}, Land, LandOwn, Landed},
-		{"a result that was told is the answer", Miss{State: Settling}, Event{Kind: Told}, Land, LandOwn, Landed},
-		{"a failure that was told is the answer", Miss{State: Failing}, Event{Kind: Told}, Land, LandOwnError, Landed},
-		{"a load without the lease answers its callers", Miss{State: Alone}, Event{Kind: Returned}, Land, LandOwn, Landed},
-		{"a result that can't be stored answers them, too", Miss{State: Alone}, Event{Kind: Unstorable}, Land, LandOwn, Landed},
-		{"a load without the lease that fails answers its callers", Miss{State: Alone}, Event{Kind: Failed}, Land, LandOwnError, Landed},
-		{"a wanted refresh asks again", Miss{State: Leaving}, Event{Kind: Wanted}, TakeTurn, NoLanding, Queued},
-		{"a wanted refresh doesn't ask a store that is down", Miss{State: Leaving, Down: true}, Event{Kind: Wanted}, TakeTurn, NoLanding, Spared},
 		{
-			"a write that lost its lease is not cancelled, for it may be half done", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
+			"a granted lease is renewed while the load runs", asking, Event{Kind: Granted, Now: 1},
+			Load | Renew, NoLanding, Leading,
+		},
+		{
+			"a result is stored", Miss{State: Leading, Until: ttl}, Event{Kind: Returned}, Fill,
+			NoLanding, Settling,
+		},
+		{
+			"a result that can't be stored is told to those who wait",
+			Miss{State: Leading, Until: ttl}, Event{Kind: Unstorable}, Conclude, NoLanding,
+			Settling,
+		},
+		{
+			"a failure is told to those who wait", Miss{State: Leading, Until: ttl},
+			Event{Kind: Failed}, Conclude, NoLanding, Failing,
+		},
+		{
+			"a stored result is the answer", Miss{State: Settling}, Event{Kind: Stored}, Land,
+			LandOwn, Landed,
+		},
+		{
+			"a result that was told is the answer", Miss{State: Settling}, Event{Kind: Told}, Land,
+			LandOwn, Landed,
+		},
+		{
+			"a failure that was told is the answer", Miss{State: Failing}, Event{Kind: Told}, Land,
+			LandOwnError, Landed,
+		},
+		{
+			"a load without the lease answers its callers", Miss{State: Alone},
+			Event{Kind: Returned}, Land, LandOwn, Landed,
+		},
+		{
+			"a result that can't be stored answers them, too", Miss{State: Alone},
+			Event{Kind: Unstorable}, Land, LandOwn, Landed,
+		},
+		{
+			"a load without the lease that fails answers its callers", Miss{State: Alone},
+			Event{Kind: Failed}, Land, LandOwnError, Landed,
+		},
+		{
+			"a wanted refresh asks again", Miss{State: Leaving}, Event{Kind: Wanted}, TakeTurn,
+			NoLanding, Queued,
+		},
+		{
+			"a wanted refresh doesn't ask a store that is down", Miss{State: Leaving, Down: true},
+			Event{Kind: Wanted}, TakeTurn, NoLanding, Spared,
+		},
+		{
+			"a write that lost its lease is not cancelled, for it may be half done",
+			Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
 			Event{Kind: Taken}, Seal, NoLanding, Leading,
 		},
 		{
@@ -107,11 +181,13 @@ func TestMissByMissRule(t *testing.T) {
 			Event{Kind: Taken}, Seal | CancelLoad | TakeTurn, NoLanding, Queued,
 		},
 		{
-			"a write that failed tells only its caller", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
+			"a write that failed tells only its caller",
+			Miss{State: Leading, Until: ttl, Role: Role{Claims: true}},
 			Event{Kind: Failed}, Land, LandOwnError, Landed,
 		},
 		{
-			"a write that was perhaps stored leaves nothing to conclude", Miss{State: Settling, Role: Role{Claims: true}},
+			"a write that was perhaps stored leaves nothing to conclude",
+			Miss{State: Settling, Role: Role{Claims: true}},
 			Event{Kind: Unsure}, Land, LandOwn, Landed,
 		},
 		{
@@ -119,15 +195,35 @@ func TestMissByMissRule(t *testing.T) {
 			Event{Kind: Unsure}, ConcludeLater | Land, LandOwn, Landed,
 		},
 
-		{"who loads for itself takes no mark as its answer", with(following, func(m *Miss) { m.Solo = true }), filled(Passing, false), TakeTurn, NoLanding, Spared},
-		{"who loads for itself takes a value that can be shared", with(following, func(m *Miss) { m.Solo = true }), filled(Fresh, false), Land, LandFound, Landed},
-		{"a mark sends all callers to load for themselves", following, filled(Passing, false), Land, LandMarker, Landed},
-		{"a fresh value of any load is the answer", following, filled(Fresh, false), Land, LandFound, Landed},
-		{"a value of the awaited load is the answer, even if its TTL is over", following, filled(Shown, true), Land, LandFound, Landed},
-		{"a value of another load that is stale is no answer", following, filled(Shown, false), TakeTurn, NoLanding, Queued},
-		{"bytes that are no value are no answer, whoever stored them", following, filled(Nothing, true), TakeTurn, NoLanding, Queued},
+		{"who loads for itself takes no mark as its answer", with(following, func(m *Miss) {
+			m.Solo = true
+		}), filled(Passing, false), TakeTurn, NoLanding, Spared},
+		{"who loads for itself takes a value that can be shared", with(following, func(m *Miss) {
+			m.Solo = true
+		}), filled(Fresh, false), Land, LandFound, Landed},
 		{
-			"callers who take stale values get one and don't wait for its refresh", with(following, func(m *Miss) { m.Reads = true }),
+			"a mark sends all callers to load for themselves", following, filled(Passing, false),
+			Land, LandMarker, Landed,
+		},
+		{
+			"a fresh value of any load is the answer", following, filled(Fresh, false), Land,
+			LandFound, Landed,
+		},
+		{
+			"a value of the awaited load is the answer, even if its TTL is over", following,
+			filled(Shown, true), Land, LandFound, Landed,
+		},
+		{
+			"a value of another load that is stale is no answer", following, filled(Shown, false),
+			TakeTurn, NoLanding, Queued,
+		},
+		{
+			"bytes that are no value are no answer, whoever stored them", following,
+			filled(Nothing, true), TakeTurn, NoLanding, Queued,
+		},
+		{
+			"callers who take stale values get one and don't wait for its refresh",
+			with(following, func(m *Miss) { m.Reads = true }),
 			filled(Meanwhile, false), Refresh | Land, LandStale, Landed,
 		},
 		{
@@ -135,75 +231,136 @@ func TestMissByMissRule(t *testing.T) {
 			filled(Meanwhile, false), TakeTurn, NoLanding, Queued,
 		},
 		{
-			"with SoftTimeout callers wait for a newer value first", with(following, func(m *Miss) { m.Reads, m.Soft = true, true }),
+			"with SoftTimeout callers wait for a newer value first",
+			with(following, func(m *Miss) { m.Reads, m.Soft = true, true }),
 			filled(Meanwhile, false), TakeTurn, NoLanding, Queued,
 		},
 		{
-			"a value for errors only is not served while the load may succeed", with(following, func(m *Miss) { m.Reads = true }),
+			"a value for errors only is not served while the load may succeed",
+			with(following, func(m *Miss) { m.Reads = true }),
 			filled(OnError, false), TakeTurn, NoLanding, Queued,
 		},
 
-		{"the failure of the awaited load is the answer", following, over(Failure), Land, LandTheirError, Landed},
-		{"the result of the awaited load is the answer, even if it was not stored", following, over(Result), Land, LandTheirs, Landed},
-		{"after an outcome that can't be read each process loads for itself", following, over(Damaged), TakeTurn, NoLanding, Spared},
-		{"after a result for one caller each process loads for itself", following, over(Unshared), TakeTurn, NoLanding, Spared},
-		{"who waited for too long gets an error", following, Event{Kind: Overdue}, Land, LandOverdue, Landed},
-		{"nobody asks for a lease for callers who have left", with(following, func(m *Miss) { m.Ended = true }), Event{Kind: Woken}, Land, LandEnded, Landed},
-		{"two restarts ask again", with(following, func(m *Miss) { m.Restarts = MaxRestarts - 1 }), Event{Kind: Changed}, TakeTurn, NoLanding, Queued},
-		{"the third restart loads without the lease", with(following, func(m *Miss) { m.Restarts = MaxRestarts }), Event{Kind: Changed}, TakeTurn, NoLanding, Spared},
+		{
+			"the failure of the awaited load is the answer", following, over(Failure), Land,
+			LandTheirError, Landed,
+		},
+		{
+			"the result of the awaited load is the answer, even if it was not stored", following,
+			over(Result), Land, LandTheirs, Landed,
+		},
+		{
+			"after an outcome that can't be read each process loads for itself", following,
+			over(Damaged), TakeTurn, NoLanding, Spared,
+		},
+		{
+			"after a result for one caller each process loads for itself", following,
+			over(Unshared), TakeTurn, NoLanding, Spared,
+		},
+		{
+			"who waited for too long gets an error", following, Event{Kind: Overdue}, Land,
+			LandOverdue, Landed,
+		},
+		{"nobody asks for a lease for callers who have left", with(following, func(m *Miss) {
+			m.Ended = true
+		}), Event{Kind: Woken}, Land, LandEnded, Landed},
+		{
+			"two restarts ask again", with(following, func(m *Miss) {
+				m.Restarts = MaxRestarts - 1
+			}), Event{Kind: Changed}, TakeTurn, NoLanding, Queued,
+		},
+		{"the third restart loads without the lease", with(following, func(m *Miss) {
+			m.Restarts = MaxRestarts
+		}), Event{Kind: Changed}, TakeTurn, NoLanding, Spared},
 
 		{
-			"while the store is down a value for errors is served", with(asking, func(m *Miss) { m.Reads, m.Seen = true, OnError }),
+			"while the store is down a value for errors is served",
+			with(asking, func(m *Miss) { m.Reads, m.Seen = true, OnError }),
 			Event{Kind: Unanswered}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 		{
-			"while the store is down a fresh value is served", with(asking, func(m *Miss) { m.Reads, m.Seen = true, Fresh }),
+			"while the store is down a fresh value is served",
+			with(asking, func(m *Miss) { m.Reads, m.Seen = true, Fresh }),
 			Event{Kind: Unanswered}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 		{
-			"while the store is down a value whose windows are over is not served", with(asking, func(m *Miss) { m.Reads, m.Seen = true, Shown }),
+			"while the store is down a value whose windows are over is not served",
+			with(asking, func(m *Miss) { m.Reads, m.Seen = true, Shown }),
 			Event{Kind: Unanswered}, ReleaseLater | Load, NoLanding, Alone,
 		},
 		{
-			"while the store is down a mark is not served", with(asking, func(m *Miss) { m.Reads, m.Seen = true, Passing }),
+			"while the store is down a mark is not served",
+			with(asking, func(m *Miss) { m.Reads, m.Seen = true, Passing }),
 			Event{Kind: Unanswered}, ReleaseLater | Load, NoLanding, Alone,
 		},
 		{
-			"while the store is down callers of Refresh get no old value", with(asking, func(m *Miss) { m.Seen = OnError }),
+			"while the store is down callers of Refresh get no old value",
+			with(asking, func(m *Miss) { m.Seen = OnError }),
 			Event{Kind: Unanswered}, ReleaseLater | Load, NoLanding, Alone,
 		},
 		{
-			"with FailClosed nothing is loaded while the store is down", with(asking, func(m *Miss) { m.FailClosed = true }),
+			"with FailClosed nothing is loaded while the store is down",
+			with(asking, func(m *Miss) { m.FailClosed = true }),
 			Event{Kind: Unanswered}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 		{
-			"a refresh doesn't go on without the store", with(asking, func(m *Miss) { m.Behind = true }),
+			"a refresh doesn't go on without the store",
+			with(asking, func(m *Miss) { m.Behind = true }),
 			Event{Kind: Unanswered}, ReleaseLater | EndTurn | LetGo, NoLanding, Leaving,
 		},
 
-		{"an end before the first step ends at once", Miss{}, Event{Kind: End}, Land, LandEnded, Landed},
-		{"an end while nobody knows whether a refresh is wanted ends at once", Miss{State: Leaving}, Event{Kind: End}, Land, LandEnded, Landed},
-		{"an end of a wait for a slot to ask ends at once", Miss{State: Queued}, Event{Kind: End}, Land, LandEnded, Landed},
-		{"an end of a wait for another load ends at once", following, Event{Kind: End}, Land, LandEnded, Landed},
-		{"an end of a wait for a slot ends at once", Miss{State: Spared}, Event{Kind: End}, Land, LandEnded, Landed},
-		{"an end waits for the answer about the lease, so that none stays behind", asking, Event{Kind: End}, 0, NoLanding, Asking},
-		{"an end cancels the load and gives the lease back", Miss{State: Leading, Until: ttl}, Event{Kind: End}, CancelLoad | Release | Land, LandEnded, Landed},
-		{"an end of a write leaves the lease to the writer", Miss{State: Leading, Until: ttl, Role: Role{Claims: true}}, Event{Kind: End}, CancelLoad | Land, LandEnded, Landed},
-		{"an end cancels a load without the lease", Miss{State: Alone}, Event{Kind: End}, CancelLoad | Land, LandEnded, Landed},
+		{
+			"an end before the first step ends at once", Miss{}, Event{Kind: End}, Land, LandEnded,
+			Landed,
+		},
+		{
+			"an end while nobody knows whether a refresh is wanted ends at once",
+			Miss{State: Leaving}, Event{Kind: End}, Land, LandEnded, Landed,
+		},
+		{
+			"an end of a wait for a slot to ask ends at once", Miss{State: Queued},
+			Event{Kind: End}, Land, LandEnded, Landed,
+		},
+		{
+			"an end of a wait for another load ends at once", following, Event{Kind: End}, Land,
+			LandEnded, Landed,
+		},
+		{
+			"an end of a wait for a slot ends at once", Miss{State: Spared}, Event{Kind: End}, Land,
+			LandEnded, Landed,
+		},
+		{
+			"an end waits for the answer about the lease, so that none stays behind", asking,
+			Event{Kind: End}, 0, NoLanding, Asking,
+		},
+		{
+			"an end cancels the load and gives the lease back", Miss{State: Leading, Until: ttl},
+			Event{Kind: End}, CancelLoad | Release | Land, LandEnded, Landed,
+		},
+		{
+			"an end of a write leaves the lease to the writer",
+			Miss{State: Leading, Until: ttl, Role: Role{Claims: true}}, Event{Kind: End},
+			CancelLoad | Land, LandEnded, Landed,
+		},
+		{
+			"an end cancels a load without the lease", Miss{State: Alone}, Event{Kind: End},
+			CancelLoad | Land, LandEnded, Landed,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := c.m
 			m.LeaseTTL = ttl
 			do, landing := m.Step(c.e)
 			if do != c.do || landing != c.landing || m.State != c.state {
-				t.Errorf("does %v, lands %v, is %v; want %v, %v, %v", do, landing, m.State, c.do, c.landing, c.state)
+				t.Errorf("does %v, lands %v, is %v; want %v, %v, %v", do, landing, m.State, c.do,
+					c.landing, c.state)
 			}
 		})
 	}
 }
 
-// TestRestartsAreCounted: whatever makes a miss ask again counts as a restart, so that no key keeps a
-// caller waiting for ever. A reason to look again that says nothing counts as none.
+// TestRestartsAreCounted: whatever makes a miss ask again counts as a restart, so that no key keeps
+// a caller waiting for ever. A reason to look again that says nothing counts as none.
 func TestRestartsAreCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		state State
@@ -223,7 +380,8 @@ func TestRestartsAreCounted(t *testing.T) {
 			m.LeaseTTL = tableTTL
 			m.Step(c.e)
 			if m.Restarts != c.more || m.State != Queued {
-				t.Errorf("%d restarts in state %v, want %d in %v", m.Restarts, m.State, c.more, Queued)
+				t.Errorf("%d restarts in state %v, want %d in %v", m.Restarts, m.State, c.more,
+					Queued)
 			}
 		})
 	}
@@ -236,7 +394,8 @@ func TestLeaseIsCountedFromItsRequest(t *testing.T) {
 	m.LeaseTTL = tableTTL
 	m.Step(Event{Kind: Granted, Sent: time.Second, Now: 3 * time.Second})
 	if want := tableTTL + time.Second; m.Until != want || m.State != Leading || m.Turn {
-		t.Fatalf("the lease ends at %v in state %v, want %v and %v", m.Until, m.State, want, Leading)
+		t.Fatalf("the lease ends at %v in state %v, want %v and %v", m.Until, m.State, want,
+			Leading)
 	}
 	m.Step(Event{Kind: Renewed, Sent: 4 * time.Second, Now: 6 * time.Second})
 	until := tableTTL + 4*time.Second
@@ -247,7 +406,8 @@ func TestLeaseIsCountedFromItsRequest(t *testing.T) {
 		t.Errorf("an unanswered renewal before the end does %v", do)
 	}
 	if do, _ := m.Step(Event{Kind: Unrenewed, Sent: until}); do != Seal || m.Until != 0 {
-		t.Errorf("an unanswered renewal at the end does %v, and the lease ends at %v; want %v and none", do, m.Until, Seal)
+		t.Errorf("an unanswered renewal at the end does %v, and the lease ends at %v; want %v and none",
+			do, m.Until, Seal)
 	}
 }
 
@@ -261,28 +421,38 @@ func TestStepsThatFollow(t *testing.T) {
 		state   State
 	}{
 		"a slot to ask is given back when another load has the lease": {
-			Miss{State: Queued}, []Event{{Kind: Turned}, {Kind: Held, Load: id(7)}}, EndTurn | Follow, NoLanding, Following,
+			Miss{State: Queued}, []Event{{Kind: Turned}, {Kind: Held, Load: id(7)}},
+			EndTurn | Follow, NoLanding, Following,
 		},
 		"a load gives its slot back by itself": {
-			Miss{State: Spared}, []Event{{Kind: Turned}, {Kind: End}}, CancelLoad | Land, LandEnded, Landed,
+			Miss{State: Spared}, []Event{{Kind: Turned}, {Kind: End}}, CancelLoad | Land, LandEnded,
+			Landed,
 		},
 		"a grant that comes after the last caller has left is given back": {
-			Miss{State: Asking, Turn: true}, []Event{{Kind: End}, {Kind: Granted, Now: 1}}, EndTurn | Release | Land, LandEnded, Landed,
+			Miss{State: Asking, Turn: true}, []Event{{Kind: End}, {Kind: Granted, Now: 1}},
+			EndTurn | Release | Land, LandEnded, Landed,
 		},
 		"a refresh that a caller waits for waits for another load": {
 			Miss{State: Asking, Turn: true, Role: Role{Behind: true}},
-			[]Event{{Kind: Held, Load: id(7)}, {Kind: Wanted}, {Kind: Turned}, {Kind: Held, Load: id(7)}}, EndTurn | Follow, NoLanding, Following,
+			[]Event{
+				{Kind: Held, Load: id(7)}, {Kind: Wanted}, {Kind: Turned},
+				{Kind: Held, Load: id(7)},
+			}, EndTurn | Follow, NoLanding, Following,
 		},
 		"a refresh that a caller waits for loads without the store that is down": {
-			Miss{State: Asking, Turn: true, Role: Role{Behind: true}}, []Event{{Kind: Unanswered}, {Kind: Wanted}}, TakeTurn, NoLanding, Spared,
+			Miss{State: Asking, Turn: true, Role: Role{Behind: true}},
+			[]Event{{Kind: Unanswered}, {Kind: Wanted}}, TakeTurn, NoLanding, Spared,
 		},
 		"a stale value that a message brought is served when the store is down": {
 			Miss{State: Following, Awaited: id(7), Role: Role{Reads: true}},
-			[]Event{{Kind: Filled, Use: OnError}, {Kind: Turned}, {Kind: Unanswered}}, ReleaseLater | EndTurn | Land, LandDown, Landed,
+			[]Event{{Kind: Filled, Use: OnError}, {Kind: Turned}, {Kind: Unanswered}},
+			ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 		"a stale value that another refresh brought is served when the store is down": {
 			Miss{State: Asking, Turn: true, Role: Role{Behind: true, Reads: true}},
-			[]Event{{Kind: Value, Use: OnError}, {Kind: Wanted}, {Kind: Turned}, {Kind: Unanswered}}, ReleaseLater | EndTurn | Land, LandDown, Landed,
+			[]Event{
+				{Kind: Value, Use: OnError}, {Kind: Wanted}, {Kind: Turned}, {Kind: Unanswered},
+			}, ReleaseLater | EndTurn | Land, LandDown, Landed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +464,8 @@ func TestStepsThatFollow(t *testing.T) {
 				do, landing = m.Step(e)
 			}
 			if do != c.do || landing != c.landing || m.State != c.state {
-				t.Errorf("does %v, lands %v, is %v; want %v, %v, %v", do, landing, m.State, c.do, c.landing, c.state)
+				t.Errorf("does %v, lands %v, is %v; want %v, %v, %v", do, landing, m.State, c.do,
+					c.landing, c.state)
 			}
 		})
 	}

@@ -11,18 +11,34 @@ const forGood = 200 // ticks that no scene has
 var scenes = []scene{
 	{name: "quiet", processes: 3, together: 2, quiet: true, may: budget{calls: 5}},
 	{name: "quiet slots", processes: 2, together: 2, turns: 1, quiet: true, may: budget{calls: 4}},
-	{name: "large", processes: 2, together: 1, large: true, quickLook: true, may: budget{calls: 3, evictions: 1}},
-	{name: "unseen", processes: 3, together: 2, quickLook: true, quiet: true, may: budget{calls: 5, unseen: 3}},
-	{name: "unseen, and slots", processes: 2, together: 2, turns: 1, quickLook: true, may: budget{calls: 4, unseen: 2, refusals: 1}},
-	{name: "unseen, lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, unseen: 2, lost: 1}},
+	{
+		name: "large", processes: 2, together: 1, large: true, quickLook: true,
+		may: budget{calls: 3, evictions: 1},
+	},
+	{
+		name: "unseen", processes: 3, together: 2, quickLook: true, quiet: true,
+		may: budget{calls: 5, unseen: 3},
+	},
+	{
+		name: "unseen, and slots", processes: 2, together: 2, turns: 1, quickLook: true,
+		may: budget{calls: 4, unseen: 2, refusals: 1},
+	},
+	{
+		name: "unseen, lost replies", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 3, unseen: 2, lost: 1},
+	},
 	{
 		name: "unseen, leaves", processes: 2, together: 2, quickLook: true,
 		may: budget{calls: 3, unseen: 2, leaves: 1, closes: 1}, big: true,
 	},
-	{name: "unseen, stands still", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, unseen: 2, ticks: 3}, big: true},
+	{
+		name: "unseen, stands still", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 2, unseen: 2, ticks: 3}, big: true,
+	},
 	{
 		name: "unseen and changed", processes: 2, together: 1, quickLook: true,
-		may: budget{calls: 2, unseen: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+		may: budget{calls: 2, unseen: 2, writes: 1}, writes: []verb{invalidate, claim, mark},
+		big: true,
 	},
 	{
 		name: "unseen, lost and changed", processes: 1, together: 2, quickLook: true,
@@ -33,23 +49,27 @@ var scenes = []scene{
 		may: budget{calls: 3, unseen: 2, gone: 1, evictions: 1},
 	},
 	{
-		name: "unseen, and fails", processes: 2, together: 1, quickLook: true, fails: true, backoff: 1,
-		may: budget{calls: 4, unseen: 3, gone: 1},
+		name: "unseen, and fails", processes: 2, together: 1, quickLook: true, fails: true,
+		backoff: 1,
+		may:     budget{calls: 4, unseen: 3, gone: 1},
 	},
 	{
-		name: "unseen, unshared", processes: 2, together: 2, quickLook: true, remembered: true, start: isPassing,
-		may: budget{calls: 3, unseen: 2, unshared: 1},
+		name: "unseen, unshared", processes: 2, together: 2, quickLook: true, remembered: true,
+		start: isPassing,
+		may:   budget{calls: 3, unseen: 2, unshared: 1},
 	},
 	{
 		name: "shadow", processes: 2, together: 2, shadow: true, failClosed: true,
 		may: budget{calls: 4, lost: 1, evictions: 1}, big: true,
 	},
 	{
-		name: "shadow, and stale", processes: 2, together: 1, quickLook: true, shadow: true, start: isStale,
-		may: budget{calls: 2, writes: 1, gone: 1}, writes: []verb{invalidate, mark}, big: true,
+		name: "shadow, and stale", processes: 2, together: 1, quickLook: true, shadow: true,
+		start: isStale,
+		may:   budget{calls: 2, writes: 1, gone: 1}, writes: []verb{invalidate, mark}, big: true,
 	},
 	{
-		name: "shadow, and fails", processes: 2, together: 1, quickLook: true, shadow: true, fails: true, backoff: 1,
+		name: "shadow, and fails", processes: 2, together: 1, quickLook: true, shadow: true,
+		fails: true, backoff: 1,
 		may: budget{calls: 4, refusals: 1}, turns: 1,
 	},
 	{name: "dies", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, crashes: 1}},
@@ -57,7 +77,10 @@ var scenes = []scene{
 		name: "dies late", processes: 2, together: 1, quickLook: true, valueTicks: 3,
 		may: budget{calls: 3, crashes: 1, ticks: 1, lost: 1}, big: true,
 	},
-	{name: "stands still", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, ticks: 3}, big: true},
+	{
+		name: "stands still", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 2, ticks: 3}, big: true,
+	},
 	{
 		name: "renews", processes: 2, together: 1, quickLook: true,
 		may: budget{calls: 2, ticks: 2, renewals: 1, lost: 1}, big: true,
@@ -68,24 +91,50 @@ var scenes = []scene{
 	},
 	{
 		name: "renewed and changed", processes: 1, together: 2, quickLook: true,
-		may: budget{calls: 3, ticks: 1, renewals: 1, writes: 1}, writes: []verb{invalidate}, big: true,
+		may: budget{calls: 3, ticks: 1, renewals: 1, writes: 1}, writes: []verb{invalidate},
+		big: true,
 	},
-	{name: "lost replies", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 2}, big: true},
-	{name: "fails closed", processes: 2, together: 2, failClosed: true, may: budget{calls: 2, lost: 2}},
-	{name: "repeated", processes: 2, together: 1, quickLook: true, may: budget{calls: 3, lost: 1, again: 1}, big: true},
-	{name: "evicted", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, evictions: 1}},
-	{name: "messages", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, gone: 1, twice: 1}},
-	{name: "unstorable", processes: 3, together: 1, quickLook: true, may: budget{calls: 3, unstorable: 1, gone: 1}},
-	{name: "leaves", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, leaves: 2, closes: 1}, big: true},
+	{
+		name: "lost replies", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 3, lost: 2}, big: true,
+	},
+	{
+		name: "fails closed", processes: 2, together: 2, failClosed: true,
+		may: budget{calls: 2, lost: 2},
+	},
+	{
+		name: "repeated", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 3, lost: 1, again: 1}, big: true,
+	},
+	{
+		name: "evicted", processes: 3, together: 1, quickLook: true,
+		may: budget{calls: 3, evictions: 1},
+	},
+	{
+		name: "messages", processes: 3, together: 1, quickLook: true,
+		may: budget{calls: 3, gone: 1, twice: 1},
+	},
+	{
+		name: "unstorable", processes: 3, together: 1, quickLook: true,
+		may: budget{calls: 3, unstorable: 1, gone: 1},
+	},
+	{
+		name: "leaves", processes: 2, together: 2, quickLook: true,
+		may: budget{calls: 3, leaves: 2, closes: 1}, big: true,
+	},
 	{
 		name: "invalidate", processes: 2, together: 2,
 		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
 	},
 	{
 		name: "joins", processes: 1, together: 2,
-		may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate, claim, mark}, big: true,
+		may: budget{calls: 2, writes: 1, lost: 1}, writes: []verb{invalidate, claim, mark},
+		big: true,
 	},
-	{name: "marks", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, writes: 1}, writes: []verb{mark}},
+	{
+		name: "marks", processes: 2, together: 1, quickLook: true, may: budget{calls: 2, writes: 1},
+		writes: []verb{mark},
+	},
 	{
 		name: "marks, on error", processes: 2, together: 1, quickLook: true, onError: true,
 		may: budget{calls: 2, writes: 1}, writes: []verb{mark},
@@ -106,7 +155,10 @@ var scenes = []scene{
 		name: "restarts", processes: 1, together: 1, quickLook: true, start: isHeld,
 		may: budget{calls: 1, writes: 3, gone: 2}, writes: []verb{claim}, big: true,
 	},
-	{name: "unshared", processes: 2, together: 2, quickLook: true, may: budget{calls: 3, unshared: 2, gone: 1}},
+	{
+		name: "unshared", processes: 2, together: 2, quickLook: true,
+		may: budget{calls: 3, unshared: 2, gone: 1},
+	},
 	{
 		name: "unshared, remembered", processes: 2, together: 2, quickLook: true, remembered: true,
 		may: budget{calls: 3, unshared: 2},
@@ -116,25 +168,36 @@ var scenes = []scene{
 		may: budget{calls: 2, unshared: 1, writes: 1}, writes: []verb{invalidate, mark}, big: true,
 	},
 	{
-		name: "refused", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale, onError: true,
-		may: budget{calls: 2, refusals: 2, writes: 1}, writes: []verb{invalidate, mark},
+		name: "refused", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale,
+		onError: true,
+		may:     budget{calls: 2, refusals: 2, writes: 1}, writes: []verb{invalidate, mark},
 	},
-	{name: "overdue", processes: 2, together: 1, quickLook: true, longest: 3, start: isHeld, may: budget{calls: 2, gone: 2}},
 	{
-		name: "unshared, and fails", processes: 2, together: 1, turns: 1, quickLook: true, start: isPassing, fails: true,
+		name: "overdue", processes: 2, together: 1, quickLook: true, longest: 3, start: isHeld,
+		may: budget{calls: 2, gone: 2},
+	},
+	{
+		name: "unshared, and fails", processes: 2, together: 1, turns: 1, quickLook: true,
+		start: isPassing, fails: true,
 		may: budget{calls: 2, refusals: 1, lost: 1, renewals: 1, ticks: 1, leaves: 1},
 	},
 	{
 		name: "unshared, disturbed", processes: 1, together: 2, turns: 1, start: isPassing,
-		may: budget{calls: 2, refusals: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, leaves: 1, evictions: 1, closes: 1}, big: true,
+		may: budget{
+			calls: 2, refusals: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, leaves: 1,
+			evictions: 1, closes: 1,
+		}, big: true,
 	},
 	{
 		name: "unshared, overtaken", processes: 1, together: 1, quickLook: true, start: isPassing,
-		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, writes: 1}, writes: []verb{claim},
+		may:    budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, writes: 1},
+		writes: []verb{claim},
 	},
 	{
 		name: "unshared, given up", processes: 1, together: 1, quickLook: true, start: isPassing,
-		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1},
+		may: budget{
+			calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1,
+		},
 	},
 	{
 		name: "unshared, and slots", processes: 2, together: 1, turns: 1, quickLook: true,
@@ -150,16 +213,23 @@ var scenes = []scene{
 	},
 	{
 		name: "overtaken", processes: 1, together: 1, quickLook: true,
-		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, writes: 1}, writes: []verb{claim},
+		may:    budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, writes: 1},
+		writes: []verb{claim},
 	},
 	{
 		name: "given up", processes: 1, together: 1, quickLook: true,
-		may: budget{calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1},
+		may: budget{
+			calls: 1, renewals: 1, ticks: 1, unstorable: 1, leaves: 1, lost: 1, evictions: 1,
+		},
 	},
-	{name: "updates, overtaken", processes: 1, together: 1, quickLook: true, may: budget{updates: 2, renewals: 1, ticks: 1}},
 	{
-		name: "batch, refused", processes: 1, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
-		may: budget{calls: 1, lost: 1, refusals: 2},
+		name: "updates, overtaken", processes: 1, together: 1, quickLook: true,
+		may: budget{updates: 2, renewals: 1, ticks: 1},
+	},
+	{
+		name: "batch, refused", processes: 1, keys: 2, turns: 1, together: 1, batch: true,
+		quickLook: true,
+		may:       budget{calls: 1, lost: 1, refusals: 2},
 	},
 	{
 		name: "alone", processes: 1, together: 1, quickLook: true, fails: true,
@@ -167,19 +237,29 @@ var scenes = []scene{
 	},
 	{
 		name: "alone, and slots", processes: 1, together: 1, turns: 1, quickLook: true,
-		may: budget{calls: 2, lost: 1, leaves: 1, closes: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
+		may:    budget{calls: 2, lost: 1, leaves: 1, closes: 1, refusals: 1, writes: 1},
+		writes: []verb{invalidate},
 	},
 	{
 		name: "updates, not renewed", processes: 1, together: 1, quickLook: true,
-		may: budget{updates: 1, lost: 1, renewals: 1, ticks: 2, evictions: 1, unstorable: 1, leaves: 1, closes: 1},
+		may: budget{
+			updates: 1, lost: 1, renewals: 1, ticks: 2, evictions: 1, unstorable: 1, leaves: 1,
+			closes: 1,
+		},
 	},
 	{
 		name: "updates fail, disturbed", processes: 1, together: 1, quickLook: true, fails: true,
 		may: budget{updates: 1, lost: 1, renewals: 1, ticks: 1, evictions: 1, leaves: 1},
 	},
-	{name: "updates", processes: 2, together: 1, quickLook: true, may: budget{calls: 1, updates: 1, unstorable: 1}},
+	{
+		name: "updates", processes: 2, together: 1, quickLook: true,
+		may: budget{calls: 1, updates: 1, unstorable: 1},
+	},
 	{name: "two updates", processes: 2, together: 1, quickLook: true, may: budget{updates: 2}},
-	{name: "updates, lost replies", processes: 1, together: 2, quickLook: true, may: budget{calls: 2, updates: 1, lost: 1}, big: true},
+	{
+		name: "updates, lost replies", processes: 1, together: 2, quickLook: true,
+		may: budget{calls: 2, updates: 1, lost: 1}, big: true,
+	},
 	{
 		name: "updates, renewed", processes: 2, together: 1, quickLook: true,
 		may: budget{updates: 2, ticks: 1, renewals: 1, leaves: 1}, big: true,
@@ -188,28 +268,42 @@ var scenes = []scene{
 		name: "updates fail", processes: 2, together: 1, quickLook: true, fails: true,
 		may: budget{calls: 1, updates: 1, closes: 1},
 	},
-	{name: "refreshes", processes: 3, together: 1, quickLook: true, start: isStale, may: budget{calls: 3, gone: 1}},
 	{
-		name: "refreshes fail", processes: 2, together: 1, quickLook: true, start: isStale, fails: true, backoff: 1,
+		name: "refreshes", processes: 3, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 3, gone: 1},
+	},
+	{
+		name: "refreshes fail", processes: 2, together: 1, quickLook: true, start: isStale,
+		fails: true, backoff: 1,
 		may: budget{calls: 3, joins: 1, closes: 1},
 	},
 	{
-		name: "refreshes fail without a lease", processes: 1, together: 1, quickLook: true, start: isStale, fails: true, backoff: 1,
+		name: "refreshes fail without a lease", processes: 1, together: 1, quickLook: true,
+		start: isStale, fails: true, backoff: 1,
 		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, evictions: 1},
 	},
 	{
 		name: "refreshes, disturbed", processes: 1, together: 1, quickLook: true, start: isStale,
-		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1, evictions: 1, closes: 1},
+		may: budget{
+			calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, lost: 1, unstorable: 1,
+			evictions: 1, closes: 1,
+		},
 	},
 	{
 		name: "refreshes, overtaken", processes: 1, together: 1, quickLook: true, start: isStale,
-		may: budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, writes: 1}, writes: []verb{claim},
+		may:    budget{calls: 1, joins: 1, leaves: 1, ticks: 1, renewals: 1, writes: 1},
+		writes: []verb{claim},
 	},
 	{
-		name: "refreshes take turns", processes: 1, together: 1, turns: 1, quickLook: true, start: isStale,
-		may: budget{calls: 2, joins: 1, closes: 1, refusals: 1, writes: 1}, writes: []verb{invalidate},
+		name: "refreshes take turns", processes: 1, together: 1, turns: 1, quickLook: true,
+		start:  isStale,
+		may:    budget{calls: 2, joins: 1, closes: 1, refusals: 1, writes: 1},
+		writes: []verb{invalidate},
 	},
-	{name: "refreshes, joined", processes: 2, together: 1, quickLook: true, start: isStale, may: budget{calls: 2, joins: 2, lost: 1}},
+	{
+		name: "refreshes, joined", processes: 2, together: 1, quickLook: true, start: isStale,
+		may: budget{calls: 2, joins: 2, lost: 1},
+	},
 	{
 		name: "refreshes late", processes: 2, together: 1, quickLook: true, start: isStale,
 		may: budget{calls: 2, writes: 1}, writes: []verb{mark, invalidate},
@@ -219,7 +313,8 @@ var scenes = []scene{
 		may: budget{calls: 3, writes: 1}, writes: []verb{invalidate}, big: true,
 	},
 	{
-		name: "fails beside a stale value", processes: 2, together: 1, quickLook: true, start: isStale, onError: true, fails: true,
+		name: "fails beside a stale value", processes: 2, together: 1, quickLook: true,
+		start: isStale, onError: true, fails: true,
 		may: budget{calls: 3, lost: 1, cuts: 1, gone: 1}, big: true,
 	},
 	{
@@ -239,20 +334,24 @@ var scenes = []scene{
 		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate, claim, mark}, big: true,
 	},
 	{
-		name: "batch", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true, quiet: true,
-		may: budget{calls: 2},
+		name: "batch", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
+		quiet: true,
+		may:   budget{calls: 2},
 	},
 	{
-		name: "batch, changed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
-		may: budget{calls: 2, writes: 1}, writes: []verb{invalidate}, big: true,
+		name: "batch, changed", processes: 2, keys: 2, turns: 1, together: 1, batch: true,
+		quickLook: true,
+		may:       budget{calls: 2, writes: 1}, writes: []verb{invalidate}, big: true,
 	},
 	{
-		name: "batch, disturbed", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
-		may: budget{calls: 2, evictions: 1, crashes: 1},
+		name: "batch, disturbed", processes: 2, keys: 2, turns: 1, together: 1, batch: true,
+		quickLook: true,
+		may:       budget{calls: 2, evictions: 1, crashes: 1},
 	},
 	{
-		name: "batch, half answered", processes: 2, keys: 2, turns: 1, together: 1, batch: true, quickLook: true,
-		may: budget{calls: 2, lost: 1, refusals: 1}, big: true,
+		name: "batch, half answered", processes: 2, keys: 2, turns: 1, together: 1, batch: true,
+		quickLook: true,
+		may:       budget{calls: 2, lost: 1, refusals: 1}, big: true,
 	},
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 // Slot is everything that the store has about one key: the value, and the lease of the running load
-// or the record of how the last load ended. Each method is one atomic step of the store. It gets the
-// present time, and returns the answer and the message to send. A Slot is a comparable value, so a
-// copy of it is a state that the explorer can keep.
+// or the record of how the last load ended. Each method is one atomic step of the store. It gets
+// the present time, and returns the answer and the message to send. A Slot is a comparable value,
+// so a copy of it is a state that the explorer can keep.
 //
 // All times are durations since some fixed moment, on the clock of the store. A part of the slot
 // exists only before its Until.
@@ -38,15 +38,16 @@ type Waiters struct {
 	Until   time.Duration // WaitersStay after the end of the lease
 }
 
-// WaitersStay is how much longer than a lease its list of waiters is kept, because waiters of a dead
-// leader may not have asked again yet.
+// WaitersStay is how much longer than a lease its list of waiters is kept, because waiters of a
+// dead leader may not have asked again yet.
 const WaitersStay = time.Second
 
 // Record says how a load ended that left no value.
 type Record struct {
 	Load ID
 	Ending
-	Backoff time.Duration // until this time, every process that asks for the lease gets the ending instead
+	// Until this time, every process that asks for the lease gets the ending instead.
+	Backoff time.Duration
 	Until   time.Duration
 }
 
@@ -69,10 +70,11 @@ type Question struct {
 
 // Reply is the answer to a Question.
 type Reply struct {
-	Kind   Kind          // Granted, Held, Value or Outcome
-	Number int64         // Granted: number of the grant
-	Stands bool          // Granted: the value that the asker has seen is still there
-	Load   ID            // Held: the load that has the lease; Outcome: the load that left the record
+	Kind   Kind  // Granted, Held, Value or Outcome
+	Number int64 // Granted: number of the grant
+	Stands bool  // Granted: the value that the asker has seen is still there
+	// Held: the load that has the lease; Outcome: the load that left the record.
+	Load   ID
 	Left   time.Duration // Held: the time left of the lease; Outcome: the time left of the back-off
 	Frame  string        // Value
 	Ending Ending        // Outcome; Granted: the content of the record that the lease has replaced
@@ -90,9 +92,10 @@ const (
 	TellsChanged               // the key was changed
 )
 
-// Ask is a request for the lease. If there is a value that the asker hasn't seen, the answer is this
-// value, even if there is a lease or a record, too. If the asker has the lease already, its request
-// is a copy, because the first answer may have been lost. Then the answer is the same grant again.
+// Ask is a request for the lease. If there is a value that the asker hasn't seen, the answer is
+// this value, even if there is a lease or a record, too. If the asker has the lease already, its
+// request is a copy, because the first answer may have been lost. Then the answer is the same grant
+// again.
 func (s *Slot) Ask(now time.Duration, q Question) Reply {
 	*s = s.At(now)
 	mine := s.Lease.Until > 0 && s.Lease.Token == q.Token
@@ -112,7 +115,10 @@ func (s *Slot) Ask(now time.Duration, q Question) Reply {
 		return Reply{Kind: Held, Load: s.Lease.Token, Left: s.Lease.Until - now}
 	}
 	if r := s.Record; r.Until > 0 && (now < r.Backoff || r.Load == q.Awaited) {
-		return Reply{Kind: Outcome, Load: r.Load, Left: max(min(r.Backoff, r.Until)-now, 0), Ending: r.Ending}
+		return Reply{
+			Kind: Outcome, Load: r.Load, Left: max(min(r.Backoff, r.Until)-now, 0),
+			Ending: r.Ending,
+		}
 	}
 	before := s.Record.Ending
 	s.grant(now, q.Token, q.Number, q.TTL)
@@ -135,9 +141,11 @@ func (s *Slot) leaseUntil(l Lease) {
 }
 
 // Fill stores a frame and ends the lease, if the lease still has this grant. It returns Stored, or
-// Gone or Taken if the fill is refused. If the fill finds a value of its own load, it is a copy of a
-// fill that was carried out, and Fill returns Stored.
-func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl time.Duration) (Kind, Tells) {
+// Gone or Taken if the fill is refused. If the fill finds a value of its own load, it is a copy of
+// a fill that was carried out, and Fill returns Stored.
+func (s *Slot) Fill(
+	now time.Duration, token ID, number int64, frame string, ttl time.Duration,
+) (Kind, Tells) {
 	*s = s.At(now)
 	if k := s.holding(token, number); k != Renewed {
 		if LoadOf(s.Frame) == string(token[:]) {
@@ -149,9 +157,11 @@ func (s *Slot) Fill(now time.Duration, token ID, number int64, frame string, ttl
 	return Stored, s.endLease(TellsFilled)
 }
 
-// Conclude ends the lease without a value, if the lease still has this grant. Unless keep is zero, it
-// leaves a record for this time. If drop is true, it removes the value, too.
-func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration) Tells {
+// Conclude ends the lease without a value, if the lease still has this grant. Unless keep is zero,
+// it leaves a record for this time. If drop is true, it removes the value, too.
+func (s *Slot) Conclude(
+	now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration,
+) Tells {
 	*s = s.At(now)
 	if s.holding(token, number) != Renewed {
 		return TellsNothing
@@ -161,13 +171,15 @@ func (s *Slot) Conclude(now time.Duration, token ID, number int64, e Ending, dro
 	}
 	tells := s.endLease(TellsEnding)
 	if keep > 0 {
-		s.Record = Record{Load: token, Ending: e, Backoff: After(now, backoff), Until: After(now, keep)}
+		s.Record = Record{
+			Load: token, Ending: e, Backoff: After(now, backoff), Until: After(now, keep),
+		}
 	}
 	return tells
 }
 
-// Renew sets the remaining time of the lease, if the lease still has this grant. It returns Renewed,
-// Gone or Taken.
+// Renew sets the remaining time of the lease, if the lease still has this grant. It returns
+// Renewed, Gone or Taken.
 func (s *Slot) Renew(now time.Duration, token ID, number int64, ttl time.Duration) Kind {
 	*s = s.At(now)
 	k := s.holding(token, number)

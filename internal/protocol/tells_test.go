@@ -48,8 +48,9 @@ func (t told) String() string {
 func tellsOf(f *flight, k Kind) told {
 	m := &f.m
 	return told{
-		state: m.State, ended: m.Ended, behind: m.Behind, solo: m.Solo, claims: m.Claims, leased: m.Until > 0,
-		turn: f.group != 0 && !f.load.turn, load: f.load.runs, kind: k,
+		state: m.State, ended: m.Ended, behind: m.Behind, solo: m.Solo, claims: m.Claims,
+		leased: m.Until > 0,
+		turn:   f.group != 0 && !f.load.turn, load: f.load.runs, kind: k,
 	}
 }
 
@@ -75,19 +76,21 @@ func (a *allTold) add(all map[told]bool, big bool) {
 }
 
 // compare compares with the table of drivetest, which has all that any scene has. The scenes that
-// aren't big have all of it by themselves. So the table is compared in both directions wherever they
-// are explored. Tests compare what the driver in package cacheguard does with the same table.
+// aren't big have all of it by themselves. So the table is compared in both directions wherever
+// they are explored. Tests compare what the driver in package cacheguard does with the same table.
 func (a *allTold) compare(t *testing.T) {
 	var got bytes.Buffer
 	got.WriteString("What a driver tells a miss, by its state and what it has in hand.\n")
-	fmt.Fprintf(&got, "States: %s\nEvents: %s\n\n", strings.Join(names()["State"], " "), strings.Join(names()["Kind"][:kinds], " "))
+	fmt.Fprintf(&got, "States: %s\nEvents: %s\n\n", strings.Join(names()["State"], " "),
+		strings.Join(names()["Kind"][:kinds], " "))
 	var lines []string
 	for line := range a.told {
 		lines = append(lines, line)
 	}
 	slices.SortFunc(lines, func(x, y string) int {
 		at := func(line string) int {
-			return slices.Index(names()["State"], strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ':' })[0])
+			return slices.Index(names()["State"],
+				strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ':' })[0])
 		}
 		if d := at(x) - at(y); d != 0 {
 			return d
@@ -98,7 +101,9 @@ func (a *allTold) compare(t *testing.T) {
 		got.WriteString(line + "\n")
 	}
 	const file = "drivetest/tells.txt"
-	all := a.small == len(slices.DeleteFunc(slices.Clone(scenes), func(s scene) bool { return s.big }))
+	all := a.small == len(slices.DeleteFunc(slices.Clone(scenes), func(s scene) bool {
+		return s.big
+	}))
 	if *update && all {
 		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -111,7 +116,8 @@ func (a *allTold) compare(t *testing.T) {
 	had := strings.Split(string(want), "\n")
 	for _, line := range lines {
 		if !slices.Contains(had, line) {
-			t.Errorf("%s doesn't have %q (go test -run TestExplore -update writes it anew)", file, line)
+			t.Errorf("%s doesn't have %q (go test -run TestExplore -update writes it anew)", file,
+				line)
 		}
 	}
 	if !all || t.Failed() || bytes.Equal(got.Bytes(), want) {
@@ -122,5 +128,6 @@ func (a *allTold) compare(t *testing.T) {
 			t.Errorf("%s has %q, which no small scene has", file, line)
 		}
 	}
-	t.Errorf("%s is not what the scenes have (go test -run TestExplore -update writes it anew)", file)
+	t.Errorf("%s is not what the scenes have (go test -run TestExplore -update writes it anew)",
+		file)
 }

@@ -17,8 +17,10 @@ import (
 // Every cause has a class, so that metrics can tell it from others.
 func TestEveryCauseHasAClass(t *testing.T) {
 	causes := []string{
-		"can't be reached: " + causeOfDial(syscall.ECONNREFUSED), causeOfBreak(io.EOF), causeOfBreak(redis.ErrClosed), causeOfBreak(errors.New("")),
-		causeOfBreak(errors.New("redis: can't parse reply")), "no answer", noPassword, tooManyClients,
+		"can't be reached: " + causeOfDial(syscall.ECONNREFUSED), causeOfBreak(io.EOF),
+		causeOfBreak(redis.ErrClosed), causeOfBreak(errors.New("")),
+		causeOfBreak(errors.New("redis: can't parse reply")), "no answer", noPassword,
+		tooManyClients,
 	}
 	for _, a := range answers {
 		causes = append(causes, a.cause)
@@ -29,7 +31,10 @@ func TestEveryCauseHasAClass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{context.DeadlineExceeded, errSilent, ErrExhausted, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {
+	for _, err := range []error{
+		context.DeadlineExceeded, errSilent, ErrExhausted,
+		&net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH},
+	} {
 		causes = append(causes, l.told(err).Cause)
 	}
 	for _, cause := range causes {

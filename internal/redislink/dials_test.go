@@ -25,37 +25,88 @@ func TestDialsExplain(t *testing.T) {
 		want  string
 	}{
 		"nothing is known": {func(*dials) {}, late, "a:1: no answer in time"},
-		"refused":          {func(d *dials) { d.ended("a:1", refused) }, late, "a:1: can't be reached: connection refused"},
-		"a node":           {func(d *dials) { d.ended("b:1", refused) }, late, "b:1: can't be reached: connection refused"},
-		"one that Sentinels name": {func(d *dials) { d.ended(failover, errors.New("unreachable")) }, late,
+		"refused": {
+			func(d *dials) {
+				d.ended("a:1", refused)
+			}, late, "a:1: can't be reached: connection refused",
+		},
+		"a node": {
+			func(d *dials) {
+				d.ended("b:1", refused)
+			}, late, "b:1: can't be reached: connection refused",
+		},
+		"one that Sentinels name": {func(d *dials) {
+			d.ended(failover, errors.New("unreachable"))
+		}, late,
 			"the master that the Sentinels name: can't be reached: no connection"},
-		"not what a Sentinel answers": {func(d *dials) { d.ended("a:1", redis.Nil) }, late, "a:1: can't be reached: no connection"},
-		"mended":                      {func(d *dials) { d.ended("a:1", refused); d.ended("a:1", nil) }, late, "a:1: connected, and no answer in time"},
-		"another one mended":          {func(d *dials) { d.ended("a:1", refused); d.ended("b:1", nil) }, late, "a:1: can't be reached: connection refused"},
+		"not what a Sentinel answers": {
+			func(d *dials) {
+				d.ended("a:1", redis.Nil)
+			}, late, "a:1: can't be reached: no connection",
+		},
+		"mended": {func(d *dials) {
+			d.ended("a:1", refused)
+			d.ended("a:1", nil)
+		}, late, "a:1: connected, and no answer in time"},
+		"another one mended": {func(d *dials) {
+			d.ended("a:1", refused)
+			d.ended("b:1", nil)
+		}, late, "a:1: can't be reached: connection refused"},
 		"long ago": {func(d *dials) {
 			d.ended("a:1", refused)
 			d.failed.at = time.Now().Add(-failureCounts)
 		}, late, "a:1: no answer in time"},
-		"takes long": {func(d *dials) { d.began(); d.since = time.Now().Add(-longDial * 2) }, late, "a:1: can't be reached: no answer to a dial yet"},
+		"takes long": {
+			func(d *dials) {
+				d.began()
+				d.since = time.Now().Add(-longDial * 2)
+			}, late, "a:1: can't be reached: no answer to a dial yet",
+		},
 		"no Sentinels": {func(d *dials) {
-			d.ended(failover, errors.New("redis: all sentinels specified in configuration are unreachable"))
+			d.ended(failover,
+				errors.New("redis: all sentinels specified in configuration are unreachable"))
 		}, late,
 			"the master that the Sentinels name: can't be reached: no Sentinel names it"},
-		"no Redis":                     {func(*dials) {}, errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`), "a:1: what answers is no Redis"},
-		"unknown host":                 {func(d *dials) { d.ended("a:1", &net.DNSError{IsNotFound: true}) }, late, "a:1: can't be reached: DNS doesn't know the host name"},
-		"no TLS":                       {func(d *dials) { d.ended("a:1", tls.RecordHeaderError{}) }, late, "a:1: can't be reached: it doesn't speak TLS"},
-		"used up":                      {func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free"},
-		"closed":                       {func(*dials) {}, io.EOF, "a:1: the connection was closed by the other side"},
-		"turned away":                  {func(d *dials) { d.hears(t, "ERR max number of clients reached") }, io.EOF, "a:1: it has too many clients (maxclients)"},
-		"protected":                    {func(d *dials) { d.hears(t, "DENIED Redis is running in protected mode") }, io.EOF, "a:1: " + protectedMode},
-		"turned away, and out of time": {func(d *dials) { d.hears(t, "WRONGPASS invalid") }, late, `a:1: authentication failed as user "default"`},
-		"let in":                       {func(d *dials) { d.hears(t, "ERR unknown command 'hello'") }, io.EOF, "a:1: the connection was closed by the other side"},
+		"no Redis": {
+			func(*dials) {}, errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`),
+			"a:1: what answers is no Redis",
+		},
+		"unknown host": {func(d *dials) {
+			d.ended("a:1", &net.DNSError{IsNotFound: true})
+		}, late, "a:1: can't be reached: DNS doesn't know the host name"},
+		"no TLS": {
+			func(d *dials) {
+				d.ended("a:1", tls.RecordHeaderError{})
+			}, late, "a:1: can't be reached: it doesn't speak TLS",
+		},
+		"used up": {
+			func(*dials) {}, fmt.Errorf("%w: %w", ErrExhausted, late), "a:1: no connection is free",
+		},
+		"closed": {
+			func(*dials) {}, io.EOF, "a:1: the connection was closed by the other side",
+		},
+		"turned away": {func(d *dials) {
+			d.hears(t, "ERR max number of clients reached")
+		}, io.EOF, "a:1: it has too many clients (maxclients)"},
+		"protected": {func(d *dials) {
+			d.hears(t, "DENIED Redis is running in protected mode")
+		}, io.EOF, "a:1: " + protectedMode},
+		"turned away, and out of time": {
+			func(d *dials) {
+				d.hears(t, "WRONGPASS invalid")
+			}, late, `a:1: authentication failed as user "default"`,
+		},
+		"let in": {func(d *dials) {
+			d.hears(t, "ERR unknown command 'hello'")
+		}, io.EOF, "a:1: the connection was closed by the other side"},
 		"turned away long ago": {func(d *dials) {
 			d.hears(t, "ERR max number of clients reached")
 			d.refusedAt = time.Now().Add(-failureCounts)
 		}, io.EOF, "a:1: the connection was closed by the other side"},
-		"left":   {func(*dials) {}, context.Canceled, "a:1: given up by who asked"},
-		"silent": {func(*dials) {}, fmt.Errorf("%w within 1s", errSilent), "a:1: no answer in time"},
+		"left": {func(*dials) {}, context.Canceled, "a:1: given up by who asked"},
+		"silent": {
+			func(*dials) {}, fmt.Errorf("%w within 1s", errSilent), "a:1: no answer in time",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: "a:1"})
@@ -74,7 +125,8 @@ func TestDialsExplain(t *testing.T) {
 			if !errors.Is(told, c.err) || !NoAnswer(told) {
 				t.Errorf("%v is not %v any more, or became an answer", told, c.err)
 			}
-			if again := l.Told(fmt.Errorf("around: %w", told)); !errors.Is(again, told) || strings.Count(again.Error(), "a:1: ") > 1 {
+			if again := l.Told(fmt.Errorf("around: %w", told)); !errors.Is(again, told) ||
+				strings.Count(again.Error(), "a:1: ") > 1 {
 				t.Errorf("told twice: %v", again)
 			}
 			if other, err := New(rdb, time.Second); err != nil || other.dials != l.dials {
@@ -111,11 +163,15 @@ func TestTroubleIsShort(t *testing.T) {
 			`a:1: authentication failed as user "shop" (WRONGPASS invalid)`},
 		{redis.Options{}, said("NOAUTH Authentication required."), nil,
 			`a:1: authentication failed: no password was given as user "default" (NOAUTH Authentication required.)`},
-		{redis.Options{CredentialsProvider: func() (string, string) { return "x", "y" }}, said("WRONGPASS invalid"), nil,
+		{redis.Options{CredentialsProvider: func() (string, string) { return "x", "y" }},
+			said("WRONGPASS invalid"), nil,
 			"a:1: authentication failed (WRONGPASS invalid)"},
-		{redis.Options{}, said("NOPERM no right script: 0123456789012345678901234567890123456789, on @user_script:12."), nil,
+		{redis.Options{},
+			said("NOPERM no right script: 0123456789012345678901234567890123456789, on @user_script:12."),
+			nil,
 			`a:1: the Redis user lacks a right as user "default" (NOPERM no right)`},
-		{redis.Options{}, context.DeadlineExceeded, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
+		{redis.Options{}, context.DeadlineExceeded,
+			&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED},
 			"a:1: can't be reached: connection refused (dial tcp: connection refused)"},
 	} {
 		c.options.Addr = "a:1"

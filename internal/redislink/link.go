@@ -16,9 +16,11 @@ import (
 
 // Link sends steps through a user's client. It is safe for concurrent use.
 type Link struct {
-	rdb     redis.UniversalClient // the user's client
-	direct  *redis.Client         // a client of the same server whose calls end with their context; nil if there is none
-	listen  redis.UniversalClient // a client of the same server for subscriptions, but see Subscription.client
+	rdb redis.UniversalClient // the user's client
+	// A client of the same server whose calls end with their context; nil if there is none.
+	direct *redis.Client
+	// A client of the same server for subscriptions, but see Subscription.client.
+	listen  redis.UniversalClient
 	timeout time.Duration
 	routed  atomic.Bool // a step has succeeded, so a cluster client knows its nodes
 	answers atomic.Bool // the last step got an answer
@@ -67,10 +69,12 @@ var (
 	errNil = errors.New("the client is nil")
 
 	// ErrReplicas is the error for a cluster client that reads from replicas.
-	ErrReplicas = errors.New("the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly), which know late what has changed; use one that reads from masters")
+	ErrReplicas = errors.New(
+		"the cluster client reads from replicas (ReadOnly, RouteByLatency or RouteRandomly), which know late what has changed; use one that reads from masters")
 
 	// ErrRing is the error for a Ring.
-	ErrRing = errors.New("a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
+	ErrRing = errors.New(
+		"a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
 )
 
 // view returns the client on which a subscription is made. None of the user's hooks see it. It
@@ -124,7 +128,9 @@ func (l *Link) reroute(ctx context.Context) {
 // Twice sends a step to the client that it passes to the step, and sends it once more if no answer
 // came within half of the timeout. The second copy of the step must recognise that the first copy
 // was executed.
-func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (v T, err error) {
+func Twice[T any](
+	ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	for range 2 {
 		v, err = Once(ctx, l, step)
 		if err == nil && !l.routed.Load() {
@@ -141,7 +147,9 @@ func Twice[T any](ctx context.Context, l *Link, step func(context.Context, redis
 // Once runs a step within half of the timeout. If the client's calls end with their context, the
 // step runs on this goroutine, because another goroutine would have to wait for a processor when
 // thousands of callers have just woken up. Otherwise the step runs on another goroutine.
-func Once[T any](ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error)) (T, error) {
+func Once[T any](
+	ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error),
+) (T, error) {
 	ctx, cancel := l.limited(ctx)
 	defer cancel()
 	if l.direct == nil {
@@ -210,14 +218,14 @@ func (l *Link) Prompt(ctx context.Context) bool {
 // ErrGoexit is the error of a step whose goroutine was ended by runtime.Goexit.
 var ErrGoexit = errors.New("a hook of the client has ended the goroutine of the step")
 
-// Panicked returns the error of a step that panicked on a goroutine on which the panic would end the
-// process. p is what recover returned.
+// Panicked returns the error of a step that panicked on a goroutine on which the panic would end
+// the process. p is what recover returned.
 func Panicked(p any) error {
 	return fmt.Errorf("a hook of the client panicked: %v\n%s", p, debug.Stack())
 }
 
-// Aside runs a step on another goroutine and stops waiting for it when ctx ends. A panic of the step
-// is its error, because on that goroutine it would end the process.
+// Aside runs a step on another goroutine and stops waiting for it when ctx ends. A panic of the
+// step is its error, because on that goroutine it would end the process.
 func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (zero T, err error) {
 	if ctx == nil { // on the other goroutine, a panic would end the process
 		return zero, errors.New("the context is nil")
@@ -247,7 +255,9 @@ func Aside[T any](ctx context.Context, step func(context.Context) (T, error)) (z
 	case r := <-done: // if both are ready, the answer is better
 		return r.v, r.err
 	default:
-		return zero, fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond), ctx.Err())
+		return zero,
+			fmt.Errorf("no answer within %v: %w", time.Since(began).Round(time.Millisecond),
+				ctx.Err())
 	}
 }
 

@@ -13,7 +13,8 @@ func TestStepsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const half = 160 * time.Millisecond
 		l := &Link{timeout: 2 * half}
-		for _, since := range []time.Duration{0, 0, 3, 6, 2, half, half / 16, 1, 10 * half} { // the step before
+		// The step before.
+		for _, since := range []time.Duration{0, 0, 3, 6, 2, half, half / 16, 1, 10 * half} {
 			time.Sleep(since)
 			began := time.Now()
 			ctx, cancel := l.limited(context.WithValue(context.Background(), name{}, since))
@@ -25,7 +26,8 @@ func TestStepsEndInTime(t *testing.T) {
 				within, over := context.WithCancel(ctx) // as a dial has it
 				defer over()
 				<-within.Done()
-				if took := time.Since(began); took > half || took < half-half/16 || ctx.Err() != context.DeadlineExceeded {
+				if took := time.Since(began); took > half || took < half-half/16 ||
+					ctx.Err() != context.DeadlineExceeded {
 					t.Errorf("a step ended after %v with %v", took, ctx.Err())
 				}
 			}()

@@ -12,7 +12,8 @@ import (
 // only for the pipeline. None of the commands was sent, but they look as if they had been answered.
 func Exec(ctx context.Context, pipe redis.Pipeliner) ([]redis.Cmder, error) {
 	cmds, err := pipe.Exec(ctx)
-	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
+	if err != nil &&
+		!slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {
 		for _, cmd := range cmds {
 			cmd.SetErr(err)
 		}

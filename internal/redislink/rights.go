@@ -23,8 +23,10 @@ var (
 	refusedCommand = regexp.MustCompile(`to run the '([^']+)' command`)
 	refusedChannel = regexp.MustCompile(`access (?:a|one of the) channel|publish to the channel`)
 	refusedKey     = regexp.MustCompile(`access (?:a|one of the|at least one of the) key`)
-	lineOfScript   = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40}).*@user_script: ?(\d+)`) // Redis 7, and 6
-	commandOfLine  = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
+	// Redis 7, and 6.
+	lineOfScript = regexp.MustCompile(
+		`(?:script: |call to f_)([0-9a-f]{40}).*@user_script: ?(\d+)`)
+	commandOfLine = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`)
 )
 
 // Sources are the lines of scripts, by the script's hash. They are needed because Redis reports
@@ -101,13 +103,18 @@ func (r Rules) Explained(err error, keys ...any) error {
 		if right := r.missing(err.Error(), command); right != "" {
 			return lacking{right, err}
 		}
-		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights, r.Package, err)
+		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights,
+			r.Package, err)
 	case err != nil && len(keys) > 0 && strings.Contains(err.Error(), "WRONGTYPE"):
 		command, key := r.Sources.failed(answerOf(err))
 		if key > 0 && key <= len(keys) {
-			return fmt.Errorf("the key %q holds something else than the %s that %s keeps there; delete it: %w", keys[key-1], typeFor(command), r.Package, err)
+			return fmt.Errorf(
+				"the key %q holds something else than the %s that %s keeps there; delete it: %w",
+				keys[key-1], typeFor(command), r.Package, err)
 		}
-		return fmt.Errorf("one of the keys %q holds something else than what %s keeps there; delete it: %w", keys, r.Package, err)
+		return fmt.Errorf(
+			"one of the keys %q holds something else than what %s keeps there; delete it: %w", keys,
+			r.Package, err)
 	}
 	return err
 }
@@ -152,7 +159,9 @@ var tryScript = redis.NewScript(tryLua)
 // So the commands need not change anything. key must be in the slot of all their keys, because in a
 // cluster the node of this slot is asked. If ctx ends first, or if a step fails for another reason,
 // the error names the step.
-func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any) error {
+func (r Rules) Try(
+	ctx context.Context, rdb redis.UniversalClient, key, channel string, commands ...[]any,
+) error {
 	var lacks []string
 	var first, replica error // the first refusal; the error of a server that is a replica
 	note := func(err error, command string) (other error) {
@@ -167,7 +176,9 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 	}
 	keys := []string{key}
 	for name, do := range steps(rdb, keys, channel) {
-		_, err := Aside(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+		_, err := Aside(ctx, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, do(ctx)
+		})
 		if err = note(err, name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -183,7 +194,8 @@ func (r Rules) Try(ctx context.Context, rdb redis.UniversalClient, key, channel 
 		if t.err != nil {
 			return fmt.Errorf("%s: %w", name, t.err)
 		}
-		if said := note(errors.New(t.said), name); said != nil && strings.Contains(t.said, "READONLY You can't write") {
+		if said := note(errors.New(t.said), name); said != nil &&
+			strings.Contains(t.said, "READONLY You can't write") {
 			replica = fmt.Errorf("%w: %w", ErrReplica, said)
 		}
 	}
@@ -202,7 +214,9 @@ type tried struct {
 
 // tryAll tries each command in a script. It runs all scripts at the same time, because each script
 // takes a trip.
-func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, commands [][]any) []tried {
+func tryAll(
+	ctx context.Context, rdb redis.UniversalClient, keys []string, commands [][]any,
+) []tried {
 	all := make([]tried, len(commands))
 	var trying sync.WaitGroup
 	for i, command := range commands {
@@ -222,14 +236,24 @@ func tryAll(ctx context.Context, rdb redis.UniversalClient, keys []string, comma
 
 // steps returns the steps that scripts and messages need besides the commands of the scripts, each
 // with its name.
-func steps(rdb redis.UniversalClient, keys []string, channel string) iter.Seq2[string, func(context.Context) error] {
+func steps(
+	rdb redis.UniversalClient, keys []string, channel string,
+) iter.Seq2[string, func(context.Context) error] {
 	return func(yield func(string, func(context.Context) error) bool) {
 		const unknown = "0000000000000000000000000000000000000000" // hash of no script
-		_ = yield("script|load", func(ctx context.Context) error { return tryScript.Load(ctx, rdb).Err() }) &&
-			yield("evalsha", func(ctx context.Context) error { return known(rdb.EvalSha(ctx, unknown, keys).Err()) }) &&
-			yield("eval", func(ctx context.Context) error { return rdb.Eval(ctx, "return 1", keys).Err() }) &&
+		_ = yield("script|load", func(ctx context.Context) error {
+			return tryScript.Load(ctx, rdb).Err()
+		}) &&
+			yield("evalsha", func(ctx context.Context) error {
+				return known(rdb.EvalSha(ctx, unknown, keys).Err())
+			}) &&
+			yield("eval", func(ctx context.Context) error {
+				return rdb.Eval(ctx, "return 1", keys).Err()
+			}) &&
 			yield("ping", func(ctx context.Context) error { return rdb.Ping(ctx).Err() }) &&
-			yield("subscribe", func(ctx context.Context) error { return subscribed(ctx, rdb, channel) })
+			yield("subscribe", func(ctx context.Context) error {
+				return subscribed(ctx, rdb, channel)
+			})
 	}
 }
 

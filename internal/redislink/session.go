@@ -18,7 +18,8 @@ type session struct {
 	ps     *redis.PubSub
 	asked  map[string]struct{} // channels and the pattern that were subscribed to
 	stands map[string]struct{} // channels and the pattern that the server has confirmed
-	left   map[string]struct{} // channels that the server was told to leave and has not yet confirmed
+	// Channels that the server was told to leave and has not yet confirmed.
+	left map[string]struct{}
 
 	keepsUp bool           // a goroutine sends changes
 	keeping sync.WaitGroup // waits for the end of this goroutine
@@ -31,11 +32,16 @@ var errAgain = errors.New("the connection was made anew")
 var errSilent = errors.New("no answer to a PING")
 
 // listen subscribes and delivers messages until the connection is lost or silent.
-func (sub *Subscription) listen(ctx context.Context, rdb redis.UniversalClient, standing func()) error {
+func (sub *Subscription) listen(
+	ctx context.Context, rdb redis.UniversalClient, standing func(),
+) error {
 	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
-	defer context.AfterFunc(ctx, func() { _ = ps.Close() })() // because a read from the socket doesn't see the context
-	s := &session{sub: sub, ps: ps, stands: make(map[string]struct{}), left: make(map[string]struct{})}
+	// Because a read from the socket doesn't see the context.
+	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
+	s := &session{
+		sub: sub, ps: ps, stands: make(map[string]struct{}), left: make(map[string]struct{}),
+	}
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -223,7 +229,9 @@ func (s *session) difference() (join, leave []string) {
 		}
 		for channel := range s.sub.wanted {
 			_, asked := s.asked[channel]
-			if _, left := s.left[channel]; !asked && !left { // otherwise the confirmation of the old subscription could be taken for the confirmation of the new one
+			// Otherwise the confirmation of the old subscription could be taken for the
+			// confirmation of the new one.
+			if _, left := s.left[channel]; !asked && !left {
 				join = append(join, channel)
 				s.asked[channel] = struct{}{}
 			}

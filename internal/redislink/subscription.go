@@ -56,8 +56,9 @@ type Subscription struct {
 	ended     chan struct{}
 	confirmed chan struct{} // closed when the subscription was confirmed for the first time
 
-	server  atomic.Pointer[string] // with a client of sentinels: the run id of the subscription's server
-	checked time.Time              // when this server was last compared with the server of commands
+	// With a client of sentinels: the run id of the subscription's server.
+	server  atomic.Pointer[string]
+	checked time.Time // when this server was last compared with the server of commands
 
 	mu     sync.Mutex          // guards the fields below
 	last   error               // the reason why messages don't arrive
@@ -180,7 +181,9 @@ func (sub *Subscription) elsewhere(ctx context.Context) bool {
 		return false
 	}
 	sub.checked = time.Now()
-	there, err := Twice(ctx, sub.link, func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	there, err := Twice(ctx, sub.link, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (string, error) {
 		return runID(ctx, rdb), nil
 	})
 	return err == nil && there != "" && there != *here

@@ -77,18 +77,28 @@ func (l *Link) told(err error) *Trouble {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &Trouble{Server: l.Server(), Cause: "given up by who asked", Err: err}
-	case refused != nil && failed.err == nil && (isTimeout(err) || causeOfBreak(err) == closedByOther):
-		return &Trouble{Server: l.Server(), Cause: causeOfAnswer(refused), Err: joined(refused, err)}
+	case refused != nil && failed.err == nil &&
+		(isTimeout(err) || causeOfBreak(err) == closedByOther):
+		return &Trouble{
+			Server: l.Server(), Cause: causeOfAnswer(refused), Err: joined(refused, err),
+		}
 	case failed.err != nil:
-		return &Trouble{Server: l.nameOf(failed.addr), Cause: "can't be reached: " + causeOfDial(failed.err), Err: joined(failed.err, err)}
+		return &Trouble{
+			Server: l.nameOf(failed.addr), Cause: "can't be reached: " + causeOfDial(failed.err),
+			Err: joined(failed.err, err),
+		}
 	case isDial(err): // of a client whose dials are not recorded
-		return &Trouble{Server: l.Server(), Cause: "can't be reached: " + causeOfDial(err), Err: err}
+		return &Trouble{
+			Server: l.Server(), Cause: "can't be reached: " + causeOfDial(err), Err: err,
+		}
 	case errors.Is(err, ErrExhausted):
 		return &Trouble{Server: l.Server(), Cause: "no connection is free", Err: err}
 	case !isTimeout(err) && !errors.Is(err, errSilent):
 		return &Trouble{Server: l.Server(), Cause: causeOfBreak(err), Err: err}
 	case takes:
-		return &Trouble{Server: l.Server(), Cause: "can't be reached: no answer to a dial yet", Err: err}
+		return &Trouble{
+			Server: l.Server(), Cause: "can't be reached: no answer to a dial yet", Err: err,
+		}
 	case made:
 		return &Trouble{Server: l.Server(), Cause: "connected, and no answer in time", Err: err}
 	}
@@ -138,12 +148,14 @@ func (l *Link) User() string {
 	switch c := l.rdb.(type) {
 	case *redis.Client:
 		o := c.Options()
-		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+			o.StreamingCredentialsProvider == nil {
 			return cmp.Or(o.Username, "default")
 		}
 	case *redis.ClusterClient:
 		o := c.Options()
-		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+			o.StreamingCredentialsProvider == nil {
 			return cmp.Or(o.Username, "default")
 		}
 	}
@@ -182,9 +194,11 @@ func causeOfDial(err error) string {
 		return "too many files are open here"
 	case errors.As(err, &header):
 		return "it doesn't speak TLS"
-	case strings.Contains(err.Error(), "all sentinels"): // go-redis' own words, which have the reasons as text
+	case strings.Contains(err.Error(), "all sentinels"):
+		// go-redis' own words, which have the reasons as text.
 		return "no Sentinel names it"
-	case errors.As(err, &alert), errors.As(err, &certificate), errors.As(err, &name), strings.Contains(err.Error(), "tls: "):
+	case errors.As(err, &alert), errors.As(err, &certificate), errors.As(err, &name),
+		strings.Contains(err.Error(), "tls: "):
 		return "TLS failed"
 	case isTimeout(err):
 		return "no answer to a dial in time"
@@ -199,9 +213,11 @@ func causeOfBreak(err error) string {
 	switch {
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, net.ErrClosed):
 		return "the client is closed"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return closedByOther
-	case strings.HasPrefix(err.Error(), "redis: can't parse"), strings.HasPrefix(err.Error(), "redis: invalid reply"):
+	case strings.HasPrefix(err.Error(), "redis: can't parse"),
+		strings.HasPrefix(err.Error(), "redis: invalid reply"):
 		return "what answers is no Redis"
 	}
 	return "no connection"
@@ -251,7 +267,10 @@ var answers = []struct {
 	cause string
 }{
 	{regexp.MustCompile(`NOAUTH|unauthenticated (?:multi)?bulk`), noPassword},
-	{regexp.MustCompile(`WRONGPASS|invalid password|without any password|AUTH failed`), wrongPassword},
+	{
+		regexp.MustCompile(`WRONGPASS|invalid password|without any password|AUTH failed`),
+		wrongPassword,
+	},
 	{refusal, lacksRight},
 	{regexp.MustCompile(`\bDENIED\b`), protectedMode},
 	{regexp.MustCompile(`\bOOM\b`), "its memory is full (maxmemory)"},
@@ -264,7 +283,10 @@ var answers = []struct {
 	{regexp.MustCompile(`\b(?:MOVED|ASK) \d|CROSSSLOT`), "it is a node of a cluster"},
 	{regexp.MustCompile(`max number of clients`), tooManyClients},
 	{regexp.MustCompile(`WRONGTYPE`), "a key holds what others have written"},
-	{regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`), "it lacks a command: too old, renamed, or no Redis"},
+	{
+		regexp.MustCompile(`unknown (?:command|subcommand)|Unknown Redis command`),
+		"it lacks a command: too old, renamed, or no Redis",
+	},
 }
 
 // causeOfAnswer returns the cause according to a server's error.

@@ -85,5 +85,7 @@ func (p *Proxy) taker(c Command) *Fault {
 func (p *Proxy) armed() []*Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(p.faults), func(f *Fault) bool { return f.state != armed })
+	return slices.DeleteFunc(slices.Clone(p.faults), func(f *Fault) bool {
+		return f.state != armed
+	})
 }

@@ -17,9 +17,11 @@ type awaited struct {
 }
 
 type sent struct {
-	fault         *Fault // the fault that has taken the command, or nil
-	hello         bool
-	confirmations int // for SUBSCRIBE and similar commands: the number of confirmations, one for each channel, instead of a reply
+	fault *Fault // the fault that has taken the command, or nil
+	hello bool
+	// For SUBSCRIBE and similar commands: the number of confirmations, one for each channel,
+	// instead of a reply.
+	confirmations int
 }
 
 func (a *awaited) push(c Command, f *Fault) error {

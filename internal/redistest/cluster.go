@@ -17,8 +17,8 @@ const (
 	slots = 16384 // of any cluster
 
 	// nodeTimeout is how long a node of a Cluster must be silent before the other nodes take it for
-	// dead. A replica becomes master after two to three times this time. On a busy machine a node that
-	// lives may be silent for a second.
+	// dead. A replica becomes master after two to three times this time. On a busy machine a node
+	// that lives may be silent for a second.
 	nodeTimeout = 1500 * time.Millisecond
 )
 
@@ -47,7 +47,8 @@ func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cl
 	args = append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
-		"--cluster-replica-validity-factor", "0", // a replica may become master even if it hasn't heard from its master for long
+		// A replica may become master even if it hasn't heard from its master for long.
+		"--cluster-replica-validity-factor", "0",
 		"--repl-diskless-sync-delay", "0",
 	}, args...)
 	start := func(int) (*Server, error) { return NewServer(args...) }
@@ -107,13 +108,15 @@ func (c *Cluster) meet(ctx context.Context) (err error) {
 		}
 		for _, other := range c.nodes {
 			met := slices.ContainsFunc(strings.Split(list, "\n"), func(line string) bool {
-				return strings.Contains(line, " "+other.Addr()+"@") && !strings.Contains(line, "handshake")
+				return strings.Contains(line, " "+other.Addr()+"@") &&
+					!strings.Contains(line, "handshake")
 			})
 			if met || other == node {
 				continue
 			}
 			err = fmt.Errorf("%s doesn't know %s", node.Addr(), other.Addr())
-			if _, failed := ask(ctx, node, "CLUSTER", "MEET", childproc.Loopback, strconv.Itoa(other.Port())); failed != nil {
+			if _, failed := ask(ctx, node, "CLUSTER", "MEET", childproc.Loopback,
+				strconv.Itoa(other.Port())); failed != nil {
 				return failed
 			}
 		}
@@ -251,7 +254,8 @@ func (c *Cluster) AwaitWhole(ctx context.Context) error {
 				return err
 			}
 			if i > 0 && epochs != agreed {
-				return fmt.Errorf("the epochs are %q to %s, and %q to %s", agreed, c.nodes[0].Addr(), epochs, node.Addr())
+				return fmt.Errorf("the epochs are %q to %s, and %q to %s", agreed,
+					c.nodes[0].Addr(), epochs, node.Addr())
 			}
 			agreed = epochs
 		}
@@ -314,7 +318,9 @@ func nodeID(ctx context.Context, node *Server) (string, error) {
 // inOrder returns nil if the node reports that the cluster is in order.
 func inOrder(ctx context.Context, node *Server) error {
 	info, err := text(ctx, node, "CLUSTER", "INFO")
-	if err == nil && !(strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")) {
+	if err == nil &&
+		!(strings.Contains(info, "cluster_state:ok") &&
+			strings.Contains(info, "cluster_slots_ok:16384")) {
 		err = fmt.Errorf("%s finds the cluster not in order: %.120q", node.Addr(), info)
 	}
 	return err
@@ -331,7 +337,8 @@ func (c *Cluster) known(ctx context.Context, node *Server) (epochs string, err e
 	masters, replicas := map[string]string{}, 0 // the masters by epoch
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)
-		if len(fields) < 8 || strings.Contains(fields[2], "fail") || strings.Contains(fields[2], "handshake") || fields[7] != "connected" {
+		if len(fields) < 8 || strings.Contains(fields[2], "fail") ||
+			strings.Contains(fields[2], "handshake") || fields[7] != "connected" {
 			return "", fmt.Errorf("%s is not in order with %q", node.Addr(), line)
 		}
 		if strings.Contains(fields[2], "slave") {
@@ -341,7 +348,8 @@ func (c *Cluster) known(ctx context.Context, node *Server) (epochs string, err e
 		}
 	}
 	if len(masters) != c.masters || replicas != len(c.nodes)-c.masters {
-		return "", fmt.Errorf("%s knows %d masters with different epochs and %d replicas; there are %d and %d",
+		return "", fmt.Errorf(
+			"%s knows %d masters with different epochs and %d replicas; there are %d and %d",
 			node.Addr(), len(masters), replicas, c.masters, len(c.nodes)-c.masters)
 	}
 	info, err := text(ctx, node, "CLUSTER", "INFO")
@@ -353,7 +361,8 @@ func (c *Cluster) known(ctx context.Context, node *Server) (epochs string, err e
 // follows returns nil for a master, and for a replica that has all the data of its master.
 func follows(ctx context.Context, server *Server) error {
 	info, err := text(ctx, server, "INFO", "replication")
-	if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
+	if err == nil && strings.Contains(info, "role:slave") &&
+		!strings.Contains(info, "master_link_status:up") {
 		err = fmt.Errorf("%s doesn't follow its master yet", server.Addr())
 	}
 	return err
@@ -405,7 +414,8 @@ func until(ctx context.Context, look func() error) error {
 			return nil
 		}
 		// A look that ctx has cut off says nothing of what was waited for.
-		if deadline, bounded := ctx.Deadline(); last == nil || ctx.Err() == nil && !(bounded && time.Now().After(deadline)) {
+		if deadline, bounded := ctx.Deadline(); last == nil ||
+			ctx.Err() == nil && !(bounded && time.Now().After(deadline)) {
 			last = err
 		}
 		select {

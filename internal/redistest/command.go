@@ -88,7 +88,9 @@ func (c Command) countedKeys() [][]byte {
 // IsCommand matches the commands with one of these names.
 func IsCommand(names ...string) func(Command) bool {
 	return func(c Command) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, c.Name) })
+		return slices.ContainsFunc(names, func(name string) bool {
+			return strings.EqualFold(name, c.Name)
+		})
 	}
 }
 

@@ -29,23 +29,38 @@ func TestPredicates(t *testing.T) {
 		},
 		{
 			"IsEval by text", IsEval(text),
-			[]Command{command("EVAL", text, "0"), command("EVALSHA", hash, "0"), command("EVALSHA_RO", strings.ToUpper(hash), "0")},
-			[]Command{command("EVAL", "return 1", "0"), command("EVALSHA", scriptHash("x"), "0"), command("EVAL"), command("GET", text)},
+			[]Command{
+				command("EVAL", text, "0"), command("EVALSHA", hash, "0"),
+				command("EVALSHA_RO", strings.ToUpper(hash), "0"),
+			},
+			[]Command{
+				command("EVAL", "return 1", "0"), command("EVALSHA", scriptHash("x"), "0"),
+				command("EVAL"), command("GET", text),
+			},
 		},
 		{
 			"IsEval by hash", IsEval(hash),
-			[]Command{command("EVAL", text, "0"), command("EVALSHA", hash, "0"), command("EVAL_RO", text, "0")},
-			[]Command{command("EVAL", "return 1", "0"), command("EVALSHA", scriptHash("x"), "0"), command("GET", hash)},
+			[]Command{
+				command("EVAL", text, "0"), command("EVALSHA", hash, "0"),
+				command("EVAL_RO", text, "0"),
+			},
+			[]Command{
+				command("EVAL", "return 1", "0"), command("EVALSHA", scriptHash("x"), "0"),
+				command("GET", hash),
+			},
 		},
 		{
 			"HasKey", HasKey("k"),
 			[]Command{
-				command("GET", "k"), command("SET", "k", "v"), command("DEL", "a", "k"), command("MSET", "a", "1", "k", "2"),
+				command("GET", "k"), command("SET", "k", "v"), command("DEL", "a", "k"),
+				command("MSET", "a", "1", "k", "2"),
 				command("EVAL", text, "2", "a", "k", "arg"), command("FCALL", "f", "1", "k"),
 			},
 			[]Command{
-				command("PING"), command("SET", "a", "k"), command("MSET", "a", "k"), command("EVAL", text, "1", "a", "k"),
-				command("EVAL", text, "x", "k"), command("EVAL", text), command("EVAL", text, "-1", "k"), command("EVALSHA", "k", "0"),
+				command("PING"), command("SET", "a", "k"), command("MSET", "a", "k"),
+				command("EVAL", text, "1", "a", "k"),
+				command("EVAL", text, "x", "k"), command("EVAL", text),
+				command("EVAL", text, "-1", "k"), command("EVALSHA", "k", "0"),
 			},
 		},
 		{

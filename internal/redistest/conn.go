@@ -44,7 +44,8 @@ func (c *conn) forwardCommands() {
 	}
 	// The client sends no more commands, but the server may still be busy with earlier ones.
 	// forwardReplies notices when the server has finished.
-	if half, ok := c.Server.(interface{ CloseWrite() error }); !ok || out.Flush() != nil || half.CloseWrite() != nil {
+	if half, ok := c.Server.(interface{ CloseWrite() error }); !ok || out.Flush() != nil ||
+		half.CloseWrite() != nil {
 		c.End()
 	}
 }

@@ -40,7 +40,10 @@ func TestDropReplyAfterTheCommandWasCarriedOut(t *testing.T) {
 func TestGoRedisMistakesItsOwnLease(t *testing.T) {
 	s, p := sharedProxy(t)
 	lost := p.DropReply(IsCommand("SET"))
-	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.MaxRetries = 1; o.ReadTimeout = 100 * time.Millisecond })
+	rdb := newClient(t, p.Addr(), func(o *redis.Options) {
+		o.MaxRetries = 1
+		o.ReadTimeout = 100 * time.Millisecond
+	})
 	got, err := rdb.SetNX(testContext(t), "lease", "mine", time.Minute).Result()
 	if err != nil || got {
 		t.Errorf("SetNX: %v, %v", got, err)
@@ -113,7 +116,8 @@ func TestHoldBackAppliesACommandLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	reply, err := fill.Release(ctx)
-	if array, ok := reply.([]any); err != nil || !ok || len(array) != 2 || array[0] != int64(1) || array[1] != "filled" {
+	if array, ok := reply.([]any); err != nil || !ok || len(array) != 2 || array[0] != int64(1) ||
+		array[1] != "filled" {
 		t.Errorf("reply %v, %v", reply, err)
 	}
 	wantValue(t, s, "k", "old")
@@ -148,7 +152,8 @@ func TestReleaseReportsWhatTheServerSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reply ReplyError
-	if got, err := held.Release(ctx); !errors.As(err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE") {
+	if got, err := held.Release(ctx); !errors.As(err, &reply) ||
+		!strings.HasPrefix(string(reply), "WRONGTYPE") {
 		t.Errorf("got %v, %v", got, err)
 	}
 	s.Kill()

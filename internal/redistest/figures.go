@@ -13,7 +13,8 @@ type Figures struct {
 	Errors  int           // calls among them that returned an error
 	Loads   int           // loads of the origin
 	Longest time.Duration // the longest that a caller waited; 0: not measured
-	Normal  time.Duration // from the end of the fault to normal service; 0: at once, or there was no end
+	// From the end of the fault to normal service; 0: at once, or there was no end.
+	Normal time.Duration
 }
 
 // String returns one line: "figures:" and the numbers in order, between bars.
@@ -24,7 +25,8 @@ func (f Figures) String() string {
 		}
 		return fmt.Sprint(d.Round(time.Millisecond / 10))
 	}
-	return fmt.Sprintf("figures: %s | callers %d | errors %d | loads %d | longest wait %s | normal after %s",
+	return fmt.Sprintf(
+		"figures: %s | callers %d | errors %d | loads %d | longest wait %s | normal after %s",
 		f.Fault, f.Callers, f.Errors, f.Loads, ms(f.Longest), ms(f.Normal))
 }
 

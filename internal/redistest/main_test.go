@@ -53,7 +53,9 @@ func sharedProxy(t *testing.T) (*Server, *Proxy) {
 // newClient is a go-redis client that gives up soon and doesn't retry.
 func newClient(t *testing.T, addr string, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	options := &redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true}
+	options := &redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+	}
 	for _, f := range change {
 		f(options)
 	}
@@ -129,7 +131,8 @@ func (w *wire) want(replies ...string) {
 			w.t.Fatalf("no reply, want %q: %v", want, err)
 		}
 		if got != want {
-			w.t.Fatalf("reply of %d bytes %.60q, want %d bytes %.60q", len(got), got, len(want), want)
+			w.t.Fatalf("reply of %d bytes %.60q, want %d bytes %.60q", len(got), got, len(want),
+				want)
 		}
 	}
 }

@@ -105,7 +105,9 @@ func TestClientsThatLeaveAreForgotten(t *testing.T) {
 	s, p := sharedProxy(t)
 	p.DropReply(HasKey("lost"))
 	p.DropCommand(HasKey("dropped"))
-	for _, command := range []string{"SET k v", "SET lost v", "SET dropped v", "BLPOP list 0", "SUBSCRIBE c"} {
+	for _, command := range []string{
+		"SET k v", "SET lost v", "SET dropped v", "BLPOP list 0", "SUBSCRIBE c",
+	} {
 		w := dial(t, p.Addr())
 		w.send(command)
 		if err := w.conn.Close(); err != nil {

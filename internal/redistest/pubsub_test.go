@@ -26,7 +26,8 @@ func TestRepliesAmongMessages(t *testing.T) {
 			pong := map[int]string{2: "*2\r\n$4\r\npong\r\n$0\r\n\r\n", 3: "+PONG\r\n"}[version]
 
 			w.send("SUBSCRIBE a b", "PING")
-			w.want(confirmation(kind, "subscribe", "a", 1), confirmation(kind, "subscribe", "b", 2), pong)
+			w.want(confirmation(kind, "subscribe", "a", 1), confirmation(kind, "subscribe", "b", 2),
+				pong)
 
 			// The reply to PING is held, so a message that came behind it is too.
 			gate := make(chan struct{})
@@ -90,14 +91,16 @@ func subscriberWire(t *testing.T, p *Proxy, version int) *wire {
 	t.Helper()
 	w := dial(t, p.Addr())
 	w.send(fmt.Sprintf("HELLO %d", version))
-	if got, err := w.read(patience); err != nil || got[:1] != map[int]string{2: "*", 3: "%"}[version] {
+	if got, err := w.read(patience); err != nil ||
+		got[:1] != map[int]string{2: "*", 3: "%"}[version] {
 		t.Fatalf("HELLO: %q, %v", got, err)
 	}
 	return w
 }
 
 func confirmation(kind, verb, channel string, n int) string {
-	return fmt.Sprintf("%s3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n", kind, len(verb), verb, len(channel), channel, n)
+	return fmt.Sprintf("%s3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:%d\r\n", kind, len(verb), verb,
+		len(channel), channel, n)
 }
 
 // Messages in a list look like messages on the wire, in RESP3 only on paper.

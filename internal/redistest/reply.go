@@ -19,8 +19,9 @@ func errProtocol(format string, args ...any) error {
 }
 
 const (
-	maxBulk     = 512 << 20 // Redis' own limit, proto-max-bulk-len
-	maxElements = 1 << 30   // of one aggregate; the elements have to arrive first, so a high limit costs no memory
+	maxBulk = 512 << 20 // Redis' own limit, proto-max-bulk-len
+	// Of one aggregate; the elements have to arrive first, so a high limit costs no memory.
+	maxElements = 1 << 30
 )
 
 // copyReply copies exactly one reply of RESP2 or RESP3 from in to out as it comes. It needs the
@@ -131,7 +132,8 @@ func copyBulk(out io.Writer, in *bufio.Reader, n int64) error {
 		if _, err := in.Peek(1); err != nil {
 			return cutShort(err)
 		}
-		piece, _ := in.Peek(int(min(missing, int64(in.Buffered())))) // no error, because these bytes are buffered
+		// No error, because these bytes are buffered.
+		piece, _ := in.Peek(int(min(missing, int64(in.Buffered()))))
 		if _, err := out.Write(piece); err != nil {
 			return err
 		}

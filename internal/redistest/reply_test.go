@@ -12,7 +12,8 @@ import (
 
 // replies are complete ones, of every kind and nested.
 var replies = []string{
-	"+OK\r\n", "+\r\n", "-ERR no\r\n", ":-12\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(12345678901234567890\r\n",
+	"+OK\r\n", "+\r\n", "-ERR no\r\n", ":-12\r\n", "_\r\n", "#t\r\n", ",1.5\r\n",
+	"(12345678901234567890\r\n",
 	"$0\r\n\r\n", "$-1\r\n", "$5\r\na\r\nb\n\r\n", "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n",
 	"*0\r\n", "*-1\r\n", "*2\r\n$1\r\na\r\n*1\r\n:1\r\n", "~2\r\n+a\r\n+b\r\n",
 	"%0\r\n", "%2\r\n+a\r\n:1\r\n+b\r\n*2\r\n%1\r\n+x\r\n+y\r\n_\r\n",
@@ -50,7 +51,8 @@ func TestCutReplies(t *testing.T) {
 			if end >= len(reply) {
 				continue
 			}
-			if err := copyReply(io.Discard, bufio.NewReader(strings.NewReader(reply[:end]))); err == nil {
+			if err := copyReply(io.Discard,
+				bufio.NewReader(strings.NewReader(reply[:end]))); err == nil {
 				t.Errorf("%.40q, %d bytes: no error", reply, end)
 			}
 		}
@@ -59,7 +61,8 @@ func TestCutReplies(t *testing.T) {
 
 func TestBadReplies(t *testing.T) {
 	for _, reply := range []string{
-		"OK\r\n", "\r\n", "+OK\n", "$x\r\n", "$?\r\n", "$-2\r\n", "*99999999999999999999\r\n", "$600000000\r\n",
+		"OK\r\n", "\r\n", "+OK\n", "$x\r\n", "$?\r\n", "$-2\r\n", "*99999999999999999999\r\n",
+		"$600000000\r\n",
 		"*" + strings.Repeat("1", 100_000) + "\r\n",
 	} {
 		if err := copyReply(io.Discard, bufio.NewReader(strings.NewReader(reply))); err == nil {
@@ -116,7 +119,8 @@ func TestDecodeReply(t *testing.T) {
 		}
 	}
 	for _, reply := range []string{
-		"", "+OK", "+OK\n", "\r\n", ":x\r\n", "?1\r\n", "$5\r\nabc", "$999999999\r\n", "*2\r\n:1\r\n",
+		"", "+OK", "+OK\n", "\r\n", ":x\r\n", "?1\r\n", "$5\r\nabc", "$999999999\r\n",
+		"*2\r\n:1\r\n",
 		strings.Repeat("*1\r\n", 1000) + ":1\r\n",
 	} {
 		if got, err := decodeReply(bufio.NewReader(strings.NewReader(reply)), 0); err == nil {

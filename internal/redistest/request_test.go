@@ -67,7 +67,8 @@ func TestBadRequests(t *testing.T) {
 	} {
 		_, _, err := readRequests(strings.NewReader(in)).next()
 		var breach protocolError
-		if isBreach := errors.As(err, &breach); isBreach != (want == protocolError("")) || !isBreach && err != want {
+		if isBreach := errors.As(err, &breach); isBreach != (want == protocolError("")) ||
+			!isBreach && err != want {
 			t.Errorf("%.40q: %v", in, err)
 		}
 	}

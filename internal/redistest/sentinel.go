@@ -18,7 +18,8 @@ const (
 	// SentinelMaster is the name under which the sentinels know the master.
 	SentinelMaster = "master"
 
-	downAfter       = 500 * time.Millisecond // the time after which a sentinel takes a silent server for dead
+	// The time after which a sentinel takes a silent server for dead.
+	downAfter       = 500 * time.Millisecond
 	failoverTimeout = 5 * time.Second
 )
 
@@ -51,7 +52,8 @@ func NewSentinel(ctx context.Context, replicas, sentinels int) (*Sentinel, error
 	s := &Sentinel{servers: []*Server{master}}
 	port := strconv.Itoa(master.Port())
 	followers, err := childproc.StartAll(replicas, func(int) (*Server, error) {
-		return NewServer("--repl-diskless-sync-delay", "0", "--replicaof", childproc.Loopback+" "+port)
+		return NewServer("--repl-diskless-sync-delay", "0", "--replicaof",
+			childproc.Loopback+" "+port)
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Stop())
@@ -87,13 +89,17 @@ func newSentinel(masterPort string, quorum int) (*Server, error) {
 	return newServer("Sentinel ID is", func(dir string, port int) ([]string, error) {
 		config := filepath.Join(dir, "sentinel.conf")
 		lines := []string{
-			fmt.Sprintf("sentinel monitor %s %s %s %d", SentinelMaster, childproc.Loopback, masterPort, quorum),
-			fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster, downAfter.Milliseconds()),
-			fmt.Sprintf("sentinel failover-timeout %s %d", SentinelMaster, failoverTimeout.Milliseconds()),
+			fmt.Sprintf("sentinel monitor %s %s %s %d", SentinelMaster, childproc.Loopback,
+				masterPort, quorum),
+			fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelMaster,
+				downAfter.Milliseconds()),
+			fmt.Sprintf("sentinel failover-timeout %s %d", SentinelMaster,
+				failoverTimeout.Milliseconds()),
 			fmt.Sprintf("sentinel parallel-syncs %s 8", SentinelMaster),
 			fmt.Sprintf("port %d", port), "bind " + childproc.Loopback, "",
 		}
-		if _, err := os.Stat(config); err == nil { // after a restart, the sentinel reads the file that it has written
+		// After a restart, the sentinel reads the file that it has written.
+		if _, err := os.Stat(config); err == nil {
 			return []string{config, "--sentinel"}, nil
 		}
 		err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600)
@@ -178,7 +184,8 @@ func (s *Sentinel) AwaitFailover(ctx context.Context, old string) (master string
 // allFollow returns nil if the server is a master with at least n replicas that have all its data.
 func (s *Sentinel) allFollow(ctx context.Context, master *Server, n int) error {
 	info, err := text(ctx, master, "INFO", "replication")
-	if err == nil && (!strings.Contains(info, "role:master") || strings.Count(info, "state=online") < n) {
+	if err == nil &&
+		(!strings.Contains(info, "role:master") || strings.Count(info, "state=online") < n) {
 		err = fmt.Errorf("%s is not a master with %d replicas: %q", master.Addr(), n, info)
 	}
 	return err

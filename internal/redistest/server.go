@@ -36,7 +36,9 @@ func NewServer(args ...string) (*Server, error) {
 
 // newServer starts a redis-server. The function arguments returns the server's arguments for a
 // folder and a port. The server is ready when its log has the words ready.
-func newServer(ready string, arguments func(dir string, port int) ([]string, error)) (*Server, error) {
+func newServer(
+	ready string, arguments func(dir string, port int) ([]string, error),
+) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, ErrNoServer

@@ -53,7 +53,8 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 }
 
 func TestServerTakesArguments(t *testing.T) {
-	s := Start(t, "--maxmemory", "3mb", "--requirepass", "secret", "--appendonly", "yes", "--appendfsync", "always")
+	s := Start(t, "--maxmemory", "3mb", "--requirepass", "secret", "--appendonly", "yes",
+		"--appendfsync", "always")
 	ctx := testContext(t)
 	rdb := newClient(t, s.Addr(), func(o *redis.Options) { o.Password = "secret" })
 	limit, err := rdb.ConfigGet(ctx, "maxmemory").Result()

@@ -55,7 +55,9 @@ func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	args := []string{childproc.Loopback, strconv.Itoa(m.to.Port()), "", "0", "5000", "REPLACE", "KEYS"}
+	args := []string{
+		childproc.Loopback, strconv.Itoa(m.to.Port()), "", "0", "5000", "REPLACE", "KEYS",
+	}
 	for _, k := range keys {
 		args = append(args, fmt.Sprint(k))
 	}
@@ -67,7 +69,8 @@ func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 // the new master. Otherwise a replica that doesn't know it and is promoted would take the slot
 // back.
 func (m *Move) End(ctx context.Context) error {
-	for left := true; left; { // no key is added meanwhile, because the old master answers with ASK for new keys
+	// No key is added meanwhile, because the old master answers with ASK for new keys.
+	for left := true; left; {
 		n, err := m.Keys(ctx, 100)
 		if err != nil {
 			return err
@@ -95,7 +98,8 @@ func (m *Move) End(ctx context.Context) error {
 	return until(ctx, func() error {
 		for _, node := range m.c.answering(ctx) {
 			if master, err := masterOf(ctx, node, m.key); err != nil || master != m.to.Addr() {
-				return fmt.Errorf("%s has %q as master of slot %s (%v)", node.Addr(), master, m.slot, err)
+				return fmt.Errorf("%s has %q as master of slot %s (%v)", node.Addr(), master,
+					m.slot, err)
 			}
 		}
 		return nil

@@ -17,7 +17,8 @@ func TestCommandStatsCountCallsAlsoFromScripts(t *testing.T) {
 	for range 3 {
 		rdb.Get(ctx, "k")
 	}
-	if err := rdb.Eval(ctx, "redis.call('GET', KEYS[1]) return 1", []string{"k"}).Err(); err != nil {
+	if err := rdb.Eval(ctx, "redis.call('GET', KEYS[1]) return 1",
+		[]string{"k"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	stats, err := CommandStats(ctx, rdb)

@@ -19,10 +19,12 @@ import (
 
 const apidiff = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4"
 
-// checks are the checks that a release must pass. Each returns a list of problems, or an error if the
-// check itself fails. Those in the second group take minutes, so they run only if the first group
-// finds nothing.
-var checks = [][]func(*release) (wrong []string, err error){{clean, follows, newer, told, plain}, {prepared, compatible, tested}}
+// checks are the checks that a release must pass. Each returns a list of problems, or an error if
+// the check itself fails. Those in the second group take minutes, so they run only if the first
+// group finds nothing.
+var checks = [][]func(*release) (wrong []string, err error){
+	{clean, follows, newer, told, plain}, {prepared, compatible, tested},
+}
 
 // release is a version for which tags are planned.
 type release struct {
@@ -57,12 +59,14 @@ func check(r *repo, here, version, work string, out io.Writer) error {
 	case err != nil:
 		rel.unread = err
 	case strings.Contains(gets, "\n"):
-		rel.unread = errors.New("a push goes to several repositories, and one of them may take it without the others")
+		rel.unread = errors.New(
+			"a push goes to several repositories, and one of them may take it without the others")
 	default:
 		rel.origin, rel.unread = refs(here, gets)
 	}
 	for ref := range rel.tags {
-		if tag, v := tagged(ref); tag == v && semver.Prerelease(v) == "" && semver.Compare(v, rel.last) > 0 {
+		if tag, v := tagged(ref); tag == v && semver.Prerelease(v) == "" &&
+			semver.Compare(v, rel.last) > 0 {
 			rel.last = v
 		}
 	}
@@ -86,8 +90,8 @@ func check(r *repo, here, version, work string, out io.Writer) error {
 	return nil
 }
 
-// commands returns the commands that publish the release. They name the commit, which need not be the
-// last one any more.
+// commands returns the commands that publish the release. They name the commit, which need not be
+// the last one any more.
 func (r *release) commands() (all []string) {
 	push := "git push --atomic --no-follow-tags origin "
 	var below []string
@@ -97,7 +101,8 @@ func (r *release) commands() (all []string) {
 			below = append(below, "refs/tags/"+m.tag(r.version))
 		}
 	}
-	all = append(all, push+r.commit+":"+r.branch+" refs/tags/"+r.version) // alone: GitHub starts no workflow if more than three tags come at once
+	// Alone: GitHub starts no workflow if more than three tags come at once.
+	all = append(all, push+r.commit+":"+r.branch+" refs/tags/"+r.version)
 	if len(below) > 0 {
 		all = append(all, push+strings.Join(below, " "))
 	}
@@ -115,8 +120,8 @@ func refs(dir, remote string) (map[string]string, error) {
 	return all, err
 }
 
-// tagged returns the tag that a ref is, and the version in it. A ref that is no tag of a version has
-// "" for both.
+// tagged returns the tag that a ref is, and the version in it. A ref that is no tag of a version
+// has "" for both.
 func tagged(ref string) (tag, version string) {
 	tag, is := strings.CutPrefix(ref, "refs/tags/")
 	if version = path.Base(tag); !is || semver.Canonical(version) != version {
@@ -130,13 +135,15 @@ func tagged(ref string) (tag, version string) {
 func clean(r *release) (wrong []string, err error) {
 	differ, err := changes(r.here)
 	if differ != "" {
-		wrong = append(wrong, "files differ from the last commit:\n"+strings.TrimRight(differ, "\n"))
+		wrong = append(wrong,
+			"files differ from the last commit:\n"+strings.TrimRight(differ, "\n"))
 	}
 	switch {
 	case r.branch == "":
 		wrong = append(wrong, "no branch is checked out")
 	case !regexp.MustCompile(`^[\w./-]+$`).MatchString(r.branch): // it is a part of the commands
-		wrong = append(wrong, fmt.Sprintf("the branch %q has characters that a shell may take for its own", r.branch))
+		wrong = append(wrong,
+			fmt.Sprintf("the branch %q has characters that a shell may take for its own", r.branch))
 	}
 	return wrong, err
 }
@@ -145,13 +152,15 @@ func clean(r *release) (wrong []string, err error) {
 // the branch would fail, or a version would lack what an older one has.
 func follows(r *release) (wrong []string, err error) {
 	if r.unread != nil {
-		wrong = append(wrong, fmt.Sprintf("the remote origin, which gets the tags, can't be used: %v", r.unread))
+		wrong = append(wrong,
+			fmt.Sprintf("the remote origin, which gets the tags, can't be used: %v", r.unread))
 	}
 	shallow, err := command(r.here, nil, "git", "rev-parse", "--is-shallow-repository")
 	if strings.TrimSpace(shallow) == "true" {
 		wrong = append(wrong, "this clone lacks older commits: git fetch --unshallow")
 	}
-	if partial, _ := command(r.here, nil, "git", "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`); strings.Contains(partial, " true\n") {
+	if partial, _ := command(r.here, nil, "git", "config", "--type=bool", "--get-regexp",
+		`^remote\..*\.promisor$`); strings.Contains(partial, " true\n") {
 		wrong = append(wrong, "this clone lacks older files: clone the repository without --filter")
 	}
 	var missing []string
@@ -161,14 +170,19 @@ func follows(r *release) (wrong []string, err error) {
 		}
 	}
 	if slices.Sort(missing); len(missing) > 0 {
-		wrong = append(wrong, fmt.Sprintf("origin has tags that are missing or different here: git fetch --tags --force: %s", strings.Join(missing, " ")))
+		wrong = append(wrong,
+			fmt.Sprintf(
+				"origin has tags that are missing or different here: git fetch --tags --force: %s",
+				strings.Join(missing, " ")))
 	}
 	after := func(what, object string) {
 		if object == "" {
 			return
 		}
-		if _, no := command(r.here, nil, "git", "merge-base", "--is-ancestor", object, r.commit); no != nil {
-			wrong = append(wrong, fmt.Sprintf("the last commit does not come after %s (%s): git pull", what, object))
+		if _, no := command(r.here, nil, "git", "merge-base", "--is-ancestor", object,
+			r.commit); no != nil {
+			wrong = append(wrong,
+				fmt.Sprintf("the last commit does not come after %s (%s): git pull", what, object))
 		}
 	}
 	after(r.branch+" of origin", r.origin[r.branch])
@@ -195,8 +209,10 @@ func newer(r *release) (wrong []string, err error) {
 	for _, m := range r.released() {
 		tag := m.tag(r.version)
 		for ref := range all {
-			if name := strings.TrimPrefix(ref, "refs/tags/"); name != ref && (strings.HasPrefix(tag, name+"/") || strings.HasPrefix(name, tag+"/")) {
-				wrong = append(wrong, fmt.Sprintf("git can't have the tag %s beside the tag %s", tag, name))
+			if name := strings.TrimPrefix(ref, "refs/tags/"); name != ref &&
+				(strings.HasPrefix(tag, name+"/") || strings.HasPrefix(name, tag+"/")) {
+				wrong = append(wrong,
+					fmt.Sprintf("git can't have the tag %s beside the tag %s", tag, name))
 			}
 		}
 	}
@@ -218,7 +234,9 @@ func told(r *release) (wrong []string, err error) {
 	date, named := strings.CutPrefix(heading, r.version+" (")
 	switch at, err := time.Parse("2006-01-02)", strings.TrimSpace(date)); {
 	case !named || err != nil || time.Until(at) > 24*time.Hour:
-		wrong = append(wrong, fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q", "## "+r.version, heading))
+		wrong = append(wrong,
+			fmt.Sprintf("CHANGELOG.md does not begin with %q and a date in brackets, but with %q",
+				"## "+r.version, heading))
 	case !regexp.MustCompile(`(?m)^\s*[^#\s]`).MatchString(changes):
 		wrong = append(wrong, "CHANGELOG.md lists no changes of "+r.version)
 	}
@@ -227,7 +245,8 @@ func told(r *release) (wrong []string, err error) {
 			wrong = append(wrong, "CHANGELOG.md has more than one section of "+r.version)
 		}
 	}
-	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b|^\[?unreleased\b.*\n(-+|=+)[ \t\r]*$`).Match(text) {
+	if regexp.MustCompile(`(?mi)^#+ *\[?unreleased\b|^\[?unreleased\b.*\n(-+|=+)[ \t\r]*$`).
+		Match(text) {
 		wrong = append(wrong, "CHANGELOG.md still has a section for what is unreleased")
 	}
 	return wrong, nil
@@ -301,12 +320,14 @@ func compatible(r *release) (wrong []string, err error) {
 		if err != nil {
 			return wrong, err
 		}
-		lost, err := command(r.dir, []string{"GOWORK=off"}, "go", "run", apidiff, "-m", "-incompatible", was, is)
+		lost, err := command(r.dir, []string{"GOWORK=off"}, "go", "run", apidiff, "-m",
+			"-incompatible", was, is)
 		if err != nil {
 			return wrong, err
 		}
 		if lost = strings.TrimSpace(lost); lost != "" {
-			wrong = append(wrong, fmt.Sprintf("%s has other names than in %s:\n%s", m.path, r.last, lost))
+			wrong = append(wrong,
+				fmt.Sprintf("%s has other names than in %s:\n%s", m.path, r.last, lost))
 		}
 	}
 	return wrong, nil
@@ -319,16 +340,19 @@ func namesOf(r *repo, m *mod, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	work := fmt.Sprintf("go %s\n\nuse %s\n", strings.TrimSpace(goVersion), modfile.AutoQuote(r.where(m)))
+	work := fmt.Sprintf("go %s\n\nuse %s\n", strings.TrimSpace(goVersion),
+		modfile.AutoQuote(r.where(m)))
 	for _, other := range r.modules {
 		if other.path != m.path {
-			work += fmt.Sprintf("\nreplace %s => %s\n", other.path, modfile.AutoQuote(r.where(other)))
+			work += fmt.Sprintf("\nreplace %s => %s\n", other.path,
+				modfile.AutoQuote(r.where(other)))
 		}
 	}
 	if err := os.WriteFile(file+".work", []byte(work), 0o644); err != nil {
 		return "", err
 	}
-	_, err = command(r.where(m), []string{"GOWORK=" + file + ".work"}, "go", "run", apidiff, "-m", "-w", file, m.path)
+	_, err = command(r.where(m), []string{"GOWORK=" + file + ".work"}, "go", "run", apidiff, "-m",
+		"-w", file, m.path)
 	return file, err
 }
 

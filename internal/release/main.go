@@ -27,7 +27,8 @@ func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	dir := flags.String("C", ".", "a folder of the repository")
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), "usage: release [-C folder] try | types SYSTEM... | prepare VERSION | check VERSION | sbom VERSION FOLDER\n")
+		fmt.Fprint(flags.Output(),
+			"usage: release [-C folder] try | types SYSTEM... | prepare VERSION | check VERSION | sbom VERSION FOLDER\n")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -39,8 +40,11 @@ func run(args []string, out io.Writer) error {
 	unversioned := step == "try" && flags.NArg() == 1 || step == "types" && flags.NArg() > 1
 	switch {
 	case unversioned:
-	case !(flags.NArg() == 2 && (step == "prepare" || step == "check")) && !(flags.NArg() == 3 && step == "sbom"):
-		return fmt.Errorf("%q is not try, types SYSTEM..., prepare VERSION, check VERSION or sbom VERSION FOLDER", flags.Args())
+	case !(flags.NArg() == 2 && (step == "prepare" || step == "check")) &&
+		!(flags.NArg() == 3 && step == "sbom"):
+		return fmt.Errorf(
+			"%q is not try, types SYSTEM..., prepare VERSION, check VERSION or sbom VERSION FOLDER",
+			flags.Args())
 	case semver.Canonical(version) != version || module.IsPseudoVersion(version):
 		return fmt.Errorf("version %q is not like v0.1.0", version)
 	}

@@ -59,10 +59,12 @@ func changes(here string) (string, error) {
 func clone(from, commit, to string) (*repo, error) {
 	if _, err := command(from, nil, "git", "clone", "--quiet", "--no-checkout", "--template=",
 		"-c", "core.autocrlf=input", "-c", "core.eol=lf", // these two as the go command has them
-		"-c", "core.attributesFile=/dev/null", "-c", "core.hooksPath=/dev/null", from, to); err != nil {
+		"-c", "core.attributesFile=/dev/null", "-c", "core.hooksPath=/dev/null", from,
+		to); err != nil {
 		return nil, err
 	}
-	alone := []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"} // no filters, for example
+	// No filters, for example.
+	alone := []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
 	if _, err := command(to, alone, "git", "checkout", "--quiet", "--detach", commit); err != nil {
 		return nil, err
 	}
@@ -76,7 +78,8 @@ func open(dir string) (*repo, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && file != dir && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
+		case entry.IsDir() && file != dir &&
+			(strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
 			return filepath.SkipDir
 		case entry.Name() != "go.mod":
 			return nil
@@ -112,7 +115,8 @@ func readModule(dir, file string) (*mod, error) {
 	m := &mod{path: f.Module.Mod.Path, dir: filepath.ToSlash(rel), file: f}
 	m.released = !slices.Contains(unreleased, m.dir)
 	for _, require := range f.Require {
-		m.needs = append(m.needs, require.Mod.Path) // also modules outside of this repository; sort removes them
+		// Also modules outside of this repository; sort removes them.
+		m.needs = append(m.needs, require.Mod.Path)
 	}
 	return m, nil
 }
@@ -179,7 +183,8 @@ func (r *repo) fits(version string) error {
 			return err
 		}
 		if want := path.Join(base, m.dir) + major; m.path != want {
-			return fmt.Errorf("the module in %s is %s, but users look for %s there", m.dir, m.path, want)
+			return fmt.Errorf("the module in %s is %s, but users look for %s there", m.dir, m.path,
+				want)
 		}
 	}
 	return nil

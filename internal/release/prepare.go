@@ -24,10 +24,12 @@ func write(r *repo, here, version string, p proxy) error {
 			return err
 		}
 		if differ != "" {
-			return fmt.Errorf("commit first, because a version is made from the last commit:\n%s", differ)
+			return fmt.Errorf("commit first, because a version is made from the last commit:\n%s",
+				differ)
 		}
 		if hidden := before.changed(here); len(hidden) > 0 { // by git update-index
-			return fmt.Errorf("these files are not as in the last commit: %s", strings.Join(hidden, " "))
+			return fmt.Errorf("these files are not as in the last commit: %s",
+				strings.Join(hidden, " "))
 		}
 		return nil
 	}
@@ -70,8 +72,8 @@ func (r *repo) changed(other string) (names []string) {
 }
 
 // prepare writes the version into every go.mod, and the hashes of the modules with this version
-// into every go.sum. Afterwards the proxy has the modules. It returns the environment in which the go
-// command finds them.
+// into every go.sum. Afterwards the proxy has the modules. It returns the environment in which the
+// go command finds them.
 func prepare(r *repo, version string, p proxy) (env []string, err error) {
 	if env, err = p.env(r); err != nil {
 		return nil, err
@@ -155,7 +157,8 @@ func workspace(r *repo, version string) error {
 		if renumbered(work, m.path, version) {
 			continue
 		}
-		if err := work.AddReplace(m.path, version, "./"+strings.TrimPrefix(m.dir, "."), ""); err != nil {
+		if err := work.AddReplace(m.path, version, "./"+strings.TrimPrefix(m.dir, "."),
+			""); err != nil {
 			return err
 		}
 	}

@@ -51,12 +51,16 @@ func newFirst(t *testing.T) {
 	r := &toy{T: t, dir: filepath.Join(first.dir, "toy")}
 	r.write("LICENSE", "Toys are free.\n")
 	r.write("go.mod", "module example.com/toy\n\ngo 1.26.0\n")
-	r.write("toy.go", "package toy\n\nfunc Name() string { return \"toy\" }\n\nfunc Size() int { return 3 }\n")
-	r.write("wheel/go.mod", "module example.com/toy/wheel\n\ngo 1.26.0\n\nrequire example.com/toy v0.0.1\n")
-	r.write("wheel/wheel.go", "package wheel\n\nimport \"example.com/toy\"\n\nvar Of = toy.Name()\n")
+	r.write("toy.go",
+		"package toy\n\nfunc Name() string { return \"toy\" }\n\nfunc Size() int { return 3 }\n")
+	r.write("wheel/go.mod",
+		"module example.com/toy/wheel\n\ngo 1.26.0\n\nrequire example.com/toy v0.0.1\n")
+	r.write("wheel/wheel.go",
+		"package wheel\n\nimport \"example.com/toy\"\n\nvar Of = toy.Name()\n")
 	r.write("internal/alltest/go.mod", "module example.com/toy/internal/alltest\n\ngo 1.26.0\n\n"+
 		"require (\n\texample.com/toy v0.0.1\n\texample.com/toy/wheel v0.0.1\n)\n")
-	r.write("internal/alltest/all_test.go", "package alltest\n\nimport _ \"example.com/toy/wheel\"\n")
+	r.write("internal/alltest/all_test.go",
+		"package alltest\n\nimport _ \"example.com/toy/wheel\"\n")
 	r.write("go.work", "go 1.26.0\n\nuse (\n\t.\n\t./wheel\n\t./internal/alltest\n)\n")
 	r.write("CHANGELOG.md", "# Changelog\n\n## v0.1.0 (2026-01-31)\n\n- The toy.\n")
 	r.git("init", "-q", "--initial-branch=main")
@@ -144,14 +148,18 @@ func TestCheckTellsTags(t *testing.T) {
 	commit := r.hash("HEAD")
 	said := r.release("-C", filepath.Join(r.dir, "internal"), "check", "v0.1.0")
 	want := "# There is no release before this one, so no names were compared.\n" +
-		"git tag -a -m v0.1.0 v0.1.0 " + commit + " &&\ngit tag -a -m wheel/v0.1.0 wheel/v0.1.0 " + commit + " &&\n" +
-		"git push --atomic --no-follow-tags origin " + commit + ":refs/heads/main refs/tags/v0.1.0 &&\ngit push --atomic --no-follow-tags origin refs/tags/wheel/v0.1.0\n"
+		"git tag -a -m v0.1.0 v0.1.0 " + commit + " &&\ngit tag -a -m wheel/v0.1.0 wheel/v0.1.0 " +
+		commit + " &&\n" +
+		"git push --atomic --no-follow-tags origin " + commit +
+		":refs/heads/main refs/tags/v0.1.0 &&\ngit push --atomic --no-follow-tags origin refs/tags/wheel/v0.1.0\n"
 	if said != want {
 		t.Errorf("check says %q, not %q", said, want)
 	}
 	r.commit()
 	shell := func() error {
-		_, err := command(r.dir, []string{"GIT_COMMITTER_NAME=toy", "GIT_COMMITTER_EMAIL=toy@example.com"}, "sh", "-c", said)
+		_, err := command(r.dir,
+			[]string{"GIT_COMMITTER_NAME=toy", "GIT_COMMITTER_EMAIL=toy@example.com"}, "sh", "-c",
+			said)
 		return err
 	}
 	r.git("tag", "wheel/v0.1.0")
@@ -169,7 +177,9 @@ func TestCheckTellsTags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ref := range []string{"refs/heads/main", "refs/tags/v0.1.0^{}", "refs/tags/wheel/v0.1.0^{}"} {
+	for _, ref := range []string{
+		"refs/heads/main", "refs/tags/v0.1.0^{}", "refs/tags/wheel/v0.1.0^{}",
+	} {
 		if at[ref] != commit {
 			t.Errorf("origin has %s for %s, not %s", at[ref], ref, commit)
 		}
@@ -184,8 +194,12 @@ func TestCheckRefuses(t *testing.T) {
 		want  string
 	}{
 		"a file that is not committed": {func(r *toy) { r.write("new.txt", "new") }, "new.txt"},
-		"a tag that is there":          {func(r *toy) { r.git("tag", "wheel/v0.1.0") }, "there is a tag wheel/v0.1.0 already"},
-		"a newer release":              {func(r *toy) { r.git("tag", "v0.2.0") }, "v0.2.0 was released already"},
+		"a tag that is there": {
+			func(r *toy) { r.git("tag", "wheel/v0.1.0") }, "there is a tag wheel/v0.1.0 already",
+		},
+		"a newer release": {
+			func(r *toy) { r.git("tag", "v0.2.0") }, "v0.2.0 was released already",
+		},
 		"a version that nobody is told of": {func(r *toy) {
 			r.replace("CHANGELOG.md", "## v0.1.0 (2026-01-31)", "## Unreleased")
 			r.commit()
@@ -199,11 +213,13 @@ func TestCheckRefuses(t *testing.T) {
 			r.commit()
 		}, "CHANGELOG.md lists no changes of v0.1.0"},
 		"changes under no version": {func(r *toy) {
-			r.replace("CHANGELOG.md", "- The toy.\n", "- The toy.\n\n## Unreleased\n\n- The wheel.\n")
+			r.replace("CHANGELOG.md", "- The toy.\n",
+				"- The toy.\n\n## Unreleased\n\n- The wheel.\n")
 			r.commit()
 		}, "CHANGELOG.md still has a section for what is unreleased"},
 		"changes before any version": {func(r *toy) {
-			r.replace("CHANGELOG.md", "# Changelog\n", "# Changelog\n\n### [Unreleased] (next)\n\n- The wheel.\n")
+			r.replace("CHANGELOG.md", "# Changelog\n",
+				"# Changelog\n\n### [Unreleased] (next)\n\n- The wheel.\n")
 			r.commit()
 		}, "CHANGELOG.md still has a section for what is unreleased"},
 		"a date that is to come": {func(r *toy) {
@@ -211,7 +227,8 @@ func TestCheckRefuses(t *testing.T) {
 			r.commit()
 		}, `CHANGELOG.md does not begin with "## v0.1.0"`},
 		"two sections of the version": {func(r *toy) {
-			r.replace("CHANGELOG.md", "- The toy.\n", "The toy.\n\n## v0.1.0 (2026-01-30)\n\n- The wheel.\n")
+			r.replace("CHANGELOG.md", "- The toy.\n",
+				"The toy.\n\n## v0.1.0 (2026-01-30)\n\n- The wheel.\n")
 			r.commit()
 		}, "CHANGELOG.md has more than one section of v0.1.0"},
 		"headings without changes": {func(r *toy) {
@@ -223,18 +240,34 @@ func TestCheckRefuses(t *testing.T) {
 			r.commit()
 			r.write("new.txt", "new")
 		}, "new.txt\n  open "},
-		"a newer release of a module":    {func(r *toy) { r.git("tag", "wheel/v0.3.0") }, "wheel/v0.3.0 was released already"},
-		"a newer version before release": {func(r *toy) { r.git("tag", "v0.2.0-rc.1") }, "v0.2.0-rc.1 was released already"},
-		"a newer release at the remote":  {func(r *toy) { r.elsewhere("tag", "wheel/v0.3.0") }, "wheel/v0.3.0 was released already"},
+		"a newer release of a module": {
+			func(r *toy) { r.git("tag", "wheel/v0.3.0") }, "wheel/v0.3.0 was released already",
+		},
+		"a newer version before release": {
+			func(r *toy) { r.git("tag", "v0.2.0-rc.1") }, "v0.2.0-rc.1 was released already",
+		},
+		"a newer release at the remote": {
+			func(r *toy) {
+				r.elsewhere("tag", "wheel/v0.3.0")
+			}, "wheel/v0.3.0 was released already",
+		},
 		"a tag that is missing": {func(r *toy) { r.elsewhere("tag", "wheel/v0.0.9") },
 			"origin has tags that are missing or different here: git fetch --tags --force: wheel/v0.0.9"},
 		"a tag that is another one": {func(r *toy) {
 			r.git("tag", "v0.0.9", "HEAD~1")
 			r.elsewhere("tag", "v0.0.9")
 		}, "origin has tags that are missing or different here: git fetch --tags --force: v0.0.9"},
-		"no remote":             {func(r *toy) { r.git("remote", "remove", "origin") }, "the remote origin, which gets the tags, can't be used"},
-		"a remote that is away": {func(r *toy) { r.git("remote", "set-url", "origin", "../away.git") }, "the remote origin, which gets the tags, can't be used"},
-		"a commit that is behind": {func(r *toy) { r.elsewhere("commit", "-q", "--allow-empty", "-m", "more") },
+		"no remote": {
+			func(r *toy) {
+				r.git("remote", "remove", "origin")
+			}, "the remote origin, which gets the tags, can't be used",
+		},
+		"a remote that is away": {func(r *toy) {
+			r.git("remote", "set-url", "origin", "../away.git")
+		}, "the remote origin, which gets the tags, can't be used"},
+		"a commit that is behind": {func(r *toy) {
+			r.elsewhere("commit", "-q", "--allow-empty", "-m", "more")
+		},
 			"the last commit does not come after refs/heads/main of origin"},
 		"a commit beside the last release": {func(r *toy) {
 			r.git("checkout", "-q", "-b", "side")
@@ -259,10 +292,13 @@ func TestCheckRefuses(t *testing.T) {
 			if err := os.Symlink("length.txt", filepath.Join(r.dir, "length.go")); err != nil {
 				r.Skip(err)
 			}
-			r.write("wheel/length.go", "package wheel\n\nimport \"example.com/toy\"\n\nvar Length = toy.Length()\n")
+			r.write("wheel/length.go",
+				"package wheel\n\nimport \"example.com/toy\"\n\nvar Length = toy.Length()\n")
 			r.prepare("v0.1.0")
 		}, "undefined: toy.Length"},
-		"no branch": {func(r *toy) { r.git("checkout", "-q", "--detach") }, "no branch is checked out"},
+		"no branch": {
+			func(r *toy) { r.git("checkout", "-q", "--detach") }, "no branch is checked out",
+		},
 		"a file that git ignores": {func(r *toy) {
 			r.write("wheel/size.go", "package wheel\n\nconst size = 3\n")
 			r.write(".gitignore", "size.go\n")
@@ -294,7 +330,9 @@ func TestCheckRefuses(t *testing.T) {
 			r.git("checkout", "-q", "-b", "topic")
 			r.elsewhere("commit", "-q", "--allow-empty", "-m", "a fix")
 		}, "the last commit does not come after the main branch of origin"},
-		"a branch that a shell would run": {func(r *toy) { r.git("checkout", "-q", "-b", "a;b") }, "characters that a shell"},
+		"a branch that a shell would run": {
+			func(r *toy) { r.git("checkout", "-q", "-b", "a;b") }, "characters that a shell",
+		},
 		"another repository that gets pushes": {func(r *toy) {
 			r.git("init", "-q", "--bare", "../up.git")
 			r.git("push", "-q", "../up.git", "HEAD:refs/heads/main", "HEAD:refs/tags/v0.2.0")
@@ -306,17 +344,23 @@ func TestCheckRefuses(t *testing.T) {
 		}, "a push goes to several repositories"},
 		"a tag with the name of a folder": {func(r *toy) { r.elsewhere("tag", "wheel") },
 			"git can't have the tag wheel/v0.1.0 beside the tag wheel"},
-		"a tag in a folder with the name of the version": {func(r *toy) { r.git("tag", "v0.1.0/rc") },
+		"a tag in a folder with the name of the version": {func(r *toy) {
+			r.git("tag", "v0.1.0/rc")
+		},
 			"git can't have the tag v0.1.0 beside the tag v0.1.0/rc"},
 		"an underlined heading of changes": {func(r *toy) {
-			r.replace("CHANGELOG.md", "# Changelog\n", "# Changelog\n\nUnreleased\n----------\n\n- The wheel.\n")
+			r.replace("CHANGELOG.md", "# Changelog\n",
+				"# Changelog\n\nUnreleased\n----------\n\n- The wheel.\n")
 			r.commit()
 		}, "CHANGELOG.md still has a section for what is unreleased"},
-		"a clone without old files": {func(r *toy) { r.git("config", "remote.origin.promisor", "true") },
+		"a clone without old files": {func(r *toy) {
+			r.git("config", "remote.origin.promisor", "true")
+		},
 			"this clone lacks older files"},
 		"a file that is not packed": {func(r *toy) {
 			r.write("wheel/web/vendor/js/app.js", "wheel()")
-			r.write("wheel/web/web.go", "package web\n\nimport _ \"embed\"\n\n//go:embed vendor/js/app.js\nvar App string\n")
+			r.write("wheel/web/web.go",
+				"package web\n\nimport _ \"embed\"\n\n//go:embed vendor/js/app.js\nvar App string\n")
 			r.prepare("v0.1.0")
 		}, "pattern vendor/js/app.js: no matching files found"},
 	} {
@@ -345,17 +389,21 @@ func refuses(r *toy, version, want string) {
 func TestCheckTakesAPatch(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
-	r.write("internal/axle/axle.go", "package axle\n\nfunc Turn() {}\n") // apidiff says that it leaves such a package out
+	// Apidiff says that it leaves such a package out.
+	r.write("internal/axle/axle.go", "package axle\n\nfunc Turn() {}\n")
 	r.write("internal/alltest/names.go", "package alltest\n\nfunc Names() {}\n")
 	r.prepare("v0.1.0")
 	r.git("tag", "v0.1.0")
 	r.git("tag", "wheel/v0.1.0")
-	r.replace("toy.go", "func Size() int { return 3 }", "func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
+	r.replace("toy.go", "func Size() int { return 3 }",
+		"func Size() int { return 4 }\n\nfunc Weight() int { return 3 }")
 	r.write("internal/axle/axle.go", "package axle\n")
-	r.write("CHANGELOG.md", "# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\nToys have a weight.\n")
+	r.write("CHANGELOG.md",
+		"# Changelog\n\nUnreleased changes are on main.\n\n## v0.1.1 (2026-02-28)\n\nToys have a weight.\n")
 	r.write("internal/alltest/names.go", "package alltest\n") // of a module that is in no release
 	r.prepare("v0.1.1")
-	if said := r.release("check", "v0.1.1"); !strings.Contains(said, "git tag -a -m v0.1.1 v0.1.1 ") {
+	if said := r.release("check", "v0.1.1"); !strings.Contains(said,
+		"git tag -a -m v0.1.1 v0.1.1 ") {
 		t.Errorf("check says %q", said)
 	}
 }
@@ -368,7 +416,8 @@ func TestCheckComparesNames(t *testing.T) {
 	r.git("tag", "wheel/v0.1.0")
 	r.replace("toy.go", "func Size() int { return 3 }", "func Weight() int { return 3 }")
 	for _, version := range []string{"v0.1.1", "v0.2.0"} {
-		r.write("CHANGELOG.md", fmt.Sprintf("# Changelog\n\n## %s (2026-02-28)\n\n- Weight.\n", version))
+		r.write("CHANGELOG.md",
+			fmt.Sprintf("# Changelog\n\n## %s (2026-02-28)\n\n- Weight.\n", version))
 		r.prepare(version)
 		if version == "v0.1.1" {
 			refuses(r, version, "Size: removed")
@@ -413,9 +462,12 @@ func TestCheckMissesAModuleThatStays(t *testing.T) {
 func TestHashesAreThoseOfTheGoCommand(t *testing.T) {
 	t.Parallel()
 	r := newToy(t)
-	named := strings.NewReplacer("v0.1.0", "v2.0.0", "example.com/toy/wheel", "github.com/cacheguard/toy/wheel/v2",
-		"example.com/toy/internal", "github.com/cacheguard/toy/internal", "example.com/toy", "github.com/cacheguard/toy/v2")
-	for _, name := range []string{"go.mod", "go.work", "wheel/go.mod", "wheel/go.sum", "wheel/wheel.go",
+	named := strings.NewReplacer("v0.1.0", "v2.0.0", "example.com/toy/wheel",
+		"github.com/cacheguard/toy/wheel/v2",
+		"example.com/toy/internal", "github.com/cacheguard/toy/internal", "example.com/toy",
+		"github.com/cacheguard/toy/v2")
+	for _, name := range []string{"go.mod", "go.work", "wheel/go.mod", "wheel/go.sum",
+		"wheel/wheel.go",
 		"internal/alltest/go.mod", "internal/alltest/go.sum", "internal/alltest/all_test.go"} {
 		text, err := os.ReadFile(filepath.Join(r.dir, name))
 		if err != nil {
@@ -428,10 +480,13 @@ func TestHashesAreThoseOfTheGoCommand(t *testing.T) {
 	r.git("tag", "wheel/v2.0.0")
 	r.git("push", "-q", "--tags", "origin", "main")
 	origin := filepath.ToSlash(filepath.Join(filepath.Dir(r.dir), "origin.git"))
-	env := []string{"GOWORK=off", "GOFLAGS=-mod=readonly -modcacherw", "GOMODCACHE=" + filepath.Join(t.TempDir(), "modules"),
+	env := []string{"GOWORK=off", "GOFLAGS=-mod=readonly -modcacherw",
+		"GOMODCACHE=" + filepath.Join(t.TempDir(), "modules"),
 		"GOPROXY=direct", "GONOSUMDB=github.com/cacheguard/toy", "GIT_CONFIG_COUNT=1",
-		"GIT_CONFIG_KEY_0=url.file://" + origin + ".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/cacheguard/toy"}
-	used, err := command(filepath.Join(r.dir, "internal", "alltest"), env, "go", "list", "-test", "-deps", "./...")
+		"GIT_CONFIG_KEY_0=url.file://" + origin + ".insteadOf",
+		"GIT_CONFIG_VALUE_0=https://github.com/cacheguard/toy"}
+	used, err := command(filepath.Join(r.dir, "internal", "alltest"), env, "go", "list", "-test",
+		"-deps", "./...")
 	if err != nil || !strings.Contains(used, "github.com/cacheguard/toy/wheel/v2") {
 		t.Errorf("the go command finds %s, %v", used, err)
 	}
@@ -440,14 +495,18 @@ func TestHashesAreThoseOfTheGoCommand(t *testing.T) {
 // Settings of the go command in the environment change nothing.
 func TestEnvironment(t *testing.T) {
 	r := newToy(t)
-	for name, value := range map[string]string{"GOFLAGS": "-run=Nothing", "GOWORK": "off", "GOOS": "plan9", "GOARCH": "386",
+	for name, value := range map[string]string{"GOFLAGS": "-run=Nothing", "GOWORK": "off",
+		"GOOS": "plan9", "GOARCH": "386",
 		"GOPRIVATE": "example.com", "GONOPROXY": "example.com", "GO111MODULE": "off",
-		"GIT_DIR": filepath.Join(r.dir, ".git"), "GIT_INDEX_FILE": filepath.Join(r.dir, ".git", "index")} { // as in a hook
+		// As in a hook.
+		"GIT_DIR":        filepath.Join(r.dir, ".git"),
+		"GIT_INDEX_FILE": filepath.Join(r.dir, ".git", "index")} {
 		t.Setenv(name, value)
 	}
 	r.release("check", "v0.1.0")
 	r.git("symbolic-ref", "--quiet", "HEAD") // as before
-	r.write("wheel/wheel_test.go", "package wheel\n\nimport \"testing\"\n\nfunc TestWheel(t *testing.T) { t.Error(\"broken\") }\n")
+	r.write("wheel/wheel_test.go",
+		"package wheel\n\nimport \"testing\"\n\nfunc TestWheel(t *testing.T) { t.Error(\"broken\") }\n")
 	r.prepare("v0.1.0")
 	refuses(r, "v0.1.0", "wheel_test.go:5: broken")
 }
@@ -459,14 +518,26 @@ func TestPrepareRefuses(t *testing.T) {
 		spoil         func(r *toy)
 		version, want string
 	}{
-		"a file that is not committed":       {func(r *toy) { r.write("new.txt", "new") }, "v0.1.0", "new.txt"},
-		"a major version that no path has":   {func(r *toy) {}, "v2.0.0", "example.com/toy@v2.0.0: invalid version"},
-		"a path that isn't that of a folder": {func(r *toy) { r.replace("wheel/go.mod", "toy/wheel", "toy/tyre"); r.commit() }, "v0.1.0", "the module in wheel is example.com/toy/tyre"},
+		"a file that is not committed": {
+			func(r *toy) { r.write("new.txt", "new") }, "v0.1.0", "new.txt",
+		},
+		"a major version that no path has": {
+			func(r *toy) {}, "v2.0.0", "example.com/toy@v2.0.0: invalid version",
+		},
+		"a path that isn't that of a folder": {func(r *toy) {
+			r.replace("wheel/go.mod", "toy/wheel", "toy/tyre")
+			r.commit()
+		}, "v0.1.0", "the module in wheel is example.com/toy/tyre"},
 		"a change that git does not show": {func(r *toy) {
 			r.git("update-index", "--skip-worktree", "go.work")
 			r.replace("go.work", "use (", "use ( // mine")
 		}, "v0.1.0", "not as in the last commit: go.work"},
-		"no module in the top folder": {func(r *toy) { r.git("rm", "-q", "go.mod"); r.commit() }, "v0.1.0", "no module in its top folder"},
+		"no module in the top folder": {
+			func(r *toy) {
+				r.git("rm", "-q", "go.mod")
+				r.commit()
+			}, "v0.1.0", "no module in its top folder",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -497,7 +568,8 @@ func TestTryWantsTidyModules(t *testing.T) {
 	r.write("wheel/wheel_test.go", "package wheel\n\nvar size int = Of\n")
 	r.commit()
 	err := run([]string{"-C", r.dir, "try"}, &strings.Builder{})
-	if err == nil || !strings.Contains(err.Error(), "toy/wheel: ") || !strings.Contains(err.Error(), "cannot use Of") {
+	if err == nil || !strings.Contains(err.Error(), "toy/wheel: ") ||
+		!strings.Contains(err.Error(), "cannot use Of") {
 		t.Errorf("a test that doesn't compile: %v", err)
 	}
 	r.write("wheel/wheel_test.go", "package wheel\n")
@@ -549,7 +621,8 @@ func TestTypes(t *testing.T) {
 		if strings.Contains(linux, want) != onLinux || !strings.Contains(windows, want) {
 			t.Errorf("want %q for Windows, and for Linux %v:\n%v", want, onLinux, err)
 		}
-		if strings.Contains(want, ".go:") && strings.Contains(want, ": undefined") && strings.Count(windows, want) != 1 {
+		if strings.Contains(want, ".go:") && strings.Contains(want, ": undefined") &&
+			strings.Count(windows, want) != 1 {
 			t.Errorf("%q is said more than once:\n%s", want, windows)
 		}
 	}
@@ -557,7 +630,8 @@ func TestTypes(t *testing.T) {
 
 // What can't be a release says so before anything is written.
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{}, {"try", "v0.1.0"}, {"prepare"}, {"types"}, {"tag", "v0.1.0"}, {"prepare", "0.1.0"}, {"check", "v0.1"},
+	for _, args := range [][]string{{}, {"try", "v0.1.0"}, {"prepare"}, {"types"},
+		{"tag", "v0.1.0"}, {"prepare", "0.1.0"}, {"check", "v0.1"},
 		{"check", "v0.1.1-0.20260131000000-0123456789ab"}} {
 		if err := run(append([]string{"-C", "../.."}, args...), &strings.Builder{}); err == nil {
 			t.Errorf("%q is taken", args)
@@ -595,8 +669,10 @@ func TestBills(t *testing.T) {
 	dir := t.TempDir()
 	r.release("sbom", "v0.1.0", dir)
 	for name, has := range map[string][]string{
-		"example.com_toy":       {`"version": "v0.1.0"`, `"pkg:golang/example.com/toy@v0.1.0?`},
-		"example.com_toy_wheel": {`"pkg:golang/example.com/toy@v0.1.0?`, `"pkg:golang/example.com/toy/wheel@v0.1.0?`},
+		"example.com_toy": {`"version": "v0.1.0"`, `"pkg:golang/example.com/toy@v0.1.0?`},
+		"example.com_toy_wheel": {
+			`"pkg:golang/example.com/toy@v0.1.0?`, `"pkg:golang/example.com/toy/wheel@v0.1.0?`,
+		},
 	} {
 		bill, err := os.ReadFile(filepath.Join(dir, name+".cdx.json"))
 		if err != nil {
@@ -623,7 +699,8 @@ func TestPrepareKeepsTheWorkspace(t *testing.T) {
 	}
 	r.release("prepare", "v0.2.0")
 	second, err := os.ReadFile(filepath.Join(r.dir, "go.work"))
-	if want := strings.ReplaceAll(string(first), "v0.1.0", "v0.2.0"); err != nil || string(second) != want {
+	if want := strings.ReplaceAll(string(first), "v0.1.0", "v0.2.0"); err != nil ||
+		string(second) != want {
 		t.Errorf("%v; go.work is\n%s\nwant\n%s", err, second, want)
 	}
 }

@@ -29,7 +29,8 @@ func bills(r *repo, version, dir, work string, out io.Writer) error {
 	}
 	for _, m := range r.released() {
 		raw := filepath.Join(work, "bill.json")
-		if _, err := command(r.where(m), env, "go", "run", cyclonedx, "mod", "-json", "-licenses", "-noserial", "-notimestamp",
+		if _, err := command(r.where(m), env, "go", "run", cyclonedx, "mod", "-json", "-licenses",
+			"-noserial", "-notimestamp",
 			"-type", "library", "-output", raw); err != nil {
 			return err
 		}
@@ -51,7 +52,8 @@ func bills(r *repo, version, dir, work string, out io.Writer) error {
 
 // versioned gives the module that a bill is about its version, which has no tag yet.
 func versioned(bill []byte, path, version string) ([]byte, error) {
-	named := strings.ReplaceAll(string(bill), `"pkg:golang/`+path+`?`, `"pkg:golang/`+path+`@`+version+`?`)
+	named := strings.ReplaceAll(string(bill), `"pkg:golang/`+path+`?`,
+		`"pkg:golang/`+path+`@`+version+`?`)
 	var all map[string]any
 	if err := json.Unmarshal([]byte(named), &all); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ import (
 // the user's own module.
 const mostModules = 25
 
-// try packs the modules as an unusual version, and type-checks each module outside of the workspace.
-// Then it counts the modules that come with each of them.
+// try packs the modules as an unusual version, and type-checks each module outside of the
+// workspace. Then it counts the modules that come with each of them.
 func try(r *repo, work string, out io.Writer) error {
 	c, err := clone(r.dir, "HEAD", filepath.Join(work, "packed"))
 	if err != nil {
@@ -79,10 +79,12 @@ func tidy(r, prepared *repo) error {
 	own := regexp.MustCompile(`(` + strings.Join(versions, "|") + `)( h1:\S+\n)?`)
 	for _, m := range r.modules {
 		for _, name := range []string{"go.mod", "go.sum"} {
-			was, _ := os.ReadFile(filepath.Join(r.where(m), name)) // a missing file is treated as empty
+			// A missing file is treated as empty.
+			was, _ := os.ReadFile(filepath.Join(r.where(m), name))
 			is, _ := os.ReadFile(filepath.Join(prepared.where(m), name))
 			if !bytes.Equal(own.ReplaceAll(was, nil), own.ReplaceAll(is, nil)) {
-				return fmt.Errorf("%s is not tidy; go mod tidy makes it\n%s", path.Join(m.dir, name), is)
+				return fmt.Errorf("%s is not tidy; go mod tidy makes it\n%s",
+					path.Join(m.dir, name), is)
 			}
 		}
 	}
@@ -91,7 +93,8 @@ func tidy(r, prepared *repo) error {
 
 // weight returns how many modules a user of all packages of a module gets.
 func weight(r *repo, m *mod, version string, env []string, dir string) (int, error) {
-	packages, err := command(r.where(m), env, "go", "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+	packages, err := command(r.where(m), env, "go", "list", "-f",
+		`{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 	if err != nil {
 		return 0, err
 	}

@@ -21,7 +21,8 @@ func types(r *repo, systems []string) error {
 	var wg sync.WaitGroup
 	for i, system := range systems {
 		wg.Go(func() {
-			if err := typeCheck(r.dir, []string{"GOOS=" + system, "GOARCH=amd64"}, "work"); err != nil {
+			if err := typeCheck(r.dir, []string{"GOOS=" + system, "GOARCH=amd64"},
+				"work"); err != nil {
 				errs[i] = fmt.Errorf("for %s:\n%w", system, err)
 			}
 		})
@@ -35,7 +36,8 @@ type listed struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
-	EmbedFiles []string          // not used, but go list looks for these files only if it is to print them
+	// Not used, but go list looks for these files only if it is to print them.
+	EmbedFiles []string
 	ImportMap  map[string]string // what an import stands for, if it isn't the path itself
 	DepOnly    bool              // a package that was asked for imports it
 	Module     *struct{ GoVersion string }
@@ -46,7 +48,8 @@ type listed struct {
 // that they import. go vet would compile all of this, which takes far longer for another system, or
 // for a module with another version.
 func typeCheck(dir string, env []string, packages string) error {
-	list := newCommand(dir, append(env, "CGO_ENABLED=0"), "go", "list", "-e", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
+	list := newCommand(dir, append(env, "CGO_ENABLED=0"), "go", "list", "-e", "-deps", "-test",
+		"-json=ImportPath,Dir,GoFiles,EmbedFiles,ImportMap,DepOnly,Module,Error", packages)
 	var said strings.Builder
 	list.Stderr = &said
 	out, err := list.StdoutPipe()
@@ -56,7 +59,9 @@ func typeCheck(dir string, env []string, packages string) error {
 	if err := list.Start(); err != nil {
 		return err
 	}
-	c := checker{checked: map[string]*gotypes.Package{"unsafe": gotypes.Unsafe}, wrong: map[string]bool{}}
+	c := checker{
+		checked: map[string]*gotypes.Package{"unsafe": gotypes.Unsafe}, wrong: map[string]bool{},
+	}
 	for d := json.NewDecoder(out); ; {
 		var p listed
 		if err = d.Decode(&p); err != nil {
@@ -81,7 +86,8 @@ type checker struct {
 	checked map[string]*gotypes.Package
 	asked   int // packages that were asked for
 	errs    []error
-	wrong   map[string]bool // texts of errs: a package with tests in it is checked a second time with them
+	// Texts of errs: a package with tests in it is checked a second time with them.
+	wrong map[string]bool
 }
 
 func (c *checker) fail(err error) {
@@ -95,7 +101,8 @@ func (c *checker) check(p listed) {
 	if p.Error != nil {
 		c.fail(fmt.Errorf("%s: %s", p.ImportPath, strings.TrimSpace(p.Error.Err)))
 	}
-	if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") { // go test makes the latter
+	// Go test makes the latter.
+	if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") {
 		return
 	}
 	if !p.DepOnly {
@@ -104,7 +111,8 @@ func (c *checker) check(p listed) {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil,
+			parser.SkipObjectResolution)
 		if err != nil {
 			c.fail(err)
 			continue

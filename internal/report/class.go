@@ -5,7 +5,8 @@ import "strings"
 // Classes are the classes of the causes that errors name, for metrics. They are few words, and
 // always the same ones. The first class is for all causes that belong to no other class.
 var Classes = [...]string{
-	"other", "unreachable", "no_answer", "closed", "connections", "auth", "rights", "memory", "read_only", "busy", "cluster", "foreign",
+	"other", "unreachable", "no_answer", "closed", "connections", "auth", "rights", "memory",
+	"read_only", "busy", "cluster", "foreign",
 }
 
 // classes has the class of each cause, by the beginning of the cause.

@@ -28,9 +28,16 @@ func TestNoLineHasAKey(t *testing.T) {
 	}{
 		{io.EOF, "EOF"},
 		{fmt.Errorf("lock %q: %w", "a-key", io.EOF), "EOF"},
-		{fmt.Errorf("%q: %w", "a-key", errors.Join(io.EOF, fmt.Errorf("a-key: %w", io.ErrNoProgress), io.EOF)), "EOF; " + io.ErrNoProgress.Error()},
+		{
+			fmt.Errorf("%q: %w", "a-key",
+				errors.Join(io.EOF, fmt.Errorf("a-key: %w", io.ErrNoProgress), io.EOF)),
+			"EOF; " + io.ErrNoProgress.Error(),
+		},
 		{fmt.Errorf("%q: %w, %w", "a-key", io.EOF, dial), "EOF; " + dial.Error()},
-		{fmt.Errorf("a-key: %w", said{errors.New("10.0.0.1:6379: connection refused")}), "10.0.0.1:6379: connection refused"},
+		{
+			fmt.Errorf("a-key: %w", said{errors.New("10.0.0.1:6379: connection refused")}),
+			"10.0.0.1:6379: connection refused",
+		},
 	} {
 		if got := report.Text(c.err); got != c.want {
 			t.Errorf("of %q the log has %q; want %q", c.err, got, c.want)
@@ -41,10 +48,13 @@ func TestNoLineHasAKey(t *testing.T) {
 func TestLine(t *testing.T) {
 	var text bytes.Buffer
 	to := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{AddSource: true}))
-	line := report.Line{Level: slog.LevelWarn, Text: "here: it rains", Means: "people get wet", See: "weather"}
+	line := report.Line{
+		Level: slog.LevelWarn, Text: "here: it rains", Means: "people get wet", See: "weather",
+	}
 	line.Log(t.Context(), to, "cache", "c", "error", fmt.Errorf("a-key: %w", said{io.EOF}))
 	for _, want := range []string{
-		"level=WARN", "report_test.go", `msg="here: it rains"`, "cache=c server=10.0.0.1:6379", `cause="connection refused" error=EOF`,
+		"level=WARN", "report_test.go", `msg="here: it rains"`, "cache=c server=10.0.0.1:6379",
+		`cause="connection refused" error=EOF`,
 		`means="people get wet" see=docs/operations.md#weather`,
 	} {
 		if !strings.Contains(text.String(), want) {

@@ -13,7 +13,8 @@ import (
 // that a new log file also has it. If a problem comes and goes, only the first few times in a
 // minute are logged. A Spell is safe for concurrent use. The zero value is ready to use.
 type Spell struct {
-	next atomic.Int64 // when the problem must be logged again, in Unix nanoseconds; 0: there is no logged problem
+	// When the problem must be logged again, in Unix nanoseconds; 0: there is no logged problem.
+	next atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
 	since time.Time  // when the problem was first logged
@@ -79,7 +80,8 @@ func (s *Spell) Anew() {
 	if now.Sub(s.from) >= spellsIn {
 		s.from, s.n = now, 0
 	}
-	if next := s.next.Load(); next != 0 && s.n < mostSpells && s.next.CompareAndSwap(next, now.UnixNano()) {
+	if next := s.next.Load(); next != 0 && s.n < mostSpells &&
+		s.next.CompareAndSwap(next, now.UnixNano()) {
 		s.n++
 	}
 }

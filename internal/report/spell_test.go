@@ -33,7 +33,8 @@ func TestSpell(t *testing.T) {
 				s.End(t.Context(), ends, to)
 			}
 		}
-		if all := text.String(); strings.Count(all, "it rains") != 3 || strings.Count(all, "it is dry") != 3 || !strings.Contains(all, "spell_test.go") {
+		if all := text.String(); strings.Count(all, "it rains") != 3 ||
+			strings.Count(all, "it is dry") != 3 || !strings.Contains(all, "spell_test.go") {
 			t.Errorf("a hundred times were told as %s", all)
 		}
 		text.Reset()
@@ -48,7 +49,8 @@ func TestSpell(t *testing.T) {
 		}
 		all.Wait()
 		s.End(t.Context(), ends, to)
-		if all := text.String(); strings.Count(all, "it rains") != 1 || strings.Count(all, "it is dry") != 1 {
+		if all := text.String(); strings.Count(all, "it rains") != 1 ||
+			strings.Count(all, "it is dry") != 1 {
 			t.Errorf("trouble that stays was told as %s", all)
 		}
 	})
@@ -71,7 +73,8 @@ func TestSpellThatLasts(t *testing.T) {
 			all.Wait()
 			time.Sleep(time.Second)
 		}
-		if all := text.String(); strings.Count(all, "it rains") != 12 || strings.Count(all, began) != 11 {
+		if all := text.String(); strings.Count(all, "it rains") != 12 ||
+			strings.Count(all, began) != 11 {
 			t.Errorf("an hour was told as %s", all)
 		}
 		time.Sleep(time.Hour) // nobody asks, nothing is told
@@ -82,7 +85,8 @@ func TestSpellThatLasts(t *testing.T) {
 		for range 2 {
 			s.End(t.Context(), ends, to)
 		}
-		if s.Begin(t.Context(), begins, to); strings.Count(text.String(), "\n") != 2 || strings.Contains(text.String(), "since=") {
+		if s.Begin(t.Context(), begins, to); strings.Count(text.String(), "\n") != 2 ||
+			strings.Contains(text.String(), "since=") {
 			t.Errorf("the end and the next beginning were told as %s", &text)
 		}
 	})
@@ -104,7 +108,8 @@ func TestSpellAnew(t *testing.T) {
 			s.Begin(t.Context(), begins, to)
 		}
 		s.End(t.Context(), ends, to)
-		if all := text.String(); strings.Count(all, "it rains") != 3 || strings.Count(all, "since=") != 2 || strings.Count(all, "it is dry") != 1 {
+		if all := text.String(); strings.Count(all, "it rains") != 3 ||
+			strings.Count(all, "since=") != 2 || strings.Count(all, "it is dry") != 1 {
 			t.Errorf("it was told as %s", all)
 		}
 	})

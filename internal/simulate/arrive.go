@@ -73,7 +73,9 @@ func (s *simulation) idle(k *key) (int32, bool) {
 
 // begin begins a flight for callers of a process that request a key.
 func (s *simulation) begin(k *key, replica int32, callers int) *flight {
-	f := &flight{key: k, replica: replica, began: s.now, fresh: k.freshTime(s.now), callers: callers}
+	f := &flight{
+		key: k, replica: replica, began: s.now, fresh: k.freshTime(s.now), callers: callers,
+	}
 	s.arrived += int64(callers)
 	s.replicas.add(f)
 	if s.policy.Share && k.flights[replica] == nil {

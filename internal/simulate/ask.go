@@ -3,10 +3,11 @@ package simulate
 // command is a command to Redis for a flight.
 type command struct {
 	service int64
-	apply   func() (more int64) // called when the server executes the command; returns its additional time
-	done    func(at int64)      // called when the server has executed the command
-	then    func()              // called when the flight has the answer
-	failed  func()              // called when the flight has given up
+	// Called when the server executes the command; returns its additional time.
+	apply  func() (more int64)
+	done   func(at int64) // called when the server has executed the command
+	then   func()         // called when the flight has the answer
+	failed func()         // called when the flight has given up
 }
 
 // send sends a command.

@@ -122,7 +122,9 @@ func (s *simulation) planSlots() {
 		b.open()
 		s.plan(s.now+b.slot, tick)
 		for range looksPerSlot {
-			s.after(int64(s.Float64()*float64(b.slot)), func() { b.looks = append(b.looks, s.redis.wait(s.random, s.now)) })
+			s.after(int64(s.Float64()*float64(b.slot)), func() {
+				b.looks = append(b.looks, s.redis.wait(s.random, s.now))
+			})
 		}
 	}
 	s.plan(0, tick)
@@ -208,7 +210,8 @@ func (b *bulk) without(requests float64) (n counts) {
 		asked := s.poisson(requests * c.share * float64(c.keys))
 		loads := asked
 		if s.policy.Share {
-			each := requests * c.share / float64(b.slot) / float64(s.replicas.up) // requests of one process for one key
+			// requests of one process for one key.
+			each := requests * c.share / float64(b.slot) / float64(s.replicas.up)
 			loads = s.binomial(asked, 1/(1+each*took))
 		}
 		n.loads += loads
@@ -303,7 +306,8 @@ func (b *bulk) record(n counts, wait int64) {
 		return int64(s.Costs.RoundTrip) + s.redis.wait(s.random, s.now) + service + s.noise()
 	}
 	whole := func() int64 {
-		d := n.patience + trip(int64(s.Costs.Get)) + wait + int64(s.lognormal(float64(s.Load), s.Sigma))
+		d := n.patience + trip(int64(s.Costs.Get)) + wait +
+			int64(s.lognormal(float64(s.Load), s.Sigma))
 		switch {
 		case s.policy.Lease:
 			d += trip(int64(s.Costs.Script)) + trip(int64(s.Costs.Fill))
@@ -322,7 +326,8 @@ func (b *bulk) record(n counts, wait int64) {
 		}
 		return d
 	})
-	full := s.origin.queue > 0 && float64(s.origin.queue)*float64(s.Load) < float64(s.origin.cap)*float64(s.LoadTimeout)
+	full := s.origin.queue > 0 &&
+		float64(s.origin.queue)*float64(s.Load) < float64(s.origin.cap)*float64(s.LoadTimeout)
 	b.each(n.errors, true, func() int64 {
 		if s.FailClosed || full { // no request waits
 			return n.patience + trip(int64(s.Costs.Get))
@@ -346,7 +351,8 @@ func (b *bulk) carry(requests float64, n counts) {
 	b.scripts += n.scripts
 	scripts, fills := b.scripts, n.fills
 	b.scripts = 0
-	lookups := int64(requests*min(1, b.steady+b.part[b.now])) + n.fresh + n.missed + n.joined + n.stale
+	lookups := int64(requests*min(1, b.steady+b.part[b.now])) + n.fresh + n.missed + n.joined +
+		n.stale
 	if n.alone && s.outage.has(s.now) {
 		lookups, scripts, fills = 0, 0, 0
 	}
@@ -358,14 +364,16 @@ func (b *bulk) carry(requests float64, n counts) {
 	}
 	published := c.Fill + c.Message*time.Duration(s.replicas.up)
 	kinds := []stream{
-		kind(plain, c.Get), kind(scripts, c.Script), kind(fills, c.Fill), kind(n.published, published),
+		kind(plain, c.Get), kind(scripts, c.Script), kind(fills, c.Fill),
+		kind(n.published, published),
 	}
 	b.busy = 0
 	for _, k := range kinds {
 		b.busy += k.share
 	}
 	s.redis.carry(s.now, b.slot, 2*int64(s.Timeout), kinds...)
-	s.commands.spread(s.now, b.slot, n.missed+n.joined+n.stale+n.commands+scripts+fills+2*n.published)
+	s.commands.spread(s.now, b.slot,
+		n.missed+n.joined+n.stale+n.commands+scripts+fills+2*n.published)
 	if n.alone && s.outage.has(s.now) {
 		return
 	}
@@ -379,7 +387,8 @@ func (b *bulk) close(began int64) {
 	n := b.tailFresh
 	b.tailFresh = 0
 	if !s.outage.has(began) {
-		n += s.poisson(s.demand.during(began, min(began+b.slot, s.end)) * max(0, b.steady+b.part[b.now]))
+		n += s.poisson(s.demand.during(began, min(began+b.slot, s.end)) * max(0,
+			b.steady+b.part[b.now]))
 	}
 	stale := b.stale
 	b.stale = 0

@@ -36,18 +36,24 @@ type BurstResult struct {
 
 // Run simulates a burst under a policy.
 func (b Burst) Run(p Policy) BurstResult {
-	s := &simulation{policy: p, random: newRandom(b.Seed), demand: demand{low: 1, high: 1, period: time.Hour}, end: never}
+	s := &simulation{
+		policy: p, random: newRandom(b.Seed), demand: demand{low: 1, high: 1, period: time.Hour},
+		end: never,
+	}
 	s.Config = Config{
-		TTL: time.Hour, Load: b.Load, LoadTimeout: time.Hour, Lease: time.Minute, Lock: time.Minute, Timeout: time.Hour,
+		TTL: time.Hour, Load: b.Load, LoadTimeout: time.Hour, Lease: time.Minute, Lock: time.Minute,
+		Timeout:   time.Hour,
 		PollLeast: b.PollLeast, PollMost: b.PollMost,
 		Costs: Costs{
-			RoundTrip: b.RoundTrip, Get: b.Command, Script: b.Script, Fill: b.Script, Message: b.Message, Delivery: b.Delivery,
+			RoundTrip: b.RoundTrip, Get: b.Command, Script: b.Script, Fill: b.Script,
+			Message: b.Message, Delivery: b.Delivery,
 			Noise: b.Noise, Wake: b.Wake,
 		},
 	}
 	s.replicas = newReplicas(b.Processes)
 	s.host = &host{
-		cores: make([]int64, b.Cores), client: int64(b.Client), wake: int64(b.Wake), ready: make([]int64, b.Processes),
+		cores: make([]int64, b.Cores), client: int64(b.Client), wake: int64(b.Wake),
+		ready: make([]int64, b.Processes),
 	}
 	s.keys = make([]key, 1)
 	k := &s.keys[0]

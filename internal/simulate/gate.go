@@ -5,10 +5,12 @@ import "math"
 // gate has a number of places; further loads wait in line. It models the origin's capacity and the
 // fleet's budget.
 type gate struct {
-	cap   int // 0: no limit
-	bulk  int // places taken by loads that are not simulated one by one
-	in    int
-	most  int // the largest number of taken places at once, including loads that are not simulated one by one
+	cap  int // 0: no limit
+	bulk int // places taken by loads that are not simulated one by one
+	in   int
+	// The largest number of taken places at once, including loads that are not simulated one by
+	// one.
+	most  int
 	queue int // the number of loads that may wait; 0: any number
 	line  []func()
 	first int // index of the first load in line

@@ -35,7 +35,8 @@ func TestGate(t *testing.T) {
 	}
 	idle := gate{cap: 3}
 	if idle.carry(10); idle.bulk != 2 {
-		t.Errorf("%d places in bulk when nobody else is in, want 2: one is left to the others", idle.bulk)
+		t.Errorf("%d places in bulk when nobody else is in, want 2: one is left to the others",
+			idle.bulk)
 	}
 	g.carry(0)
 	if len(began) != 6 || g.most > 3 {
@@ -49,7 +50,8 @@ func TestLine(t *testing.T) {
 		t.Errorf("with room: wait %v, %v begin, %v dropped", wait, begun, dropped)
 	}
 	wait, begun, dropped := l.pass(150, 20, 1e9, 100)
-	if wait != 2.5e9 || begun != 20 || dropped != 30 { // 100 wait at the end, 50 on average, 20 a second
+	// 100 wait at the end, 50 on average, 20 a second.
+	if wait != 2.5e9 || begun != 20 || dropped != 30 {
 		t.Errorf("without: wait %v, %v begin, %v dropped", wait, begun, dropped)
 	}
 	sum := 0.0

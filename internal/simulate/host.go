@@ -6,8 +6,9 @@ type host struct {
 	cores  []int64 // when each core has finished its work
 	client int64   // processor time for sending a command, and for its answer, half each
 	wake   int64   // processor time for each caller that is woken
-	ready  []int64 // when each process has started all its callers; before, it doesn't handle answers
-	took   []int64 // latencies
+	// When each process has started all its callers; before, it doesn't handle answers.
+	ready []int64
+	took  []int64 // latencies
 }
 
 // run gives a core work that comes now, and returns the time when the work is done.

@@ -4,7 +4,8 @@ package simulate
 type key struct {
 	share float64 // share of all requests
 
-	turn       int64 // a counter; it changes when the value is replaced or lost, which cancels plans for this key
+	// A counter; it changes when the value is replaced or lost, which cancels plans for this key.
+	turn       int64
 	filled     int64 // when its value was stored
 	freshUntil int64 // until when the value is fresh; 0: there is no value
 	wasFresh   int64 // how long earlier values were fresh
@@ -17,7 +18,8 @@ type key struct {
 	waiters   []*flight         // the flights that wait for a message
 	flights   map[int32]*flight // the flights of processes, by process, at most one of each
 	arriving  bool              // requests are simulated one by one, because they find no value
-	chain     int64             // a counter; it changes when the plan for the next request is replaced
+	// A counter; it changes when the plan for the next request is replaced.
+	chain int64
 }
 
 func (k *key) fresh(now int64) bool { return now < k.freshUntil }

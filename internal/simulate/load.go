@@ -63,7 +63,9 @@ func (s *simulation) store(f *flight) {
 	case s.policy.Lease:
 		s.fill(f)
 	case s.policy.Lock:
-		s.send(f, command{service: int64(s.Costs.Get), apply: s.set(f), failed: end, then: func() { s.unlock(f) }})
+		s.send(f, command{service: int64(s.Costs.Get), apply: s.set(f), failed: end, then: func() {
+			s.unlock(f)
+		}})
 	default:
 		s.send(f, command{service: int64(s.Costs.Get), apply: s.set(f), failed: end, then: end})
 	}

@@ -5,7 +5,8 @@ type Policy struct {
 	Name  string
 	Share bool // the callers of one process share a flight
 	Lock  bool // processes take a lock in Redis; a process that doesn't get it polls
-	Lease bool // processes take a lease in Redis; a process that doesn't get it is woken by a message
+	// Processes take a lease in Redis; a process that doesn't get it is woken by a message.
+	Lease bool
 	Stale bool // within the stale window no request waits for a refresh
 	Early bool // readers decide at random to refresh a value before it expires
 	Limit bool // the fleet has a budget for loads

@@ -8,7 +8,9 @@ import (
 // random draws the random numbers of the model. One seed always gives the same numbers.
 type random struct{ *rand.Rand }
 
-func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))} }
+func newRandom(seed uint64) random {
+	return random{rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))}
+}
 
 // exponential draws a time with this mean in nanoseconds.
 func (r random) exponential(mean float64) float64 { return r.ExpFloat64() * mean }

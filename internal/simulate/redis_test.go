@@ -10,7 +10,9 @@ import (
 // one, as a stream, or both.
 func TestRedisIsAQueue(t *testing.T) {
 	const service, n = 10_000, 400_000
-	for _, c := range []struct{ single, stream float64 }{{0.5, 0}, {0.9, 0}, {0.2, 0.6}, {0.6, 0.2}, {0.01, 0.8}} {
+	for _, c := range []struct {
+		single, stream float64
+	}{{0.5, 0}, {0.9, 0}, {0.2, 0.6}, {0.6, 0.2}, {0.01, 0.8}} {
 		r := newRandom(11)
 		var q redis
 		q.carry(0, 1e9, 1e9, stream{share: c.stream, service: service})
@@ -25,7 +27,8 @@ func TestRedisIsAQueue(t *testing.T) {
 		share := c.single + c.stream
 		want := share * service / (1 - share) / 2
 		if got := sum / n; math.Abs(got/want-1) > 0.05 {
-			t.Errorf("with shares of %v and %v commands wait for %v on average, want %v", c.single, c.stream, got, want)
+			t.Errorf("with shares of %v and %v commands wait for %v on average, want %v", c.single,
+				c.stream, got, want)
 		}
 		if most < int64(want) {
 			t.Errorf("nobody waits longer than %d", most)

@@ -9,7 +9,9 @@ type replicas struct {
 }
 
 func newReplicas(n int) replicas {
-	r := replicas{up: n, serving: make([]bool, n), flights: make([][]*flight, n), trouble: make([]int8, n)}
+	r := replicas{
+		up: n, serving: make([]bool, n), flights: make([][]*flight, n), trouble: make([]int8, n),
+	}
 	for i := range r.serving {
 		r.serving[i] = true
 	}

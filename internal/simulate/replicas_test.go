@@ -34,6 +34,7 @@ func TestRestartingReplicasServeNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if most != 2 || len(down) != 10 || s.replicas.up != 10 {
-		t.Errorf("%d of 10 were down, %d at a time, %d are up afterwards; want 10, 2 and 10", len(down), most, s.replicas.up)
+		t.Errorf("%d of 10 were down, %d at a time, %d are up afterwards; want 10, 2 and 10",
+			len(down), most, s.replicas.up)
 	}
 }

@@ -5,31 +5,38 @@ import "time"
 // Result has the results of one policy. Each request is answered once: fresh, loaded, stale, or
 // with an error.
 type Result struct {
-	Policy string        `json:"policy"`
-	Until  time.Duration `json:"untilNanos"` // the simulated time; shorter than planned if the simulation took too many steps
+	Policy string `json:"policy"`
+	// The simulated time; shorter than planned if the simulation took too many steps.
+	Until time.Duration `json:"untilNanos"`
 
 	Requests int64 `json:"requests"`
 	Fresh    int64 `json:"fresh"`  // found a fresh value
 	Loaded   int64 `json:"loaded"` // found no fresh value, and got the result of a load
 	Stale    int64 `json:"stale"`
 	Errors   int64 `json:"errors"`
-	Lost     int64 `json:"lost"`     // errors of requests that were lost when their process restarted
+	// Errors of requests that were lost when their process restarted.
+	Lost     int64 `json:"lost"`
 	Failover int64 `json:"failover"` // errors of loads without Redis
 	Open     int64 `json:"open"`     // not answered yet when the simulation was cut short
 
 	Loads          int64   `json:"loads"`
 	LoadsPerSecond float64 `json:"loadsPerSecond"`
-	PeakLoads      int64   `json:"peakLoads"`     // the largest number of loads that began in a second
-	CalmPeakLoads  int64   `json:"calmPeakLoads"` // the same outside the failover and the minute after it
-	MostOfOne      int     `json:"mostOfOne"`     // the largest number of loads of one key between two values, outside the failover
-	LoadsAtOnce    int     `json:"loadsAtOnce"`   // the largest number of loads at the origin at once, without loads that wait there
-	LoadWait       int64   `json:"loadWaitNanos"` // longest time in the origin's queue
-	Commands       int64   `json:"commands"`
-	PeakCommands   int64   `json:"peakCommands"` // in a second
-	Messages       int64   `json:"messages"`     // deliveries, one for each process
-	PeakMessages   int64   `json:"peakMessages"`
-	RedisBusy      float64 `json:"redisBusy"` // share of the busiest second; above 1 work is left over
-	RedisBusyMean  float64 `json:"redisBusyMean"`
+	// The largest number of loads that began in a second.
+	PeakLoads int64 `json:"peakLoads"`
+	// The same outside the failover and the minute after it.
+	CalmPeakLoads int64 `json:"calmPeakLoads"`
+	// The largest number of loads of one key between two values, outside the failover.
+	MostOfOne int `json:"mostOfOne"`
+	// The largest number of loads at the origin at once, without loads that wait there.
+	LoadsAtOnce  int   `json:"loadsAtOnce"`
+	LoadWait     int64 `json:"loadWaitNanos"` // longest time in the origin's queue
+	Commands     int64 `json:"commands"`
+	PeakCommands int64 `json:"peakCommands"` // in a second
+	Messages     int64 `json:"messages"`     // deliveries, one for each process
+	PeakMessages int64 `json:"peakMessages"`
+	// Share of the busiest second; above 1 work is left over.
+	RedisBusy     float64 `json:"redisBusy"`
+	RedisBusyMean float64 `json:"redisBusyMean"`
 
 	Series []Slice `json:"series,omitempty"`
 
@@ -38,7 +45,8 @@ type Result struct {
 
 	OneByOne     int     `json:"oneByOneKeys"`     // number of keys that are simulated one by one
 	OneByOnePart float64 `json:"oneByOneRequests"` // their share of requests
-	Overlap      float64 `json:"bulkOverlap"`      // the largest expected number of requests during a load of any other key
+	// The largest expected number of requests during a load of any other key.
+	Overlap float64 `json:"bulkOverlap"`
 }
 
 // Latency is the time from the arrival of a request to its answer, in nanoseconds.
@@ -50,7 +58,9 @@ type Latency struct {
 }
 
 func (h *Histogram) latency() Latency {
-	return Latency{P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max()}
+	return Latency{
+		P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max(),
+	}
 }
 
 // meter counts by second.

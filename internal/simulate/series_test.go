@@ -33,7 +33,8 @@ func TestSeries(t *testing.T) {
 		t.Errorf("the slices have %v loads, and there were %d", sum, r.Loads)
 	}
 	c.Slices, c.Steps = 7, 1000
-	if r, err = Run(t.Context(), c, Policies[0]); err != nil || r.Until >= c.Time || len(r.Series) == 0 || len(r.Series) > 7 {
+	if r, err = Run(t.Context(), c, Policies[0]); err != nil || r.Until >= c.Time ||
+		len(r.Series) == 0 || len(r.Series) > 7 {
 		t.Errorf("cut short after %v: %d slices, %v", r.Until, len(r.Series), err)
 	}
 	c.Slices = 3601

@@ -24,12 +24,13 @@ type simulation struct {
 	bulk     *bulk // nil: all keys are simulated one by one
 
 	loads, commands, messages meter
-	served                    int64 // nanoseconds of the server's time in this slot, for commands that are simulated one by one
-	loadWait                  int64
-	arrived                   int64
-	all, missed               Histogram
-	slices                    []Histogram // latencies of all requests, by slice
-	result                    Result
+	// Nanoseconds of the server's time in this slot, for commands that are simulated one by one.
+	served      int64
+	loadWait    int64
+	arrived     int64
+	all, missed Histogram
+	slices      []Histogram // latencies of all requests, by slice
+	result      Result
 }
 
 // Run simulates one policy.
@@ -47,7 +48,8 @@ func Run(ctx context.Context, c Config, p Policy) (Result, error) {
 
 func newSimulation(c Config, p Policy) *simulation {
 	s := &simulation{
-		Config: c, policy: p, random: newRandom(c.Seed), end: int64(c.Time) / slotOf(c.TTL) * slotOf(c.TTL),
+		Config: c, policy: p, random: newRandom(c.Seed),
+		end:    int64(c.Time) / slotOf(c.TTL) * slotOf(c.TTL),
 		demand: demand{low: c.Low, high: c.High, period: c.Day},
 	}
 	s.origin.cap, s.origin.queue = c.Capacity, c.Queue
@@ -140,7 +142,8 @@ func (s *simulation) value(k *key, ttl int64) {
 func (s *simulation) report() Result {
 	r := s.result
 	r.Policy = s.policy.Name
-	r.Loads, r.PeakLoads, r.LoadsAtOnce, r.LoadWait = s.loads.total, s.loads.peak(), s.origin.most, s.loadWait
+	r.Loads, r.PeakLoads, r.LoadsAtOnce, r.LoadWait = s.loads.total, s.loads.peak(), s.origin.most,
+		s.loadWait
 	r.CalmPeakLoads = s.calmPeak()
 	r.Until = time.Duration(s.end)
 	r.LoadsPerSecond = float64(r.Loads) / max(1, r.Until.Seconds())
@@ -161,7 +164,8 @@ func (s *simulation) report() Result {
 func (s *simulation) calmPeak() (most int64) {
 	for second, n := range s.loads.seconds {
 		at := int64(second) * int64(time.Second)
-		if at+int64(time.Second) <= s.outage.from || at >= s.outage.to+int64(time.Minute) || s.outage.to == 0 {
+		if at+int64(time.Second) <= s.outage.from || at >= s.outage.to+int64(time.Minute) ||
+			s.outage.to == 0 {
 			most = max(most, n)
 		}
 	}

@@ -32,7 +32,8 @@ func calm() Config {
 // mixed is a small fleet with all disturbances.
 func mixed() Config {
 	c := Default()
-	c.Replicas, c.Keys, c.Low, c.High, c.Time, c.Day = 20, 3_000, 100, 600, 20*time.Minute, 20*time.Minute
+	c.Replicas, c.Keys, c.Low, c.High, c.Time, c.Day = 20, 3_000, 100, 600, 20*time.Minute,
+		20*time.Minute
 	c.TTL, c.Stale, c.OneByOne = time.Minute, 30*time.Second, 20_000
 	c.Deploys, c.DeployTime, c.FailoverAt, c.Capacity = 3, 2*time.Minute, 10*time.Minute, 100
 	return c
@@ -71,7 +72,9 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 		"loses":       func(c *Config) { c.Loses = true },
 		"fail closed": func(c *Config) { c.FailClosed = true },
 		"in bulk":     func(c *Config) { c.OneByOne = 0 },
-		"busy Redis":  func(c *Config) { c.Costs.Get, c.Costs.Message = 800*time.Microsecond, time.Millisecond },
+		"busy Redis": func(c *Config) {
+			c.Costs.Get, c.Costs.Message = 800*time.Microsecond, time.Millisecond
+		},
 		"swamped":     func(c *Config) { c.Costs.Get = 3 * time.Millisecond },
 		"busy origin": func(c *Config) { c.Capacity, c.Queue = 8, 50 },
 	} {
@@ -90,13 +93,16 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 					t.Errorf("%s: %d requests, want %.0f", p.Name, r.Requests, want)
 				}
 				if r.Open != 0 || s.all.Total() != r.Requests {
-					t.Errorf("%s: of %d requests %d have no answer, and %d a latency", p.Name, r.Requests, r.Open, s.all.Total())
+					t.Errorf("%s: of %d requests %d have no answer, and %d a latency", p.Name,
+						r.Requests, r.Open, s.all.Total())
 				}
 				if found := s.missed.Total(); found > r.Loaded+r.Errors || found < r.Loaded {
-					t.Errorf("%s: %d found no value, %d got a load's, and %d an error", p.Name, found, r.Loaded, r.Errors)
+					t.Errorf("%s: %d found no value, %d got a load's, and %d an error", p.Name,
+						found, r.Loaded, r.Errors)
 				}
 				if s.origin.in != 0 || s.budget.in != 0 {
-					t.Errorf("%s: %d loads and %d permits are left", p.Name, s.origin.in, s.budget.in)
+					t.Errorf("%s: %d loads and %d permits are left", p.Name, s.origin.in,
+						s.budget.in)
 				}
 				for i := range s.replicas.flights {
 					if n := len(s.replicas.flights[i]); n > 0 {
@@ -158,7 +164,8 @@ func TestLoadsOfAnExpiry(t *testing.T) {
 	c := calm()
 	c.Low, c.High, c.Time, c.Replicas = 50, 50, 10*time.Hour, 10
 	cycles := c.Time.Seconds() / (c.TTL.Seconds() + 1./50 + 0.1)
-	rate, window := 50., 0.1+300e-6 // the value is there when it has been stored, after a look-up and a load
+	// The value is there when it has been stored, after a look-up and a load.
+	rate, window := 50., 0.1+300e-6
 	for name, want := range map[string]float64{
 		"none":  1 + rate*window,
 		"local": 1 + 9*(1-math.Exp(-rate*window/10)),
@@ -171,7 +178,8 @@ func TestLoadsOfAnExpiry(t *testing.T) {
 		if want == 1 {
 			s, turns := values(t, c, policy(t, name))
 			if float64(s.Loads) != turns || s.MostOfOne != 1 {
-				t.Errorf("%s: %d loads made %v values, %d at most of one", name, s.Loads, turns, s.MostOfOne)
+				t.Errorf("%s: %d loads made %v values, %d at most of one", name, s.Loads, turns,
+					s.MostOfOne)
 			}
 			continue
 		}
@@ -193,7 +201,8 @@ func TestStaleAndEarly(t *testing.T) {
 	c.Low, c.High = 1000, 1000
 	early := simulated(t, c, policy(t, "early"))
 	if early.Loaded != 0 || float64(early.Stale) > 1e-4*float64(early.Requests) {
-		t.Errorf("with early refresh %d waited, %d of %d got a stale value", early.Loaded, early.Stale, early.Requests)
+		t.Errorf("with early refresh %d waited, %d of %d got a stale value", early.Loaded,
+			early.Stale, early.Requests)
 	}
 	// The first of the lots falls beta took ln(lots) before expiry, and Euler's constant times that
 	// sooner than on average.
@@ -204,7 +213,9 @@ func TestStaleAndEarly(t *testing.T) {
 
 // TestInBulkAsOneByOne has the same keys in both ways.
 func TestInBulkAsOneByOne(t *testing.T) {
-	for _, name := range []string{"none", "local", "lock", "lease", "stale", "none of few", "local of few"} {
+	for _, name := range []string{
+		"none", "local", "lock", "lease", "stale", "none of few", "local of few",
+	} {
 		c := calm()
 		c.Keys, c.Zipf, c.Low, c.High, c.Time = 2000, 0.5, 100, 300, time.Hour
 		c.Day, c.TTL, c.Stale, c.Jitter = time.Hour, 100*time.Second, 50*time.Second, 0.2
@@ -259,8 +270,10 @@ func TestSlowRedis(t *testing.T) {
 	c := calm()
 	c.Costs.Get = c.Timeout + time.Millisecond
 	for _, name := range []string{"none", "local", "lock", "lease"} {
-		if r := simulated(t, c, policy(t, name)); r.Loads < 1000 || r.MostOfOne != 0 || r.Fresh > r.Requests/50 {
-			t.Errorf("%s: %d loads, %d that could be stored, %d of %d requests found a value", name, r.Loads, r.MostOfOne, r.Fresh, r.Requests)
+		if r := simulated(t, c, policy(t, name)); r.Loads < 1000 || r.MostOfOne != 0 ||
+			r.Fresh > r.Requests/50 {
+			t.Errorf("%s: %d loads, %d that could be stored, %d of %d requests found a value", name,
+				r.Loads, r.MostOfOne, r.Fresh, r.Requests)
 		}
 	}
 }
@@ -276,7 +289,8 @@ func TestPatience(t *testing.T) {
 			sum += s.patience(f)
 		}
 		if sum != want*int64(c.Timeout) {
-			t.Errorf("%s: 5 commands are waited for %v, want %d times %v", name, time.Duration(sum), want, c.Timeout)
+			t.Errorf("%s: 5 commands are waited for %v, want %d times %v", name, time.Duration(sum),
+				want, c.Timeout)
 		}
 	}
 }
@@ -291,7 +305,8 @@ func TestKillFreesTheOrigin(t *testing.T) {
 	}
 	s.kill(3)
 	if s.origin.in != 0 || s.budget.in != 0 || s.result.Lost != 1 {
-		t.Errorf("%d loads and %d permits are left, %d requests lost, want 0, 0 and 1", s.origin.in, s.budget.in, s.result.Lost)
+		t.Errorf("%d loads and %d permits are left, %d requests lost, want 0, 0 and 1", s.origin.in,
+			s.budget.in, s.result.Lost)
 	}
 }
 
@@ -299,7 +314,8 @@ func TestKillFreesTheOrigin(t *testing.T) {
 // out.
 func TestDeploy(t *testing.T) {
 	c := calm()
-	c.Replicas, c.Low, c.High, c.Time, c.TTL, c.Load = 4, 200, 200, 10*time.Minute, time.Second, 5*time.Second
+	c.Replicas, c.Low, c.High, c.Time, c.TTL, c.Load = 4, 200, 200, 10*time.Minute, time.Second,
+		5*time.Second
 	c.Stale = time.Second
 	c.Deploys, c.DeployTime, c.Down = 20, 20*time.Second, 2*time.Second
 	quiet := c
@@ -307,19 +323,23 @@ func TestDeploy(t *testing.T) {
 	for _, name := range []string{"local", "lock", "lease"} {
 		with, without := simulated(t, c, policy(t, name)), simulated(t, quiet, policy(t, name))
 		if without.Lost != 0 || without.Errors != 0 || with.Lost == 0 || with.Errors != with.Lost {
-			t.Errorf("%s: %d of %d errors are lost requests; without deploys %d of %d", name, with.Lost, with.Errors, without.Lost, without.Errors)
+			t.Errorf("%s: %d of %d errors are lost requests; without deploys %d of %d", name,
+				with.Lost, with.Errors, without.Lost, without.Errors)
 		}
 		if name == "local" {
 			continue
 		}
 		if without.MostOfOne != 1 || with.MostOfOne < 2 {
-			t.Errorf("%s: %d loads of one key when leaders die, %d when not", name, with.MostOfOne, without.MostOfOne)
+			t.Errorf("%s: %d loads of one key when leaders die, %d when not", name, with.MostOfOne,
+				without.MostOfOne)
 		}
 		// Who came when the load began waits for it in vain, then for the lease, then for another
 		// load, perhaps twice.
 		lease := map[string]time.Duration{"lease": c.Lease * 2 / 3, "lock": c.Lock - c.Load}[name]
-		if least := int64(c.Load + lease); with.All.Max < least || without.All.Max > int64(c.Load+300*time.Millisecond) {
-			t.Errorf("%s: the longest wait is %v when leaders die, %v when not", name, time.Duration(with.All.Max), time.Duration(without.All.Max))
+		if least := int64(c.Load + lease); with.All.Max < least ||
+			without.All.Max > int64(c.Load+300*time.Millisecond) {
+			t.Errorf("%s: the longest wait is %v when leaders die, %v when not", name,
+				time.Duration(with.All.Max), time.Duration(without.All.Max))
 		}
 	}
 }
@@ -330,15 +350,19 @@ func TestFailover(t *testing.T) {
 	c.Low, c.High, c.Time, c.TTL, c.Replicas = 500, 500, 10*time.Minute, 5*time.Minute, 10
 	c.FailoverAt, c.FailoverFor = 4*time.Minute, 10*time.Second
 	c.Keys, c.Zipf = 10, 0
-	loads := func(c Config, name string) float64 { return float64(simulated(t, c, policy(t, name)).Loads) }
+	loads := func(c Config, name string) float64 {
+		return float64(simulated(t, c, policy(t, name)).Loads)
+	}
 	kept := func(c Config, name string) float64 {
 		c.FailoverFor = 0
 		return loads(c, name)
 	}
-	near(t, "loads of 10 s without Redis nor protection", loads(c, "none")-kept(c, "none"), 5000, 100)
+	near(t, "loads of 10 s without Redis nor protection", loads(c, "none")-kept(c, "none"), 5000,
+		100)
 	// 5 requests a second of each key and process, of which a load takes up those of its time.
 	near(t, "with flights", loads(c, "lease")-kept(c, "lease"), 5000/(1+5*0.1), 80)
-	near(t, "with flights that wait for Redis", loads(c, "local")-kept(c, "local"), 5000/(1+5*0.35), 80)
+	near(t, "with flights that wait for Redis", loads(c, "local")-kept(c, "local"), 5000/(1+5*0.35),
+		80)
 
 	loses := c
 	loses.Loses = true
@@ -348,13 +372,18 @@ func TestFailover(t *testing.T) {
 		s.plan(at, func() {
 			for i := range s.keys {
 				if !fine(&s.keys[i]) {
-					t.Errorf("%s: it was filled at %d and is fresh until %d, the failover ended at %d", what, s.keys[i].filled, s.keys[i].freshUntil, end)
+					t.Errorf("%s: it was filled at %d and is fresh until %d, the failover ended at %d",
+						what, s.keys[i].filled, s.keys[i].freshUntil, end)
 				}
 			}
 		})
 	}
-	look(end-1, "a value has come through the failover", func(k *key) bool { return k.freshUntil == 0 })
-	look(end+2e9, "a value is not loaded again", func(k *key) bool { return k.filled > end && k.fresh(s.now) })
+	look(end-1, "a value has come through the failover", func(k *key) bool {
+		return k.freshUntil == 0
+	})
+	look(end+2e9, "a value is not loaded again", func(k *key) bool {
+		return k.filled > end && k.fresh(s.now)
+	})
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -372,16 +401,20 @@ func TestFailover(t *testing.T) {
 func TestTheBudgetIsNeverExceeded(t *testing.T) {
 	for _, oneByOne := range []int{0, 5_000, 10_000_000} {
 		c := mixed()
-		c.FailoverFor, c.Capacity, c.Budget, c.OneByOne, c.Deploys, c.Time = 0, 0, 4, oneByOne, 0, 10*time.Minute
+		c.FailoverFor, c.Capacity, c.Budget, c.OneByOne, c.Deploys, c.Time = 0, 0, 4, oneByOne, 0,
+			10*time.Minute
 		c.Low, c.High = 50, 250
 		free := simulated(t, c, policy(t, "stale"))
 		r := simulated(t, c, policy(t, "early"))
 		if free.LoadsAtOnce <= 4 || r.LoadsAtOnce > 4 || r.LoadsAtOnce < 3 {
-			t.Errorf("%d keys one by one: %d loads at once without a budget, %d with one of 4", r.OneByOne, free.LoadsAtOnce, r.LoadsAtOnce)
+			t.Errorf("%d keys one by one: %d loads at once without a budget, %d with one of 4",
+				r.OneByOne, free.LoadsAtOnce, r.LoadsAtOnce)
 		}
 		c.Capacity = 4
-		if r := simulated(t, c, policy(t, "none")); r.LoadsAtOnce > 4 || r.LoadsAtOnce < 3 || r.LoadWait == 0 {
-			t.Errorf("%d keys one by one: %d loads at once, the origin runs 4; they wait for %v", r.OneByOne, r.LoadsAtOnce, time.Duration(r.LoadWait))
+		if r := simulated(t, c, policy(t, "none")); r.LoadsAtOnce > 4 || r.LoadsAtOnce < 3 ||
+			r.LoadWait == 0 {
+			t.Errorf("%d keys one by one: %d loads at once, the origin runs 4; they wait for %v",
+				r.OneByOne, r.LoadsAtOnce, time.Duration(r.LoadWait))
 		}
 	}
 }
@@ -395,7 +428,8 @@ func TestMessagesCost(t *testing.T) {
 	near(t, "messages for each load", float64(few.Messages)/float64(few.Loads), 10, 0.05)
 	near(t, "with 100 times as many processes", float64(many.Messages)/float64(many.Loads), 1000, 5)
 	if many.RedisBusyMean < few.RedisBusyMean+1000*c.Costs.Message.Seconds()/11 {
-		t.Errorf("Redis is busy for %v with 1000 processes, %v with 10", many.RedisBusyMean, few.RedisBusyMean)
+		t.Errorf("Redis is busy for %v with 1000 processes, %v with 10", many.RedisBusyMean,
+			few.RedisBusyMean)
 	}
 }
 
@@ -418,10 +452,21 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 	for i, change := range []func(*Config){
-		func(c *Config) { c.Replicas = 0 }, func(c *Config) { c.Keys = 1e8 }, func(c *Config) { c.Low = 2 * c.High },
-		func(c *Config) { c.TTL = time.Millisecond }, func(c *Config) { c.Time = 7 * 24 * time.Hour; c.TTL = time.Second },
-		func(c *Config) { c.Load = 2 * c.LoadTimeout }, func(c *Config) { c.Costs.Get = -1 }, func(c *Config) { c.Budget = 0 },
-		func(c *Config) { c.Zipf = math.NaN() }, func(c *Config) { c.Jitter = 1 }, func(c *Config) { c.PollMost = 0 },
+		func(c *Config) { c.Replicas = 0 }, func(c *Config) { c.Keys = 1e8 }, func(c *Config) {
+			c.Low = 2 * c.High
+		},
+		func(c *Config) { c.TTL = time.Millisecond }, func(c *Config) {
+			c.Time = 7 * 24 * time.Hour
+			c.TTL = time.Second
+		},
+		func(c *Config) { c.Load = 2 * c.LoadTimeout }, func(c *Config) {
+			c.Costs.Get = -1
+		}, func(c *Config) {
+			c.Budget = 0
+		},
+		func(c *Config) { c.Zipf = math.NaN() }, func(c *Config) { c.Jitter = 1 }, func(c *Config) {
+			c.PollMost = 0
+		},
 	} {
 		c := Default()
 		change(&c)

@@ -37,7 +37,8 @@ func newTail(s *simulation, slot int64, c class) tail {
 		// These values expired an exponential time ago and have had no request since then.
 		for i := 1; i <= t.window; i++ {
 			age := float64(t.window-i) * float64(slot)
-			n := min(s.poisson(float64(keys-t.fresh)*float64(slot)/gap*math.Exp(-age/gap)), keys-t.fresh-t.stale)
+			n := min(s.poisson(float64(keys-t.fresh)*float64(slot)/gap*math.Exp(-age/gap)),
+				keys-t.fresh-t.stale)
 			t.stale += n
 			// This share of them will have no request until they are dropped.
 			t.gone[i] += int32(s.binomial(n, math.Exp(-float64(i)*float64(slot)/gap)))

@@ -61,7 +61,8 @@ func (z zipf) classes(from, to int) (all []class) {
 	for from <= to {
 		keys := min(max(1, int(float64(from)*width)), to-from+1)
 		after := z.upTo(from + keys - 1)
-		all = append(all, class{from: from, keys: keys, share: (after - before) / float64(keys) / z.sum})
+		all = append(all,
+			class{from: from, keys: keys, share: (after - before) / float64(keys) / z.sum})
 		from, before = from+keys, after
 	}
 	return all

@@ -26,7 +26,8 @@ func TestZipfShares(t *testing.T) {
 			all += c.share * float64(c.keys)
 			first, last := math.Pow(float64(c.from), -s)/exact, math.Pow(float64(next-1), -s)/exact
 			if c.share > first*(1+1e-6) || c.share < last*(1-1e-6) || first > last*1.25 {
-				t.Fatalf("exponent %v: ranks from %d to %d are asked for %v to %v, the class has %v", s, c.from, next-1, first, last, c.share)
+				t.Fatalf("exponent %v: ranks from %d to %d are asked for %v to %v, the class has %v",
+					s, c.from, next-1, first, last, c.share)
 			}
 		}
 		if next != n+1 || math.Abs(all-1) > 1e-9 {

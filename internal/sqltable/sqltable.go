@@ -21,7 +21,9 @@ func Wrong(table string) error {
 	case len(table) > Most:
 		return fmt.Errorf("has %d bytes, more than %d", len(table), Most)
 	case !name.MatchString(table):
-		return fmt.Errorf("is %q; it has to be a name of letters, digits and underscores, or two with a dot between", table)
+		return fmt.Errorf(
+			"is %q; it has to be a name of letters, digits and underscores, or two with a dot between",
+			table)
 	}
 	return nil
 }

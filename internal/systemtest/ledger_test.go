@@ -100,14 +100,20 @@ type way struct {
 
 // ways are the ways to change a key: each changes the origin and tells the cache.
 var ways = []way{
-	{name: "Invalidate", make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Invalidate", make: func(
+		ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string,
+	) (fact, error) {
 		f := l.change(key)
 		return f, c.Invalidate(ctx, key)
 	}},
-	{name: "Update", make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Update", make: func(
+		ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string,
+	) (fact, error) {
 		return c.Update(ctx, key, func(context.Context) (fact, error) { return l.change(key), nil })
 	}},
-	{name: "Set", alone: true, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	{name: "Set", alone: true, make: func(
+		ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string,
+	) (fact, error) {
 		f := l.change(key)
 		return f, c.Set(ctx, key, f)
 	}},

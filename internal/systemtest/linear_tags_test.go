@@ -15,28 +15,46 @@ func tagOf(key string) string { return "tag of " + key }
 
 // changedBy is a way that tells the cache after the origin has changed.
 func changedBy(name string, tell func(context.Context, *cacheguard.Cache[fact], string) error) way {
-	return way{name: name, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	return way{name: name, make: func(
+		ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string,
+	) (fact, error) {
 		f := l.change(key)
 		return f, tell(ctx, c, key)
 	}}
 }
 
 var (
-	byTag = changedBy("InvalidateTags", func(ctx context.Context, c *cacheguard.Cache[fact], key string) error {
+	byTag = changedBy("InvalidateTags", func(
+		ctx context.Context, c *cacheguard.Cache[fact], key string,
+	) error {
 		return c.InvalidateTags(ctx, "unknown", tagOf(key))
 	})
-	byAll  = changedBy("InvalidateAll", func(ctx context.Context, c *cacheguard.Cache[fact], _ string) error { return c.InvalidateAll(ctx) })
-	byMark = changedBy("MarkStale", func(ctx context.Context, c *cacheguard.Cache[fact], key string) error { return c.MarkStale(ctx, key) })
+	byAll = changedBy("InvalidateAll", func(
+		ctx context.Context, c *cacheguard.Cache[fact], _ string,
+	) error {
+		return c.InvalidateAll(ctx)
+	})
+	byMark = changedBy("MarkStale", func(
+		ctx context.Context, c *cacheguard.Cache[fact], key string,
+	) error {
+		return c.MarkStale(ctx, key)
+	})
 )
 
-var stepsWithTags = []string{"lease", "fill", "renew", "release", "invalidate", "bump", "mark", "generations"}
+var stepsWithTags = []string{
+	"lease", "fill", "renew", "release", "invalidate", "bump", "mark", "generations",
+}
 
 // registerKinds are read one by one, with tags, or many at a time, without.
 var registerKinds = map[string]registerKind{
 	"tags": {
 		ways: []way{byTag, byTag, byAll, ways[0]},
-		read: func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error) {
-			return r.members[m].cache.GetEntry(ctx, key, func(ctx context.Context, _ cacheguard.Result[fact]) (cacheguard.Entry[fact], error) {
+		read: func(
+			ctx context.Context, r *registers, m int, key string,
+		) (cacheguard.Result[fact], error) {
+			return r.members[m].cache.GetEntry(ctx, key, func(
+				ctx context.Context, _ cacheguard.Result[fact],
+			) (cacheguard.Entry[fact], error) {
 				f, err := r.load(key)(ctx)
 				return cacheguard.Entry[fact]{Value: f, Tags: []string{"common", tagOf(key)}}, err
 			})
@@ -45,9 +63,13 @@ var registerKinds = map[string]registerKind{
 	},
 	"many": {
 		ways: []way{byAll, byAll, ways[0]},
-		read: func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error) {
+		read: func(
+			ctx context.Context, r *registers, m int, key string,
+		) (cacheguard.Result[fact], error) {
 			keys := []string{registerKey(0), registerKey(1), registerKey(2), registerKey(3)}
-			got, err := r.members[m].cache.GetMany(ctx, keys, func(ctx context.Context, missing []string) (map[string]fact, error) {
+			got, err := r.members[m].cache.GetMany(ctx, keys, func(
+				ctx context.Context, missing []string,
+			) (map[string]fact, error) {
 				all := make(map[string]fact)
 				for _, k := range missing {
 					f, err := r.load(k)(ctx)
@@ -75,7 +97,8 @@ func TestLinearByTags(t *testing.T) {
 					k := k
 					k.together = together
 					if name == "plain" {
-						k.ways = append(k.ways[:len(k.ways):len(k.ways)], byMark) // without windows it is as good as an invalidation
+						// Without windows it is as good as an invalidation.
+						k.ways = append(k.ways[:len(k.ways):len(k.ways)], byMark)
 					}
 					t.Run(kind+"/"+name+"/"+where+"/"+fleet, func(t *testing.T) {
 						if !redistest.Full() && (name != "plain" || members == 1) {

@@ -77,7 +77,9 @@ func TestLinearInAFleet(t *testing.T) {
 // TestStrongReads is the same for several processes that don't wait for messages, changed by key
 // and by tag.
 func TestStrongReads(t *testing.T) {
-	kinds := map[string]registerKind{"one by one": byKey, "tags": registerKinds["tags"], "many": registerKinds["many"]}
+	kinds := map[string]registerKind{
+		"one by one": byKey, "tags": registerKinds["tags"], "many": registerKinds["many"],
+	}
 	for kind, k := range kinds {
 		k.strong, k.together = true, true
 		for name, change := range registerOptions {
@@ -118,8 +120,9 @@ func (r *registers) duringNoChange() func(reading) bool {
 
 // registerKind is how registers are read and changed.
 type registerKind struct {
-	ways     []way
-	read     func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error)
+	ways []way
+	read func(ctx context.Context, r *registers, m int,
+		key string) (cacheguard.Result[fact], error)
 	scripts  []string // whose replies get lost
 	evicts   []string // names that disappear, but for the prefix
 	least    int      // reads and changes that show something
@@ -130,7 +133,9 @@ type registerKind struct {
 
 var byKey = registerKind{
 	ways: ways,
-	read: func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error) {
+	read: func(
+		ctx context.Context, r *registers, m int, key string,
+	) (cacheguard.Result[fact], error) {
 		return r.members[m].cache.GetResult(ctx, key, r.load(key))
 	},
 	scripts: []string{"lease", "fill", "renew", "release", "claim", "invalidate"},
@@ -140,10 +145,12 @@ var byKey = registerKind{
 var registerOptions = map[string]func(*cacheguard.Options[fact]){
 	"plain": func(*cacheguard.Options[fact]) {},
 	"stale windows": func(o *cacheguard.Options[fact]) {
-		o.TTL, o.StaleWhileRevalidate, o.StaleIfError, o.EarlyRefresh = 20*time.Millisecond, 40*time.Millisecond, 60*time.Millisecond, 1
+		o.TTL, o.StaleWhileRevalidate, o.StaleIfError, o.EarlyRefresh = 20*time.Millisecond,
+			40*time.Millisecond, 60*time.Millisecond, 1
 	},
 	"soft timeout": func(o *cacheguard.Options[fact]) {
-		o.TTL, o.StaleIfError, o.SoftTimeout = 20*time.Millisecond, 200*time.Millisecond, time.Millisecond
+		o.TTL, o.StaleIfError, o.SoftTimeout = 20*time.Millisecond, 200*time.Millisecond,
+			time.Millisecond
 	},
 }
 
@@ -186,7 +193,9 @@ const (
 	registerKeys  = 4
 )
 
-func newRegisters(t *testing.T, members int, kind registerKind, change func(*cacheguard.Options[fact])) *registers {
+func newRegisters(
+	t *testing.T, members int, kind registerKind, change func(*cacheguard.Options[fact]),
+) *registers {
 	t.Helper()
 	server := redistest.Start(t) // one of its own, for others run beside it
 	r := &registers{
@@ -213,7 +222,11 @@ func newRegisters(t *testing.T, members int, kind registerKind, change func(*cac
 		change(&opts)
 		r.proxies = append(r.proxies, p)
 		r.acks = append(r.acks, newLedger())
-		at := seat{redis: p.Addr(), store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond}, cache: opts}
+		at := seat{
+			redis: p.Addr(),
+			store: redisstore.Options{Prefix: r.prefix, OpTimeout: 400 * time.Millisecond},
+			cache: opts,
+		}
 		if !kind.together {
 			at.messages = r.messages.Addr()
 		}
@@ -265,7 +278,8 @@ func (r *registers) run(t *testing.T) {
 	if redistest.Full() {
 		lasts = 6 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*lasts) // a busy machine takes longer to see enough
+	// A busy machine takes longer to see enough.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*lasts)
 	defer cancel()
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -485,7 +499,8 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 			continue
 		}
 		answers++
-		if owed := r.acks[a.member].owed(a.key, a.began); a.Value.Key != a.key || a.Value.Version < owed || a.Value.Version > a.most {
+		if owed := r.acks[a.member].owed(a.key, a.began); a.Value.Key != a.key ||
+			a.Value.Version < owed || a.Value.Version > a.most {
 			if wrong++; wrong <= 5 {
 				t.Errorf("member %d, %s: a read of %v got %+v; when it began version %d was acknowledged, when it ended the origin had %d",
 					a.member, a.key, a.ended.Sub(a.began), a.Result, owed, a.most)
@@ -498,13 +513,15 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 			left++
 		default:
 			history = append(history, porcupine.Operation{
-				ClientId: a.member, Input: registerInput{key: a.key}, Output: a.Value.Version, Call: at(a.began), Return: at(a.ended),
+				ClientId: a.member, Input: registerInput{key: a.key}, Output: a.Value.Version,
+				Call: at(a.began), Return: at(a.ended),
 			})
 		}
 	}
 	for _, w := range r.writes {
 		history = append(history, porcupine.Operation{
-			ClientId: w.member, Input: registerInput{key: w.Key, write: w.Version, way: w.way}, Call: at(w.began), Return: at(w.heard),
+			ClientId: w.member, Input: registerInput{key: w.Key, write: w.Version, way: w.way},
+			Call: at(w.began), Return: at(w.heard),
 		})
 	}
 	t.Logf("%d reads, of which %d were answered, and %d changes; not among those that are checked together: %d answers that were stale or not stored, %d during a change",
@@ -519,7 +536,8 @@ func (r *registers) check(t *testing.T, together func(reading) bool) {
 	if min(shows, len(r.writes)) < r.least {
 		t.Errorf("only %d operations: this shows nothing", len(history))
 	}
-	if got := porcupine.CheckOperationsTimeout(register, history, replicaPatience); got != porcupine.Ok {
+	if got := porcupine.CheckOperationsTimeout(register, history,
+		replicaPatience); got != porcupine.Ok {
 		t.Errorf("the history is not linearizable: %v", got)
 	}
 }

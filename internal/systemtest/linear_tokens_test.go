@@ -24,7 +24,9 @@ type sessions struct {
 // committing is a way whose writer has a token for its readers. One that could not tell the caches
 // what it should tells them again.
 func (s *sessions) committing(w way) way {
-	return way{name: w.name + " and a token", alone: w.alone, make: func(ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string) (fact, error) {
+	return way{name: w.name + " and a token", alone: w.alone, make: func(
+		ctx context.Context, c *cacheguard.Cache[fact], l *ledger, key string,
+	) (fact, error) {
 		f, err := w.make(ctx, c, l, key)
 		if f.Version == 0 { // an Update that hasn't written
 			return f, err
@@ -33,7 +35,8 @@ func (s *sessions) committing(w way) way {
 			if err != nil {
 				err = c.Invalidate(ctx, key)
 			}
-			for n, stores := 0, s.stores(); err == nil && n < len(stores); n++ { // any of them will do
+			// Any of them will do.
+			for n, stores := 0, s.stores(); err == nil && n < len(stores); n++ {
 				var token cacheguard.Token
 				if token, err = cacheguard.Committed(ctx, stores[n], "facts"); err == nil {
 					s.give(key, token)
@@ -52,7 +55,8 @@ func (s *sessions) committing(w way) way {
 func (s *sessions) give(key string, token cacheguard.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if had := s.tokens[key]; len(had.String()) < len(token.String()) || had.String() < token.String() {
+	if had := s.tokens[key]; len(had.String()) < len(token.String()) ||
+		had.String() < token.String() {
 		s.tokens[key] = token
 	}
 }
@@ -64,7 +68,9 @@ func (s *sessions) of(ctx context.Context, key string) context.Context {
 }
 
 // untold is a change of which no cache is told.
-var untold = changedBy("Commit", func(context.Context, *cacheguard.Cache[fact], string) error { return nil })
+var untold = changedBy("Commit", func(context.Context, *cacheguard.Cache[fact], string) error {
+	return nil
+})
 
 func TestLinearByTokens(t *testing.T) {
 	options := map[string]func(*cacheguard.Options[fact]){
@@ -90,7 +96,9 @@ func TestLinearByTokens(t *testing.T) {
 					k.ways = append(k.ways, s.committing(w))
 				}
 				read := k.read
-				k.read = func(ctx context.Context, r *registers, m int, key string) (cacheguard.Result[fact], error) {
+				k.read = func(
+					ctx context.Context, r *registers, m int, key string,
+				) (cacheguard.Result[fact], error) {
 					return read(s.of(ctx, key), r, m, key)
 				}
 				k.scripts = append(k.scripts[:len(k.scripts):len(k.scripts)], "generations")

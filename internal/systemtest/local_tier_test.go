@@ -18,12 +18,15 @@ import (
 // P11 on a real Redis, between members of a fleet that share nothing but that.
 
 const (
-	messageTime = 250 * time.Millisecond // for a message to arrive, on a busy machine; it is a fraction of a millisecond
-	noticeTime  = 2 * time.Second        // for a lost subscription to be noticed
+	// For a message to arrive, on a busy machine; it is a fraction of a millisecond.
+	messageTime = 250 * time.Millisecond
+	noticeTime  = 2 * time.Second // for a lost subscription to be noticed
 )
 
 func withLocal(ttl time.Duration) cacheguard.Options[fact] {
-	return cacheguard.Options[fact]{Jitter: -1, Local: cacheguard.Local[fact]{Entries: 1000, TTL: ttl}}
+	return cacheguard.Options[fact]{
+		Jitter: -1, Local: cacheguard.Local[fact]{Entries: 1000, TTL: ttl},
+	}
 }
 
 // What one member changes the other one's tier forgets as soon as the message arrives. How long
@@ -35,7 +38,11 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 		rounds, keys = 2100, 300
 	}
 	steadily(t, func(t *testing.T) (wrong []string) {
-		at := seat{redis: redistest.Shared(t).Addr(), store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience}, cache: withLocal(time.Hour)}
+		at := seat{
+			redis: redistest.Shared(t).Addr(),
+			store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience},
+			cache: withLocal(time.Hour),
+		}
 		writer, reader := newMember(t, at), newMember(t, at)
 		origin := newLedger()
 		var settled atomic.Int64
@@ -49,14 +56,17 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 				settled.Add(1)
 			}
 			if err != nil || res.Value.Version < owed {
-				wrong = append(wrong, fmt.Sprintf("%s: got %+v, %v; 100 ms before it was version %d already", key, res, err, owed))
+				wrong = append(wrong,
+					fmt.Sprintf("%s: got %+v, %v; 100 ms before it was version %d already", key,
+						res, err, owed))
 			}
 			return res, began
 		}
 		for n := range rounds {
 			key, way := fmt.Sprint("k", n%keys), ways[n%len(ways)]
 			current := origin.read(key).Version
-			for res, _ := read(key); !res.Local; res, _ = read(key) { // its last change was long ago
+			// Its last change was long ago.
+			for res, _ := read(key); !res.Local; res, _ = read(key) {
 				if len(wrong) > 0 {
 					return wrong
 				}
@@ -95,9 +105,11 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 			all = append(all, took[way.name]...)
 			t.Logf("stale reads after %-10s returned: %s", way.name, percentiles(took[way.name]))
 		}
-		t.Logf("stale reads after all: %s; %d reads began 100 ms or more after the last change", percentiles(all), settled.Load())
+		t.Logf("stale reads after all: %s; %d reads began 100 ms or more after the last change",
+			percentiles(all), settled.Load())
 		if most := slices.Max(all); most > messageTime {
-			wrong = append(wrong, fmt.Sprintf("the old version was read %v after its change returned", most))
+			wrong = append(wrong,
+				fmt.Sprintf("the old version was read %v after its change returned", most))
 		}
 		return wrong
 	})
@@ -118,7 +130,10 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	m := newMember(t, seat{redis: server.Addr(), store: redisstore.Options{OpTimeout: replicaPatience}, cache: withLocal(ttl)})
+	m := newMember(t, seat{
+		redis: server.Addr(), store: redisstore.Options{OpTimeout: replicaPatience},
+		cache: withLocal(ttl),
+	})
 	origin := newLedger()
 	origin.change("k")
 	if _, err := m.cache.Get(t.Context(), "k", origin.load("k")); err != nil {
@@ -144,9 +159,11 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, most := stats["GET"]+stats["MGET"], int64(took/ttl)+1
-	t.Logf("%d reads within %v: %d from the tier, %d from Redis", reads, took.Round(time.Millisecond), local, asked)
+	t.Logf("%d reads within %v: %d from the tier, %d from Redis", reads,
+		took.Round(time.Millisecond), local, asked)
 	if asked > most || int64(reads-local) != asked {
-		t.Errorf("%d reads within %v asked Redis %d times, %d were answered by the tier; want at most %d", reads, took, asked, local, most)
+		t.Errorf("%d reads within %v asked Redis %d times, %d were answered by the tier; want at most %d",
+			reads, took, asked, local, most)
 	}
 }
 
@@ -191,7 +208,11 @@ func breakMessages(t *testing.T, harm, heal func(*redistest.Proxy) error) (wrong
 		t.Fatal(err)
 	}
 	defer messages.Close()
-	at := seat{redis: server.Addr(), store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience}, cache: withLocal(time.Hour)}
+	at := seat{
+		redis: server.Addr(),
+		store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience},
+		cache: withLocal(time.Hour),
+	}
 	writer := newMember(t, at)
 	at.messages = messages.Addr()
 	reader := newMember(t, at)
@@ -215,7 +236,8 @@ func breakMessages(t *testing.T, harm, heal func(*redistest.Proxy) error) (wrong
 	var failed atomic.Pointer[error]
 	working.Go(func() {
 		for n := 0; pace(3 * time.Millisecond); n++ {
-			f, err := ways[n%len(ways)].make(t.Context(), writer.cache, origin, fmt.Sprint("k", n%keys))
+			f, err := ways[n%len(ways)].make(t.Context(), writer.cache, origin,
+				fmt.Sprint("k", n%keys))
 			if err != nil {
 				failed.Store(&err)
 				return
@@ -285,8 +307,11 @@ func breakMessages(t *testing.T, harm, heal func(*redistest.Proxy) error) (wrong
 		if g.Local {
 			local[phase]++
 		}
-		if owed := origin.owed(g.key, g.began.Add(-allowed)); g.err != nil || g.Value.Key != g.key || g.Value.Version < owed {
-			wrong = append(wrong, fmt.Sprintf("%s: %s got %+v, %v; %v before it was version %d already", phase, g.key, g.Result, g.err, allowed, owed))
+		if owed := origin.owed(g.key, g.began.Add(-allowed)); g.err != nil ||
+			g.Value.Key != g.key || g.Value.Version < owed {
+			wrong = append(wrong,
+				fmt.Sprintf("%s: %s got %+v, %v; %v before it was version %d already", phase, g.key,
+					g.Result, g.err, allowed, owed))
 		}
 		for oldest < allowed && g.Value.Version < origin.owed(g.key, g.began.Add(-oldest)) {
 			oldest += time.Millisecond

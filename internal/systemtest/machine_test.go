@@ -64,7 +64,8 @@ func steadily(t *testing.T, trial func(t *testing.T) (wrong []string)) {
 			for _, w := range wrong[:min(len(wrong), 10)] {
 				t.Error(w)
 			}
-			t.Fatalf("%d things went wrong; the longest standstill of the machine was %v", len(wrong), still)
+			t.Fatalf("%d things went wrong; the longest standstill of the machine was %v",
+				len(wrong), still)
 		}
 		t.Logf("once more, because the machine stood still for %v: %s", still, wrong[0])
 	}

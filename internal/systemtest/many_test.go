@@ -19,7 +19,9 @@ import (
 type trips struct{ n atomic.Int64 }
 
 func (h *trips) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 
 func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -27,7 +29,10 @@ func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { h.n.Add(1); return next(ctx, cmds) }
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmds)
+	}
 }
 
 // Four members ask for the same 100 keys at once, half of which are there: each of the others is
@@ -57,7 +62,8 @@ func TestManyMembersGetMany(t *testing.T) {
 	for range members {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 		defer rdb.Close()
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix, OpTimeout: replicaPatience})
+		store, err := redisstore.New(rdb,
+			redisstore.Options{Prefix: prefix, OpTimeout: replicaPatience})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +92,9 @@ func TestManyMembersGetMany(t *testing.T) {
 		asking.Go(func() {
 			started.Done()
 			<-gate
-			got, err := cache.GetMany(t.Context(), names, func(ctx context.Context, missing []string) (map[string]int, error) {
+			got, err := cache.GetMany(t.Context(), names, func(
+				ctx context.Context, missing []string,
+			) (map[string]int, error) {
 				led[i].Add(1)
 				return origin(ctx, missing)
 			})

@@ -64,7 +64,9 @@ func newMember(t *testing.T, s seat) *member {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	s.store.Logger, s.cache.Logger, s.cache.Name = quiet, quiet, "facts"
-	var rdb redis.UniversalClient = redis.NewClient(&redis.Options{Addr: s.redis, ContextTimeoutEnabled: true})
+	var rdb redis.UniversalClient = redis.NewClient(&redis.Options{
+		Addr: s.redis, ContextTimeoutEnabled: true,
+	})
 	if s.messages != "" {
 		rdb = apart{rdb, redis.NewClient(&redis.Options{Addr: s.messages})}
 	}
@@ -99,7 +101,8 @@ func newMember(t *testing.T, s seat) *member {
 
 func (m *member) hear(msg cacheguard.Message) {
 	switch msg.Kind {
-	case cacheguard.MessageChanged, cacheguard.MessageTags, cacheguard.MessageLost, cacheguard.MessageRestored:
+	case cacheguard.MessageChanged, cacheguard.MessageTags, cacheguard.MessageLost,
+		cacheguard.MessageRestored:
 	default:
 		return
 	}

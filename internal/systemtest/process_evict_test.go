@@ -31,7 +31,8 @@ func TestProcessesRefuseTheFillOfALeaderWhoseLeaseWasEvicted(t *testing.T) {
 		evicted.open(key)
 		f.wantValue(f.answers(order), 1, older.Value)
 		f.settle()
-		if n := len(f.all(observedOf(evicted.index, "fill refused", key))); n != 1 || f.stored(key) != "" {
+		if n := len(f.all(observedOf(evicted.index, "fill refused", key))); n != 1 ||
+			f.stored(key) != "" {
 			f.Errorf("%d fills were refused, want 1; in Redis is %q", n, f.stored(key))
 		}
 		next.open(key)

@@ -58,7 +58,9 @@ func (f *processFleet) start(n int, config replicaConfig) {
 		}
 		f.replicas = append(f.replicas, r)
 	}
-	f.await("replicas that are ready", n, func(r replicaReport) bool { return r.Kind == reportReady })
+	f.await("replicas that are ready", n, func(r replicaReport) bool {
+		return r.Kind == reportReady
+	})
 }
 
 func (f *processFleet) startOne(index int, config replicaConfig) (*replicaProcess, error) {
@@ -70,8 +72,11 @@ func (f *processFleet) startOne(index int, config replicaConfig) (*replicaProces
 	if err != nil {
 		return nil, err
 	}
-	r := &replicaProcess{fleet: f, index: index, cmd: exec.Command(program), gone: make(chan struct{})}
-	r.cmd.Env = append(os.Environ(), replicaEnv+"="+string(c), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)),
+	r := &replicaProcess{
+		fleet: f, index: index, cmd: exec.Command(program), gone: make(chan struct{}),
+	}
+	r.cmd.Env = append(os.Environ(), replicaEnv+"="+string(c),
+		fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)),
 		// The race detector has each process sleep for a second at its end.
 		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50")
 	r.cmd.Stderr = &r.stderr
@@ -102,12 +107,14 @@ func (r *replicaProcess) listen(stdout io.Reader) {
 	for {
 		var rep replicaReport
 		if err := in.Decode(&rep); err != nil {
-			if !errors.Is(err, io.EOF) { // a line that a kill has cut off, or a replica that talks nonsense
+			// A line that a kill has cut off, or a replica that talks nonsense.
+			if !errors.Is(err, io.EOF) {
 				_ = r.cmd.Process.Kill()
 			}
 			_ = r.cmd.Wait()
 			r.fleet.add(replicaReport{
-				Kind: reportGone, At: time.Now(), Replica: r.index, What: r.cmd.ProcessState.String(), Err: err.Error(),
+				Kind: reportGone, At: time.Now(), Replica: r.index,
+				What: r.cmd.ProcessState.String(), Err: err.Error(),
 			})
 			return
 		}
@@ -125,7 +132,9 @@ func (f *processFleet) add(rep replicaReport) {
 }
 
 // await returns the reports that match as soon as there are n of them.
-func (f *processFleet) await(what string, n int, match func(replicaReport) bool) (found []replicaReport) {
+func (f *processFleet) await(
+	what string, n int, match func(replicaReport) bool,
+) (found []replicaReport) {
 	timeout := time.NewTimer(replicaPatience)
 	defer timeout.Stop()
 	for next := 0; ; {
@@ -135,9 +144,11 @@ func (f *processFleet) await(what string, n int, match func(replicaReport) bool)
 			if match(rep) {
 				found = append(found, rep)
 			}
-			if rep.Kind == reportGone && !f.replicas[rep.Replica].killed && !f.replicas[rep.Replica].ending {
+			if rep.Kind == reportGone && !f.replicas[rep.Replica].killed &&
+				!f.replicas[rep.Replica].ending {
 				f.mu.Unlock()
-				f.Fatalf("waiting for %s: replica %d has ended by itself: %s, %s", what, rep.Replica, rep.What, rep.Err)
+				f.Fatalf("waiting for %s: replica %d has ended by itself: %s, %s", what,
+					rep.Replica, rep.What, rep.Err)
 			}
 		}
 		more := f.more
@@ -212,7 +223,8 @@ func (f *processFleet) tell() {
 		fmt.Fprintf(&b, "replica %d: %s %d answers\n", rep.Replica, line, answers)
 	}
 	for _, r := range f.replicas {
-		fmt.Fprintf(&b, "replica %d is process %d\n%s", r.index, r.cmd.Process.Pid, r.stderr.String())
+		fmt.Fprintf(&b, "replica %d is process %d\n%s", r.index, r.cmd.Process.Pid,
+			r.stderr.String())
 	}
 	f.t.Logf("the last reports:\n%s", b.String())
 }

@@ -29,7 +29,10 @@ func (f *processFleet) invalidateDuringALoad(try int) {
 	const callers = 3
 	loading, invalidating := f.replicas[0], f.replicas[1]
 	key := fmt.Sprintf("moving-%d", try)
-	slow := replicaLoad{Origin: replicaOriginOf(key), Gate: key, Took: time.Duration(try%5) * 500 * time.Microsecond}
+	slow := replicaLoad{
+		Origin: replicaOriginOf(key), Gate: key,
+		Took: time.Duration(try%5) * 500 * time.Microsecond,
+	}
 	quick := replicaLoad{Origin: replicaOriginOf(key)}
 
 	old := f.change(key)
@@ -43,7 +46,9 @@ func (f *processFleet) invalidateDuringALoad(try int) {
 	// The load ends before, while or after its key is invalidated, or when it was loaded anew.
 	var after int
 	invalidate := func() {
-		after = invalidating.do(replicaOrder{Do: orderInvalidate, Key: key, Callers: callers, Load: quick})
+		after = invalidating.do(replicaOrder{
+			Do: orderInvalidate, Key: key, Callers: callers, Load: quick,
+		})
 	}
 	switch try % 4 {
 	case 0:
@@ -98,7 +103,8 @@ func (f *processFleet) leaveALoad(key string) {
 	current := f.change(key)
 	f.carriedOut(invalidating.do(replicaOrder{Do: orderInvalidate, Key: key}))
 	f.await("the message", 1, func(r replicaReport) bool {
-		return r.Kind == reportHeard && r.What == "changed" && r.Key == key && r.Replica == loading.index
+		return r.Kind == reportHeard && r.What == "changed" && r.Key == key &&
+			r.Replica == loading.index
 	})
 
 	after := f.answers(loading.get(key, callers, replicaLoad{Origin: replicaOriginOf(key)}))
@@ -109,7 +115,8 @@ func (f *processFleet) leaveALoad(key string) {
 	}
 
 	loading.open(key)
-	f.wantValue(f.answers(before), 1, older.Value) // who has waited from before gets it, and nobody else
+	// Who has waited from before gets it, and nobody else.
+	f.wantValue(f.answers(before), 1, older.Value)
 	for _, r := range f.replicas {
 		f.wantValue(f.answers(r.get(key, 1, replicaLoad{})), 1, newer.Value)
 	}

@@ -24,7 +24,10 @@ func TestProcessesGetMany(t *testing.T) {
 
 		var orders []int
 		for _, r := range f.replicas {
-			orders = append(orders, r.do(replicaOrder{Do: orderGetMany, Keys: names, Load: replicaLoad{Took: 200 * time.Millisecond}}))
+			orders = append(orders,
+				r.do(replicaOrder{
+					Do: orderGetMany, Keys: names, Load: replicaLoad{Took: 200 * time.Millisecond},
+				}))
 		}
 		answers := f.answers(orders...)
 		f.settle()
@@ -53,7 +56,8 @@ func TestProcessesGetMany(t *testing.T) {
 			// Messages carry the values of the loads that are waited for; with each leader a
 			// question may cross them.
 			if most := 2 + len(leaders) + leaders[replica]; n > most {
-				f.Errorf("process %d took %d trips, want at most %d with %d leaders", replica, n, most, len(leaders))
+				f.Errorf("process %d took %d trips, want at most %d with %d leaders", replica, n,
+					most, len(leaders))
 			}
 		}
 	})
@@ -62,7 +66,9 @@ func TestProcessesGetMany(t *testing.T) {
 // tripsOf counts the round trips of each process about keys: not those that make a connection.
 func (f *processFleet) tripsOf() []int {
 	trips := make([]int, len(f.replicas))
-	for _, trip := range f.all(func(r replicaReport) bool { return r.Kind == reportTripped && r.Key != "" }) {
+	for _, trip := range f.all(func(r replicaReport) bool {
+		return r.Kind == reportTripped && r.Key != ""
+	}) {
 		trips[trip.Replica]++
 	}
 	return trips

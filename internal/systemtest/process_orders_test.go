@@ -42,7 +42,9 @@ func (f *processFleet) answers(orders ...int) (answers []replicaAnswer) {
 
 // carriedOut returns when these orders, which have no answers, are carried out.
 func (f *processFleet) carriedOut(orders ...int) {
-	for _, rep := range f.await("orders that are carried out", len(orders), func(r replicaReport) bool {
+	for _, rep := range f.await("orders that are carried out", len(orders), func(
+		r replicaReport,
+	) bool {
 		return r.Kind == reportDone && slices.Contains(orders, r.Order)
 	}) {
 		if rep.Err != "" {
@@ -86,7 +88,8 @@ func loadEndedOf(key string) func(replicaReport) bool {
 // observedOf matches an event about a key, of any replica if that is negative.
 func observedOf(replica int, what, key string) func(replicaReport) bool {
 	return func(r replicaReport) bool {
-		return r.Kind == reportObserved && r.What == what && r.Key == key && (replica < 0 || r.Replica == replica)
+		return r.Kind == reportObserved && r.What == what && r.Key == key &&
+			(replica < 0 || r.Replica == replica)
 	}
 }
 
@@ -134,7 +137,9 @@ func (f *processFleet) change(key string) int64 {
 func replicaOriginOf(key string) string { return "origin:" + key }
 
 // figures logs what a fault cost those who called.
-func (f *processFleet) figures(fault string, loads int, normal time.Duration, answers []replicaAnswer) {
+func (f *processFleet) figures(
+	fault string, loads int, normal time.Duration, answers []replicaAnswer,
+) {
 	sum := redistest.Figures{Fault: fault, Loads: loads, Normal: normal}
 	for _, a := range answers {
 		var err error
@@ -156,7 +161,8 @@ func (f *processFleet) wantPushed(key string, answers []replicaAnswer) time.Dura
 		latest = max(latest, a.Ended.Sub(ended))
 	}
 	if latest > slack {
-		f.Errorf("the last caller was answered %v after the load had ended, want at most %v", latest, slack)
+		f.Errorf("the last caller was answered %v after the load had ended, want at most %v",
+			latest, slack)
 	}
 	return latest.Round(time.Microsecond)
 }

@@ -34,11 +34,15 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 		serves string                      // the status of the answers meanwhile, "" for errors
 	}{
 		"stale while revalidated": {
-			replicaConfig{TTL: time.Second, StaleWhileRevalidate: time.Hour, Backoff: backoff, ErrorTTL: -1},
+			replicaConfig{
+				TTL: time.Second, StaleWhileRevalidate: time.Hour, Backoff: backoff, ErrorTTL: -1,
+			},
 			grown(backoff), 3 * backoff, "stale",
 		},
 		"stale if error": {
-			replicaConfig{TTL: time.Second, StaleIfError: time.Hour, Backoff: backoff, ErrorTTL: -1},
+			replicaConfig{
+				TTL: time.Second, StaleIfError: time.Hour, Backoff: backoff, ErrorTTL: -1,
+			},
 			grown(backoff), 3 * backoff, "stale",
 		},
 		"nothing stale": {
@@ -71,7 +75,8 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 				f.openAll("well")
 				f.sums(after...)
 				if most := test.most + 2*time.Second; normal > most {
-					f.Errorf("the origin was asked again %v after it was well, want a back-off of %v at most", normal, test.most)
+					f.Errorf("the origin was asked again %v after it was well, want a back-off of %v at most",
+						normal, test.most)
 				}
 				f.wantOutageSum(sum, test.serves, took)
 				errors := 0
@@ -79,8 +84,10 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 					errors += n
 				}
 				f.t.Log(redistest.Figures{
-					Fault:   fmt.Sprintf("origin fails for %v, %s (%d calls)", lasts, name, sum.Calls),
-					Callers: replicas * callers, Errors: errors, Loads: len(attempts), Longest: sum.Longest, Normal: normal,
+					Fault: fmt.Sprintf("origin fails for %v, %s (%d calls)", lasts, name,
+						sum.Calls),
+					Callers: replicas * callers, Errors: errors, Loads: len(attempts),
+					Longest: sum.Longest, Normal: normal,
 				})
 				f.t.Logf("%d attempts, with these pauses: %v", len(attempts), pausesOf(attempts))
 			})
@@ -110,7 +117,8 @@ func (f *processFleet) setOrigin(key string, version int64) {
 // keepOn has callers in every replica call until the gate is opened, and returns when they do.
 func (f *processFleet) keepOn(gate, key string, callers int, load replicaLoad) (orders []int) {
 	for _, r := range f.replicas {
-		orders = append(orders, r.do(replicaOrder{Do: orderKeepOn, Key: key, Callers: callers, Load: load, Gate: gate}))
+		orders = append(orders,
+			r.do(replicaOrder{Do: orderKeepOn, Key: key, Callers: callers, Load: load, Gate: gate}))
 	}
 	f.await("callers that call", len(orders), func(r replicaReport) bool {
 		return r.Kind == reportEntered && slices.Contains(orders, r.Order)
@@ -158,14 +166,18 @@ func pausesOf(attempts []replicaReport) (pauses []time.Duration) {
 
 // wantPauses checks that attempts were made one at a time with pauses of at least so much between
 // them, and that they went on.
-func (f *processFleet) wantPauses(key string, attempts []replicaReport, least func(nth int) time.Duration, most time.Duration) {
+func (f *processFleet) wantPauses(
+	key string, attempts []replicaReport, least func(nth int) time.Duration, most time.Duration,
+) {
 	pauses := pausesOf(attempts)
 	for i, pause := range pauses {
 		if pause < least(i+1) {
-			f.Errorf("%v after attempt %d at the origin there was another one, want %v at least; all pauses: %v", pause, i+1, least(i+1), pauses)
+			f.Errorf("%v after attempt %d at the origin there was another one, want %v at least; all pauses: %v",
+				pause, i+1, least(i+1), pauses)
 		}
 		if pause > most+2*time.Second {
-			f.Errorf("after attempt %d the origin was left alone for %v, want %v at most", i+1, pause, most)
+			f.Errorf("after attempt %d the origin was left alone for %v, want %v at most", i+1,
+				pause, most)
 		}
 	}
 	if len(attempts) < 3 {

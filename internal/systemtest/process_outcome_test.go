@@ -15,16 +15,22 @@ func TestProcessesShareTheErrorOfALoad(t *testing.T) {
 		key     = "failing"
 		callers = 50
 	)
-	withProcesses(t, 8, replicaConfig{ErrorTTL: -1, LeaseTTL: 20 * time.Second}, func(f *processFleet) {
-		orders := f.get(key, callers, replicaLoad{Gate: key, Took: 100 * time.Millisecond, Fail: true})
+	withProcesses(t, 8, replicaConfig{ErrorTTL: -1, LeaseTTL: 20 * time.Second}, func(
+		f *processFleet,
+	) {
+		orders := f.get(key, callers,
+			replicaLoad{Gate: key, Took: 100 * time.Millisecond, Fail: true})
 		load := f.load(key, 1)
 		f.gathered(key, orders...)
 		f.replicas[load.Replica].open(key)
 
 		failed := f.await("the failure", 1, loadEndedOf(key))[0]
-		for _, rep := range f.await("answers", len(orders), func(r replicaReport) bool { return r.Kind == reportAnswered }) {
+		for _, rep := range f.await("answers", len(orders), func(r replicaReport) bool {
+			return r.Kind == reportAnswered
+		}) {
 			if len(rep.Answers) != callers {
-				f.Errorf("%d answers from replica %d, want %d", len(rep.Answers), rep.Replica, callers)
+				f.Errorf("%d answers from replica %d, want %d", len(rep.Answers), rep.Replica,
+					callers)
 			}
 			for _, a := range rep.Answers {
 				local := rep.Replica == load.Replica
@@ -39,7 +45,8 @@ func TestProcessesShareTheErrorOfALoad(t *testing.T) {
 		woken := f.wantPushed(key, f.answers(orders...))
 		f.wantLoads(key, 1)
 		f.figures("load fails (normal: all have the error)", 1, woken, f.answers(orders...))
-		t.Logf("the last of %d callers got its error %v after the load had failed", len(orders)*callers, woken)
+		t.Logf("the last of %d callers got its error %v after the load had failed",
+			len(orders)*callers, woken)
 
 		again := f.replicas[0].get(key, 1, replicaLoad{})
 		f.wantValue(f.answers(again), 1, f.load(key, 2).Value)
@@ -53,8 +60,11 @@ func TestProcessesRememberWhatDoesNotExist(t *testing.T) {
 		callers     = 50
 		negativeTTL = 2 * time.Second
 	)
-	withProcesses(t, 8, replicaConfig{NegativeTTL: negativeTTL, LeaseTTL: 20 * time.Second}, func(f *processFleet) {
-		orders := f.get(key, callers, replicaLoad{Gate: key, Took: 50 * time.Millisecond, NotFound: true})
+	withProcesses(t, 8, replicaConfig{NegativeTTL: negativeTTL, LeaseTTL: 20 * time.Second}, func(
+		f *processFleet,
+	) {
+		orders := f.get(key, callers,
+			replicaLoad{Gate: key, Took: 50 * time.Millisecond, NotFound: true})
 		load := f.load(key, 1)
 		f.gathered(key, orders...)
 		f.replicas[load.Replica].open(key)
@@ -66,18 +76,21 @@ func TestProcessesRememberWhatDoesNotExist(t *testing.T) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for timeout := time.After(replicaPatience); len(f.loads(key)) == 1; rounds++ {
-			f.wantNotFound(f.answers(f.get(key, 2, replicaLoad{NotFound: true})...), len(f.replicas)*2)
+			f.wantNotFound(f.answers(f.get(key, 2, replicaLoad{NotFound: true})...),
+				len(f.replicas)*2)
 			f.settle()
 			select {
 			case <-tick.C:
 			case <-timeout:
-				f.Fatalf("%v after the load of what does not exist there is no other one", replicaPatience)
+				f.Fatalf("%v after the load of what does not exist there is no other one",
+					replicaPatience)
 			}
 		}
 		f.wantLoads(key, 2)
 		remembered := f.loads(key)[1].At.Sub(first.At)
 		if least := negativeTTL - negativeTTL/8; remembered < least {
-			f.Errorf("the second load began %v after the first, want at least %v", remembered, least)
+			f.Errorf("the second load began %v after the first, want at least %v", remembered,
+				least)
 		}
 		t.Logf("%d processes asked %d times; the second load began %v after the first",
 			len(f.replicas), rounds, remembered.Round(time.Microsecond))

@@ -37,7 +37,8 @@ func (p *pausedLeader) afterNewer() {
 	p.f.wantValue(p.f.answers(p.sleptOrder), 1, p.older.Value)
 	p.wantRefused(1)
 	p.wantNewer(before)
-	p.f.figures("leader SIGSTOPped past its lease, result after the newer", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
+	p.f.figures("leader SIGSTOPped past its lease, result after the newer", 2, 0,
+		p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
 // resultDuringNewer has the older load's result race with its renewal: a result is refused and
@@ -75,7 +76,8 @@ func (p *pausedLeader) renewalDuringNewer() {
 	p.f.wantValue(p.f.answers(p.sleptOrder), 1, p.newer.Value) // it has followed
 	p.wantRefused(0)
 	p.wantNewer(before)
-	p.f.figures("leader SIGSTOPped past its lease, told so", 2, 0, p.f.answers(p.sleptOrder, p.nextOrder))
+	p.f.figures("leader SIGSTOPped past its lease, told so", 2, 0,
+		p.f.answers(p.sleptOrder, p.nextOrder))
 }
 
 // pausedLeader is a fleet in which one process stands still in the middle of a load while another
@@ -102,7 +104,8 @@ func (f *processFleet) pauseALeader() *pausedLeader {
 	f.gathered(key, p.nextOrder)
 	p.slept.stop()
 	current := f.change(key)
-	p.newer = f.load(key, 2) // proves that the leader stands still: it doesn't let a lease end otherwise
+	// Proves that the leader stands still: it doesn't let a lease end otherwise.
+	p.newer = f.load(key, 2)
 	if p.newer.Replica != p.next.index || p.newer.Value.Version != current {
 		f.Fatalf("the newer load is %+v", p.newer)
 	}

@@ -25,7 +25,8 @@ func TestProcessesWaitForALoadLongerThanItsLease(t *testing.T) {
 		f.wantLoads(key, 1)
 		renewals := f.all(observedOf(-1, "renewed", key))
 		if least := int(took / leaseTTL); len(renewals) < least {
-			f.Errorf("%d renewals in %v with a lease of %v, want at least %d", len(renewals), took, leaseTTL, least)
+			f.Errorf("%d renewals in %v with a lease of %v, want at least %d", len(renewals), took,
+				leaseTTL, least)
 		}
 		if n := len(f.all(observedOf(load.Replica, "filled", key))); n != 1 {
 			f.Errorf("the leader filled %d times, want 1", n)
@@ -44,7 +45,9 @@ func TestProcessesGiveUpALoadThatNeverReturns(t *testing.T) {
 		loadTimeout = time.Second
 		slack       = 500 * time.Millisecond
 	)
-	config := replicaConfig{LeaseTTL: 600 * time.Millisecond, LoadTimeout: loadTimeout, ErrorTTL: -1}
+	config := replicaConfig{
+		LeaseTTL: 600 * time.Millisecond, LoadTimeout: loadTimeout, ErrorTTL: -1,
+	}
 	withProcesses(t, 4, config, func(f *processFleet) {
 		// The others come when the first one loads already, so that it is known who hangs.
 		hung := f.replicas[0]
@@ -54,22 +57,27 @@ func TestProcessesGiveUpALoadThatNeverReturns(t *testing.T) {
 			orders = append(orders, r.get(key, callers, replicaLoad{Gate: key, Deaf: true}))
 		}
 		var latest time.Duration
-		for _, rep := range f.await("answers", len(orders), func(r replicaReport) bool { return r.Kind == reportAnswered }) {
+		for _, rep := range f.await("answers", len(orders), func(r replicaReport) bool {
+			return r.Kind == reportAnswered
+		}) {
 			for _, a := range rep.Answers {
 				late := a.Ended.Sub(load.At) - loadTimeout
 				latest = max(latest, late)
 				switch {
 				case rep.Replica == hung.index && !slices.Contains(a.Is, "deadline"),
 					rep.Replica != hung.index && !strings.Contains(a.Text, "LoadTimeout"):
-					f.Errorf("a caller of replica %d got %+v, want LoadTimeout's error", rep.Replica, a)
+					f.Errorf("a caller of replica %d got %+v, want LoadTimeout's error",
+						rep.Replica, a)
 				case late < -slack || late > slack:
-					f.Errorf("a caller of replica %d got its error %v after LoadTimeout, want within %v", rep.Replica, late, slack)
+					f.Errorf("a caller of replica %d got its error %v after LoadTimeout, want within %v",
+						rep.Replica, late, slack)
 				}
 			}
 		}
 		f.wantLoads(key, 1)
 		t.Logf("the last error came %v after LoadTimeout", latest.Round(time.Microsecond))
-		f.figures(fmt.Sprintf("load never returns (LoadTimeout %v)", loadTimeout), 1, 0, f.answers(orders...))
+		f.figures(fmt.Sprintf("load never returns (LoadTimeout %v)", loadTimeout), 1, 0,
+			f.answers(orders...))
 
 		next := f.replicas[1].get(key, callers, replicaLoad{})
 		second := f.load(key, 2)

@@ -57,7 +57,8 @@ type replicaSelf struct {
 	loads  atomic.Int64
 	orders sync.WaitGroup // under way
 
-	mu    sync.Mutex // guards the fields below; held while a report is written, so that reports are in order
+	// Guards the fields below; held while a report is written, so that reports are in order.
+	mu    sync.Mutex
 	out   *json.Encoder
 	gates map[string]chan struct{}
 }
@@ -72,15 +73,18 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	// What a busy machine makes slow must not count as a store that can't be used.
-	store, err := redisstore.New(rdb, redisstore.Options{Prefix: processPrefix, OpTimeout: 20 * time.Second, Logger: logger})
+	store, err := redisstore.New(rdb,
+		redisstore.Options{Prefix: processPrefix, OpTimeout: 20 * time.Second, Logger: logger})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	r.cache, err = cacheguard.New(store, cacheguard.Options[replicaValue]{
-		Name: processCache, TTL: rc.TTL, NegativeTTL: rc.NegativeTTL, ErrorTTL: rc.ErrorTTL, Jitter: -1,
+		Name: processCache, TTL: rc.TTL, NegativeTTL: rc.NegativeTTL, ErrorTTL: rc.ErrorTTL,
+		Jitter:   -1,
 		LeaseTTL: rc.LeaseTTL, LoadTimeout: rc.LoadTimeout,
-		StaleWhileRevalidate: rc.StaleWhileRevalidate, StaleIfError: rc.StaleIfError, Backoff: rc.Backoff, Observer: replicaEvents{r}, Logger: logger,
+		StaleWhileRevalidate: rc.StaleWhileRevalidate, StaleIfError: rc.StaleIfError,
+		Backoff: rc.Backoff, Observer: replicaEvents{r}, Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -97,7 +101,9 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 	if err := store.Warm(ctx); err != nil {
 		return err
 	}
-	defer watchMachine(func(still time.Duration) { r.report(replicaReport{Kind: reportStoodStill, Took: still}) })()
+	defer watchMachine(func(still time.Duration) {
+		r.report(replicaReport{Kind: reportStoodStill, Took: still})
+	})()
 	r.report(replicaReport{Kind: reportReady})
 
 	for {
@@ -108,7 +114,8 @@ func (r *replicaSelf) run(rc replicaConfig, in *json.Decoder) error {
 			return err
 		}
 		switch o.Do {
-		case orderGet, orderGetMany, orderKeepOn, orderPeek, orderInvalidate: // these take their time, and others are to come in between
+		case orderGet, orderGetMany, orderKeepOn, orderPeek, orderInvalidate:
+			// These take their time, and others are to come in between.
 			r.orders.Go(func() { r.obey(o) })
 		case orderOpen:
 			close(r.gate(o.Gate))
@@ -143,7 +150,10 @@ func (r *replicaSelf) obey(o replicaOrder) {
 	case orderPeek:
 		began := time.Now()
 		res, err := r.cache.Peek(ctx, o.Key)
-		r.report(replicaReport{Kind: reportAnswered, Order: o.ID, Key: o.Key, Answers: []replicaAnswer{replicaAnswerOf(began, res, err)}})
+		r.report(replicaReport{
+			Kind: reportAnswered, Order: o.ID, Key: o.Key,
+			Answers: []replicaAnswer{replicaAnswerOf(began, res, err)},
+		})
 	}
 }
 
@@ -172,7 +182,9 @@ func (r *replicaSelf) get(ctx context.Context, o replicaOrder) {
 // getMany reports the load of each key by itself.
 func (r *replicaSelf) getMany(ctx context.Context, o replicaOrder) {
 	began := time.Now()
-	got, err := r.cache.GetMany(ctx, o.Keys, func(ctx context.Context, missing []string) (map[string]replicaValue, error) {
+	got, err := r.cache.GetMany(ctx, o.Keys, func(
+		ctx context.Context, missing []string,
+	) (map[string]replicaValue, error) {
 		v := replicaValue{Replica: os.Getpid(), Load: r.loads.Add(1)}
 		values := make(map[string]replicaValue)
 		for _, key := range missing {
@@ -250,8 +262,12 @@ func (s *replicaSum) merge(other replicaSum) {
 	}
 }
 
-func replicaAnswerOf(began time.Time, res cacheguard.Result[replicaValue], err error) replicaAnswer {
-	a := replicaAnswer{Value: res.Value, Status: res.Status.String(), Began: began, Ended: time.Now()}
+func replicaAnswerOf(
+	began time.Time, res cacheguard.Result[replicaValue], err error,
+) replicaAnswer {
+	a := replicaAnswer{
+		Value: res.Value, Status: res.Status.String(), Began: began, Ended: time.Now(),
+	}
 	if err == nil {
 		return a
 	}
@@ -340,7 +356,8 @@ func (r *replicaSelf) report(rep replicaReport) {
 }
 
 var replicaMessages = map[cacheguard.MessageKind]string{
-	cacheguard.MessageChanged: "changed", cacheguard.MessageFilled: "filled", cacheguard.MessageOutcome: "outcome",
+	cacheguard.MessageChanged: "changed", cacheguard.MessageFilled: "filled",
+	cacheguard.MessageOutcome:  "outcome",
 	cacheguard.MessageReleased: "released", cacheguard.MessageRestored: "restored",
 }
 
@@ -368,16 +385,23 @@ func (t replicaTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		began := time.Now()
 		err := next(ctx, cmd)
-		t.r.report(replicaReport{Kind: reportTripped, Key: replicaKeyOf(cmd), What: cmd.Name(), Took: time.Since(began)})
+		t.r.report(replicaReport{
+			Kind: reportTripped, Key: replicaKeyOf(cmd), What: cmd.Name(), Took: time.Since(began),
+		})
 		return err
 	}
 }
 
-func (t replicaTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (t replicaTrips) ProcessPipelineHook(
+	next redis.ProcessPipelineHook,
+) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		began := time.Now()
 		err := next(ctx, cmds)
-		t.r.report(replicaReport{Kind: reportTripped, Key: replicaKeyOf(cmds[0]), What: "pipeline", Took: time.Since(began)})
+		t.r.report(replicaReport{
+			Kind: reportTripped, Key: replicaKeyOf(cmds[0]), What: "pipeline",
+			Took: time.Since(began),
+		})
 		return err
 	}
 }
@@ -385,7 +409,8 @@ func (t replicaTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // replicaKeyOf is the key in the first name of a value or a lease that a command has.
 func replicaKeyOf(cmd redis.Cmder) string {
 	for _, arg := range cmd.Args() {
-		if name, ok := arg.(string); ok && strings.HasPrefix(name, processPrefix+":"+processCache+":{") {
+		if name, ok := arg.(string); ok &&
+			strings.HasPrefix(name, processPrefix+":"+processCache+":{") {
 			_, rest, _ := strings.Cut(name, "{")
 			key, _, _ := strings.Cut(rest, "}")
 			return key

@@ -64,7 +64,9 @@ func (f *processFleet) stampede(key string) {
 		f.Errorf("%d commands in Redis, want at most %d: %v", commands, most, stats)
 	}
 	trips := make([]int, len(f.replicas))
-	for _, trip := range f.all(func(r replicaReport) bool { return r.Kind == reportTripped && r.Key == key }) {
+	for _, trip := range f.all(func(r replicaReport) bool {
+		return r.Kind == reportTripped && r.Key == key
+	}) {
 		trips[trip.Replica]++
 	}
 	total := 0

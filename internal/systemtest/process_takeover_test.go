@@ -30,7 +30,8 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 		callers = 20
 		key     = "orphan"
 		slack   = 500 * time.Millisecond // promised are 50 ms
-		grain   = 2 * time.Millisecond   // Redis cuts the time off that is less than one, also of its present
+		// Redis cuts the time off that is less than one, also of its present.
+		grain = 2 * time.Millisecond
 	)
 	came := time.Now()
 	orders := f.get(key, callers, replicaLoad{Took: 3 * leaseTTL / 2})
@@ -44,10 +45,12 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 	answers := f.answers(survivors...)
 	f.wantValue(answers, len(survivors)*callers, second.Value)
 	f.wantLoads(key, 2)
-	f.figures(fmt.Sprintf("leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals, leaseTTL), 2, second.At.Sub(killed), answers)
+	f.figures(fmt.Sprintf(
+		"leader SIGKILLed after %d renewals (lease %v; normal: second load begins)", renewals,
+		leaseTTL), 2, second.At.Sub(killed), answers)
 
-	// The lease was granted after its callers had been told to come, and renewed the last time before
-	// the kill. When it was asked for is told with the answer.
+	// The lease was granted after its callers had been told to come, and renewed the last time
+	// before the kill. When it was asked for is told with the answer.
 	held := f.all(observedOf(leader.index, "lease granted", key))[0].At
 	renewed := f.all(observedOf(leader.index, "renewed", key))
 	if n := len(renewed); n > 0 {
@@ -57,10 +60,12 @@ func (f *processFleet) replaceALeader(leaseTTL time.Duration, renewals int) {
 		f.Errorf("the second load began %v before the first one's lease was over", early)
 	}
 	if late := second.At.Sub(killed) - leaseTTL; late > slack {
-		f.Errorf("the second load began %v after the kill, more than the lease of %v and %v", late+leaseTTL, leaseTTL, slack)
+		f.Errorf("the second load began %v after the kill, more than the lease of %v and %v",
+			late+leaseTTL, leaseTTL, slack)
 	}
 	f.t.Logf("lease %v, renewed %d times: the second load began %v after the last grant or renewal was known, %v after the kill",
-		leaseTTL, len(renewed), second.At.Sub(held).Round(time.Microsecond), second.At.Sub(killed).Round(time.Microsecond))
+		leaseTTL, len(renewed), second.At.Sub(held).Round(time.Microsecond),
+		second.At.Sub(killed).Round(time.Microsecond))
 }
 
 // If a leader closes its cache, it gives up its lease. Another process loads at once, and only the
@@ -92,9 +97,12 @@ func TestProcessesReplaceALeaderThatCloses(t *testing.T) {
 		f.wantLoads(key, 2)
 		late := second.At.Sub(f.await("the end of the first load", 1, loadEndedOf(key))[0].At)
 		if late > slack {
-			f.Errorf("the second load began %v after the first one was given up, want at most %v", late, slack)
+			f.Errorf("the second load began %v after the first one was given up, want at most %v",
+				late, slack)
 		}
-		t.Logf("the second load began %v after the first one was given up", late.Round(time.Microsecond))
-		f.figures("leader closes its cache under a load (normal: second load begins)", 2, late, append(f.answers(own), f.answers(others...)...))
+		t.Logf("the second load began %v after the first one was given up",
+			late.Round(time.Microsecond))
+		f.figures("leader closes its cache under a load (normal: second load begins)", 2, late,
+			append(f.answers(own), f.answers(others...)...))
 	})
 }

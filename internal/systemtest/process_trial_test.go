@@ -22,7 +22,10 @@ func withProcesses(t *testing.T, n int, config replicaConfig, run func(f *proces
 	t.Helper()
 	for began := time.Now(); ; {
 		config.Redis = redistest.Shared(t).Addr()
-		f := &processFleet{t: t, rdb: redis.NewClient(&redis.Options{Addr: config.Redis}), more: make(chan struct{})}
+		f := &processFleet{
+			t: t, rdb: redis.NewClient(&redis.Options{Addr: config.Redis}),
+			more: make(chan struct{}),
+		}
 		f.try(n, config, run)
 		still := f.longestStandstill()
 		switch {
@@ -73,7 +76,8 @@ func callerLines() string {
 	for more := true; more; {
 		var frame runtime.Frame
 		frame, more = frames.Next()
-		if name := filepath.Base(frame.File); strings.HasPrefix(name, "process_") && name != "process_trial_test.go" {
+		if name := filepath.Base(frame.File); strings.HasPrefix(name, "process_") &&
+			name != "process_trial_test.go" {
 			lines = append(lines, fmt.Sprintf("%s:%d", name, frame.Line))
 		}
 	}
@@ -85,7 +89,8 @@ func callerLines() string {
 func (f *processFleet) longestStandstill() (longest time.Duration) {
 	for _, r := range f.all(func(r replicaReport) bool {
 		meant := r.Replica < 0 || !f.replicas[r.Replica].stopped
-		return meant && (r.Kind == reportStoodStill || r.Kind == reportTripped && r.Took > standstill)
+		return meant &&
+			(r.Kind == reportStoodStill || r.Kind == reportTripped && r.Took > standstill)
 	}) {
 		longest = max(longest, r.Took)
 	}

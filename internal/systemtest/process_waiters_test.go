@@ -15,7 +15,8 @@ func TestProcessesDoNotMindWaitersThatDie(t *testing.T) {
 		callers = 10
 	)
 	withProcesses(t, 6, replicaConfig{LeaseTTL: 20 * time.Second}, func(f *processFleet) {
-		leader, dying, pausing, staying := f.replicas[0], f.replicas[1:4], f.replicas[4], f.replicas[5]
+		leader, dying, pausing, staying := f.replicas[0], f.replicas[1:4], f.replicas[4],
+			f.replicas[5]
 		load := replicaLoad{Gate: key}
 		orders := []int{leader.get(key, callers, load)}
 		began := f.load(key, 1)
@@ -37,7 +38,8 @@ func TestProcessesDoNotMindWaitersThatDie(t *testing.T) {
 		pausing.resume()
 		f.wantValue(f.answers(orders[pausing.index]), callers, began.Value)
 		f.wantLoads(key, 1)
-		f.figures("three waiters SIGKILLed, one SIGSTOPped and continued", 1, 0, append(answers, f.answers(orders[pausing.index])...))
+		f.figures("three waiters SIGKILLed, one SIGSTOPped and continued", 1, 0,
+			append(answers, f.answers(orders[pausing.index])...))
 		if n := len(f.all(observedOf(leader.index, "filled", key))); n != 1 {
 			f.Errorf("the leader filled %d times, want 1", n)
 		}

@@ -54,18 +54,23 @@ type replicaOrder struct {
 type replicaOrderKind string
 
 const (
-	orderGet        replicaOrderKind = "get"        // Callers of them at once; answered when all have returned
-	orderKeepOn     replicaOrderKind = "keep on"    // get, each of the Callers again and again until the Gate opens; summed up then
-	orderGetMany    replicaOrderKind = "get many"   // the Keys, by one caller; answered with one answer for each
+	// Callers of them at once; answered when all have returned.
+	orderGet replicaOrderKind = "get"
+	// Get, each of the Callers again and again until the Gate opens; summed up then.
+	orderKeepOn replicaOrderKind = "keep on"
+	// The Keys, by one caller; answered with one answer for each.
+	orderGetMany    replicaOrderKind = "get many"
 	orderPeek       replicaOrderKind = "peek"       // answered like a get by one caller
 	orderInvalidate replicaOrderKind = "invalidate" // and then, if there are Callers, get
 	orderOpen       replicaOrderKind = "open"       // the Gate
-	orderNothing    replicaOrderKind = "nothing"    // and be seen to have reported all that happened before
+	// And be seen to have reported all that happened before.
+	orderNothing replicaOrderKind = "nothing"
 )
 
 // replicaLoad is what a load does, in this order.
 type replicaLoad struct {
-	Origin   string        // the name in Redis of the version it reads, negative if it is down; "" for none
+	// The name in Redis of the version it reads, negative if it is down; "" for none.
+	Origin   string
 	Gate     string        // it waits until the gate is open; "" for none
 	Took     time.Duration // it waits that long
 	Deaf     bool          // it waits whatever its context says
@@ -81,10 +86,11 @@ type replicaReport struct {
 	Order   int             `json:",omitzero"` // reportEntered, reportAnswered, reportDone
 	Answers []replicaAnswer `json:",omitzero"` // reportAnswered
 	Value   replicaValue    `json:",omitzero"` // reportLoadBegan, reportLoadEnded
-	What    string          `json:",omitzero"` // reportObserved: the event; reportTripped: the command; reportHeard: the message
-	Took    time.Duration   `json:",omitzero"` // reportTripped, reportStoodStill
-	Sum     replicaSum      `json:",omitzero"` // reportSummedUp
-	Err     string          `json:",omitzero"`
+	// reportObserved: the event; reportTripped: the command; reportHeard: the message.
+	What string        `json:",omitzero"`
+	Took time.Duration `json:",omitzero"` // reportTripped, reportStoodStill
+	Sum  replicaSum    `json:",omitzero"` // reportSummedUp
+	Err  string        `json:",omitzero"`
 
 	Replica int `json:"-"` // whose report it is; the test knows; -1: its own
 }
@@ -103,7 +109,8 @@ const (
 	reportTripped    replicaReportKind = "tripped"     // a round trip to Redis is over
 	reportHeard      replicaReportKind = "heard"       // the cache has acted on a message
 	reportStoodStill replicaReportKind = "stood still" // the machine didn't let the process run
-	reportGone       replicaReportKind = "gone"        // the process has ended; the test says so itself
+	// The process has ended; the test says so itself.
+	reportGone replicaReportKind = "gone"
 )
 
 // replicaAnswer is the result of one caller.
@@ -119,8 +126,9 @@ type replicaAnswer struct {
 
 // replicaSum is what callers got who called for a long time.
 type replicaSum struct {
-	Calls    int
-	Errors   map[string]int // by replicaErrors' name; "remote" for a *cacheguard.LoadError, "other" for what is neither
+	Calls int
+	// By replicaErrors' name; "remote" for a *cacheguard.LoadError, "other" for what is neither.
+	Errors   map[string]int
 	Statuses map[string]int // of calls without an error
 	Longest  time.Duration
 }

@@ -18,7 +18,8 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%v later: %s, member %d, %v, pick %d", f.after, f.kind, f.who, f.lasts, f.pick)
+	return fmt.Sprintf("%v later: %s, member %d, %v, pick %d", f.after, f.kind, f.who, f.lasts,
+		f.pick)
 }
 
 type faultKind string
@@ -67,7 +68,10 @@ func forecast(seed uint64, members int, lasts time.Duration) (plan []fault) {
 	}
 	for at := time.Duration(0); ; {
 		kind := faultKinds[r.IntN(len(faultKinds))]
-		f := fault{after: between(20*time.Millisecond, 800*time.Millisecond), kind: kind.kind, who: r.IntN(members), pick: r.IntN(1 << 16)}
+		f := fault{
+			after: between(20*time.Millisecond, 800*time.Millisecond), kind: kind.kind,
+			who: r.IntN(members), pick: r.IntN(1 << 16),
+		}
 		if kind.most > 0 {
 			f.lasts = between(kind.most/10, kind.most)
 		}
@@ -103,7 +107,8 @@ func (w *weather) note(format string, args ...any) {
 	if len(w.diary) == most {
 		w.diary = append(w.diary[:0], w.diary[most/2:]...)
 	}
-	w.diary = append(w.diary, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+	w.diary = append(w.diary,
+		fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
 // during notes that a fault goes on until the function has returned.

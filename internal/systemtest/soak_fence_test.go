@@ -25,7 +25,9 @@ type fenced struct {
 	f *fence
 }
 
-func (s fenced) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s fenced) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.Store.Lease(ctx, k, ask)
 	if err == nil && ans.State == cacheguard.LeaseGranted {
 		s.f.granted(k.Key, ans.Grant)
@@ -33,7 +35,9 @@ func (s fenced) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.Leas
 	return ans, err
 }
 
-func (s fenced) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration) (cacheguard.Grant, error) {
+func (s fenced) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
 	g, err := s.Store.Claim(ctx, k, token, ttl)
 	if err == nil {
 		s.f.granted(k.Key, g)
@@ -41,7 +45,9 @@ func (s fenced) Claim(ctx context.Context, k cacheguard.Key, token cacheguard.ID
 	return g, err
 }
 
-func (s fenced) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
+func (s fenced) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, frame []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
 	newer := s.f.known(k.Key)
 	ans, err := s.Store.Fill(ctx, k, g, frame, ttl)
 	if err != nil {

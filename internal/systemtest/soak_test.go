@@ -59,7 +59,10 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("CACHEGUARD_SEED=%d", seed)
-	s := &soak{server: redistest.Start(t), prefix: memberPrefix(), origin: newLedger(), weather: &weather{began: time.Now()}}
+	s := &soak{
+		server: redistest.Start(t), prefix: memberPrefix(), origin: newLedger(),
+		weather: &weather{began: time.Now()},
+	}
 	defer watchMachine(s.weather.stood)()
 	goroutines := runtime.NumGoroutine()
 	s.open(t)
@@ -74,7 +77,8 @@ func TestSoak(t *testing.T) {
 	s.tell(t)
 	if len(s.wrong) > 0 {
 		t.Errorf("CACHEGUARD_SEED=%d: %d things went wrong:\n%s\nThe last of what happened:\n%s",
-			seed, len(s.wrong), strings.Join(s.wrong[:min(len(s.wrong), 20)], "\n"), s.weather.last(80))
+			seed, len(s.wrong), strings.Join(s.wrong[:min(len(s.wrong), 20)], "\n"),
+			s.weather.last(80))
 	}
 }
 
@@ -137,14 +141,16 @@ const (
 
 // Keys are of these kinds.
 const (
-	keyCalm   = "calm"   // nobody changes it, and no load of it fails
-	keySet    = "set"    // one member changes it, by Set
-	keyMoving = "moving" // all members change it, in all other ways, and loads of it fail in all ways
+	keyCalm = "calm" // nobody changes it, and no load of it fails
+	keySet  = "set"  // one member changes it, by Set
+	// All members change it, in all other ways, and loads of it fail in all ways.
+	keyMoving = "moving"
 	keyAbsent = "absent" // the origin doesn't have it
 )
 
 func soakKey(n uint64) string {
-	return fmt.Sprintf("%s-%d", [...]string{keyMoving, keyCalm, keySet, keyMoving, keyAbsent}[n%5], n)
+	return fmt.Sprintf("%s-%d", [...]string{keyMoving, keyCalm, keySet, keyMoving, keyAbsent}[n%5],
+		n)
 }
 
 func is(key, kind string) bool { return strings.HasPrefix(key, kind) }
@@ -154,30 +160,49 @@ func (s *soak) open(t *testing.T) {
 	s.counts, s.loads = make(map[string]int), make(map[string][]*soakLoad)
 	s.writing, s.suspect = make(map[string]bool), make(map[string]time.Time)
 	s.fence = &fence{newest: make(map[string]int64), broken: func(key string, late, newer int64) {
-		s.fail("a fill of %s with grant %d was stored, although %d had been granted", key, late, newer)
+		s.fail("a fill of %s with grant %d was stored, although %d had been granted", key, late,
+			newer)
 	}}
 	for n, o := range []struct {
 		name string
 		opts cacheguard.Options[fact]
 	}{
-		{"shared", cacheguard.Options[fact]{StaleWhileRevalidate: soakTTL, StaleIfError: soakWindow, EarlyRefresh: 1}},
-		{"local", cacheguard.Options[fact]{Local: cacheguard.Local[fact]{Entries: 20, TTL: 200 * time.Millisecond}}},
-		{"closed", cacheguard.Options[fact]{StaleWhileRevalidate: soakTTL, OnStoreDown: cacheguard.FailClosed, Local: cacheguard.Local[fact]{Entries: 1000}}},
+		{
+			"shared", cacheguard.Options[fact]{
+				StaleWhileRevalidate: soakTTL, StaleIfError: soakWindow, EarlyRefresh: 1,
+			},
+		},
+		{
+			"local", cacheguard.Options[fact]{
+				Local: cacheguard.Local[fact]{Entries: 20, TTL: 200 * time.Millisecond},
+			},
+		},
+		{
+			"closed", cacheguard.Options[fact]{
+				StaleWhileRevalidate: soakTTL, OnStoreDown: cacheguard.FailClosed,
+				Local: cacheguard.Local[fact]{Entries: 1000},
+			},
+		},
 		{"soft", cacheguard.Options[fact]{
-			StaleWhileRevalidate: soakTTL, StaleIfError: soakWindow, EarlyRefresh: 2, SoftTimeout: 5 * time.Millisecond,
-			Local: cacheguard.Local[fact]{Entries: 1000},
+			StaleWhileRevalidate: soakTTL, StaleIfError: soakWindow, EarlyRefresh: 2,
+			SoftTimeout: 5 * time.Millisecond,
+			Local:       cacheguard.Local[fact]{Entries: 1000},
 		}},
 	} {
 		p, err := redistest.NewProxy(s.server.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.opts.TTL, o.opts.NegativeTTL, o.opts.ErrorTTL, o.opts.Backoff = soakTTL, soakTTL/2, 50*time.Millisecond, 100*time.Millisecond
+		o.opts.TTL, o.opts.NegativeTTL, o.opts.ErrorTTL, o.opts.Backoff = soakTTL, soakTTL/2,
+			50*time.Millisecond, 100*time.Millisecond
 		o.opts.LeaseTTL, o.opts.LoadTimeout, o.opts.MaxLoads = soakLease, soakTimeout, soakLoads
 		m := &soaked{name: o.name, opts: o.opts, proxy: p, own: newLedger(), number: n}
 		m.member = newMember(t, seat{
-			redis: p.Addr(), store: redisstore.Options{Prefix: s.prefix, OpTimeout: soakOp}, cache: o.opts,
-			through: func(store *redisstore.Store) cacheguard.Store { return fenced{store, s.fence} },
+			redis: p.Addr(), store: redisstore.Options{Prefix: s.prefix, OpTimeout: soakOp},
+			cache: o.opts,
+			through: func(store *redisstore.Store) cacheguard.Store {
+				return fenced{store, s.fence}
+			},
 		})
 		s.members = append(s.members, m)
 	}
@@ -305,7 +330,9 @@ func (s *soak) call(m *soaked, key string) {
 			return m.cache.Update(ctx, key, s.update(key))
 		})
 	case n < 35:
-		s.look(ctx, m, key, "Peek", most, func() (cacheguard.Result[fact], error) { return m.cache.Peek(ctx, key) })
+		s.look(ctx, m, key, "Peek", most, func() (cacheguard.Result[fact], error) {
+			return m.cache.Peek(ctx, key)
+		})
 	case n < 42:
 		s.look(ctx, m, key, "Refresh", most, func() (cacheguard.Result[fact], error) {
 			v, err := m.cache.Refresh(ctx, key, s.load(m, key))
@@ -385,7 +412,8 @@ func (s *soak) loading(ctx context.Context, m *soaked, key string) (returned fun
 	if is(key, keyCalm) {
 		for _, other := range s.loads[key] {
 			if other.ctx.Err() == nil { // one that was told to stop gave its lease back after that
-				s.doubt(other.began.Add(-recovery), time.Now(), true, "%s loads %s while %s does", m.name, key, other.by)
+				s.doubt(other.began.Add(-recovery), time.Now(), true, "%s loads %s while %s does",
+					m.name, key, other.by)
 			}
 		}
 		s.loads[key] = append(s.loads[key], l)
@@ -394,7 +422,9 @@ func (s *soak) loading(ctx context.Context, m *soaked, key string) (returned fun
 		m.loads.Add(-1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.loads[key] = slices.DeleteFunc(s.loads[key], func(other *soakLoad) bool { return other == l })
+		s.loads[key] = slices.DeleteFunc(s.loads[key], func(other *soakLoad) bool {
+			return other == l
+		})
 	}
 }
 
@@ -417,13 +447,16 @@ func (s *soak) set(ctx context.Context, m *soaked, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing[key] = false
-	if failed || time.Since(began) > soakOp/2 { // a copy of it may be under way for as long as a blackhole lasts
+	// A copy of it may be under way for as long as a blackhole lasts.
+	if failed || time.Since(began) > soakOp/2 {
 		s.suspect[key] = time.Now().Add(time.Second + soakTTL + soakWindow + soakSlack)
 	}
 }
 
 // change is a call that changes a key.
-func (s *soak) change(ctx context.Context, m *soaked, key, call string, most time.Duration, do func() (fact, error)) (failed bool) {
+func (s *soak) change(
+	ctx context.Context, m *soaked, key, call string, most time.Duration, do func() (fact, error),
+) (failed bool) {
 	began := time.Now()
 	f, err := do()
 	ended := time.Now()
@@ -441,14 +474,18 @@ func (s *soak) change(ctx context.Context, m *soaked, key, call string, most tim
 		s.fail("%s: %s of %s: %v", m.name, call, key, err)
 	}
 	if !own {
-		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call, key, err)
+		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call,
+			key, err)
 		s.weather.note("%s: %s of %s version %d: %v", m.name, call, key, f.Version, err)
 	}
 	return true
 }
 
 // look is a call that reads.
-func (s *soak) look(ctx context.Context, m *soaked, key, call string, most time.Duration, do func() (cacheguard.Result[fact], error)) {
+func (s *soak) look(
+	ctx context.Context, m *soaked, key, call string, most time.Duration,
+	do func() (cacheguard.Result[fact], error),
+) {
 	began := time.Now()
 	res, err := do()
 	ended := time.Now()
@@ -469,7 +506,8 @@ func (s *soak) look(ctx context.Context, m *soaked, key, call string, most time.
 	}
 	if res.Degraded {
 		s.count("degraded", 1)
-		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %+v", m.name, call, key, res)
+		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %+v", m.name,
+			call, key, res)
 	}
 	if call == "Peek" && (res.Status == cacheguard.StatusMiss || res.NotFound) {
 		if res.NotFound != is(key, keyAbsent) && res.Status != cacheguard.StatusMiss {
@@ -477,7 +515,8 @@ func (s *soak) look(ctx context.Context, m *soaked, key, call string, most time.
 		}
 		return
 	}
-	if res.Value.Key != key || is(key, keyAbsent) || res.Value.Version > s.origin.read(key).Version {
+	if res.Value.Key != key || is(key, keyAbsent) ||
+		res.Value.Version > s.origin.read(key).Version {
 		s.fail("%s: %s of %s got %+v", m.name, call, key, res)
 	}
 	s.mu.Lock()
@@ -492,48 +531,60 @@ func (s *soak) look(ctx context.Context, m *soaked, key, call string, most time.
 	}
 	if res.Status == cacheguard.StatusStale {
 		if res.Age > soakTTL+soakWindow+soakOp+soakSlack/4 {
-			s.maybe(began.Add(-recovery), ended, false, "%s: %s of %s: stale for too long: %+v", m.name, call, key, res)
+			s.maybe(began.Add(-recovery), ended, false, "%s: %s of %s: stale for too long: %+v",
+				m.name, call, key, res)
 		}
 		return
 	}
 	long, short := noticeTime+soakSlack/2, messageTime
 	if owed := s.origin.owed(key, began.Add(-long)); res.Value.Version < owed {
-		s.maybe(began.Add(-long), ended, false, "%s: %s of %s got %+v; %v before it was version %d already", m.name, call, key, res, long, owed)
+		s.maybe(began.Add(-long), ended, false,
+			"%s: %s of %s got %+v; %v before it was version %d already", m.name, call, key, res,
+			long, owed)
 	}
 	if owed := s.origin.owed(key, began.Add(-short)); res.Value.Version < owed {
 		s.count("older than a message takes", 1)
-		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather got %+v; %v before it was version %d already", m.name, call, key, res, short, owed)
+		s.maybe(began.Add(-recovery), ended, true,
+			"%s: %s of %s in calm weather got %+v; %v before it was version %d already", m.name,
+			call, key, res, short, owed)
 	}
 }
 
 // judgeError checks that a read may have had an error.
-func (s *soak) judgeError(m *soaked, call, key string, err error, gone bool, began, ended time.Time) {
+func (s *soak) judgeError(
+	m *soaked, call, key string, err error, gone bool, began, ended time.Time,
+) {
 	var remote *cacheguard.LoadError
 	var panicked *cacheguard.PanicError
 	failing := is(key, keyMoving)
 	fine := false
 	switch {
-	case errors.Is(err, cacheguard.ErrLeaseLost), errors.Is(err, cacheguard.ErrClosed), errors.Is(err, cacheguard.ErrRecursion):
+	case errors.Is(err, cacheguard.ErrLeaseLost), errors.Is(err, cacheguard.ErrClosed),
+		errors.Is(err, cacheguard.ErrRecursion):
 	case errors.Is(err, cacheguard.ErrNotFound):
 		s.count("not found", 1)
 		fine = is(key, keyAbsent)
 	case errors.Is(err, cacheguard.ErrUnavailable):
 		s.count("unavailable", 1)
 		fine = call == "Peek" || m.opts.OnStoreDown == cacheguard.FailClosed
-		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call, key, err)
+		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call,
+			key, err)
 	case errors.Is(err, cacheguard.ErrOverloaded):
 		s.count("overloaded", 1)
 		fine = true
-		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call, key, err)
+		s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call,
+			key, err)
 	case errors.Is(err, context.Canceled):
 		fine = gone
 	case errors.Is(err, context.DeadlineExceeded): // the caller's own, or LoadTimeout
 		fine = gone || failing
 		if !fine {
 			fine = true
-			s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name, call, key, err)
+			s.maybe(began.Add(-recovery), ended, true, "%s: %s of %s in calm weather: %v", m.name,
+				call, key, err)
 		}
-	case errors.Is(err, errSoak), errors.As(err, &panicked), strings.Contains(err.Error(), "Goexit"):
+	case errors.Is(err, errSoak), errors.As(err, &panicked),
+		strings.Contains(err.Error(), "Goexit"):
 		fine = failing
 	case errors.As(err, &remote):
 		s.count("failed in another process", 1)
@@ -547,7 +598,8 @@ func (s *soak) judgeError(m *soaked, call, key string, err error, gone bool, beg
 // ended checks that a call ended in time.
 func (s *soak) ended(m *soaked, call, key string, began, ended time.Time, most time.Duration) {
 	if took := ended.Sub(began); took > most+soakSlack {
-		s.maybe(began, ended, false, "%s: %s of %s took %v, want %v at most", m.name, call, key, took, most)
+		s.maybe(began, ended, false, "%s: %s of %s took %v, want %v at most", m.name, call, key,
+			took, most)
 	}
 }
 
@@ -577,14 +629,18 @@ func (s *soak) maybe(from, to time.Time, calm bool, format string, args ...any) 
 func (s *soak) doubt(from, to time.Time, calm bool, format string, args ...any) {
 	const most = 10_000
 	if len(s.doubts) < most && (!calm || s.weather.calm(from, to)) {
-		s.doubts = append(s.doubts, doubt{from, to, calm, fmt.Sprintf("%.3f: ", to.Sub(s.weather.began).Seconds()) + fmt.Sprintf(format, args...)})
+		s.doubts = append(s.doubts, doubt{
+			from, to, calm,
+			fmt.Sprintf("%.3f: ", to.Sub(s.weather.began).Seconds()) + fmt.Sprintf(format, args...),
+		})
 	}
 }
 
 // judge examines the doubts when all standstills of the machine are known.
 func (s *soak) judge() {
 	for _, d := range s.doubts {
-		if s.weather.ran(d.from, d.to.Add(standstill)) && (!d.calm || s.weather.calm(d.from, d.to)) {
+		if s.weather.ran(d.from, d.to.Add(standstill)) &&
+			(!d.calm || s.weather.calm(d.from, d.to)) {
 			s.wrong = append(s.wrong, d.what)
 		} else {
 			s.weather.note("not counted, because the machine stood still: %s", d.what)
@@ -605,13 +661,16 @@ func (s *soak) recovers(t *testing.T) {
 	}
 	for tick := time.NewTicker(5 * time.Millisecond); !normal(); <-tick.C {
 		if time.Since(began) > replicaPatience {
-			s.wrong = append(s.wrong, fmt.Sprintf("not back to normal %v after the last fault", time.Since(began)))
+			s.wrong = append(s.wrong,
+				fmt.Sprintf("not back to normal %v after the last fault", time.Since(began)))
 			return
 		}
 	}
 	took := time.Since(began)
 	if took > recovery+soakSlack {
-		s.doubts = append(s.doubts, doubt{began, time.Now(), false, fmt.Sprintf("it took %v until all stores worked again", took)})
+		s.doubts = append(s.doubts, doubt{
+			began, time.Now(), false, fmt.Sprintf("it took %v until all stores worked again", took),
+		})
 	}
 	s.weather.note("all stores work again, %v after the last fault", took)
 	for n := 0; ; n++ {
@@ -643,7 +702,8 @@ func (s *soak) stampede(t *testing.T, key string) string {
 	for _, m := range s.members {
 		for range callers {
 			all.Go(func() {
-				if res, err := m.cache.GetResult(t.Context(), key, load); err != nil || res.Value != f || res.Degraded {
+				if res, err := m.cache.GetResult(t.Context(), key, load); err != nil ||
+					res.Value != f || res.Degraded {
 					mu.Lock()
 					defer mu.Unlock()
 					wrong = append(wrong, fmt.Sprintf("%s got %+v, %v", m.name, res, err))
@@ -659,7 +719,9 @@ func (s *soak) stampede(t *testing.T, key string) string {
 				break
 			}
 			if n > 0 {
-				wrong = append(wrong, fmt.Sprintf("%s: once more: got %+v, %v; want an answer of the local tier", m.name, res, err))
+				wrong = append(wrong,
+					fmt.Sprintf("%s: once more: got %+v, %v; want an answer of the local tier",
+						m.name, res, err))
 				break
 			}
 		}
@@ -695,7 +757,8 @@ func (s *soak) close(t *testing.T) {
 		began := time.Now()
 		m.close()
 		if took := time.Since(began); took > soakTimeout+4*soakOp+soakSlack {
-			s.doubts = append(s.doubts, doubt{began, time.Now(), false, fmt.Sprintf("%s: Close took %v", m.name, took)})
+			s.doubts = append(s.doubts,
+				doubt{began, time.Now(), false, fmt.Sprintf("%s: Close took %v", m.name, took)})
 		}
 		if err := m.proxy.Close(); err != nil {
 			t.Error(err)
@@ -717,7 +780,8 @@ func (s *soak) leavesNoGoroutine(t *testing.T, before int) {
 		case <-timeout:
 			var all strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
-			t.Errorf("%d goroutines, there were %d:\n%s", runtime.NumGoroutine(), before, all.String())
+			t.Errorf("%d goroutines, there were %d:\n%s", runtime.NumGoroutine(), before,
+				all.String())
 			return
 		}
 	}

@@ -24,12 +24,20 @@ type trio struct {
 }
 
 func newTrio(t *testing.T, opts cacheguard.Options[fact]) *trio {
-	at := seat{redis: redistest.Shared(t).Addr(), store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience}, cache: opts}
-	return &trio{loading: newMember(t, at), invalidating: newMember(t, at), other: newMember(t, at), origin: newLedger()}
+	at := seat{
+		redis: redistest.Shared(t).Addr(),
+		store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience}, cache: opts,
+	}
+	return &trio{
+		loading: newMember(t, at), invalidating: newMember(t, at), other: newMember(t, at),
+		origin: newLedger(),
+	}
 }
 
 // load has tags, and returns when the gate is open.
-func (tr *trio) load(key string, began chan<- struct{}, gate <-chan struct{}) cacheguard.EntryFunc[fact] {
+func (tr *trio) load(
+	key string, began chan<- struct{}, gate <-chan struct{},
+) cacheguard.EntryFunc[fact] {
 	return func(context.Context, cacheguard.Result[fact]) (cacheguard.Entry[fact], error) {
 		tr.loads.Add(1)
 		f := tr.origin.read(key)
@@ -60,7 +68,9 @@ func TestInvalidateTagsDuringLoads(t *testing.T) {
 	}
 	redistest.Shared(t)
 	for name, bump := range map[string]way{"tag": byTag, "all": byAll} {
-		for tier, opts := range map[string]cacheguard.Options[fact]{"store": {}, "local": withLocal(time.Hour)} {
+		for tier, opts := range map[string]cacheguard.Options[fact]{
+			"store": {}, "local": withLocal(time.Hour),
+		} {
 			t.Run(name+"/"+tier, func(t *testing.T) {
 				tr := newTrio(t, opts)
 				for n := range tries {
@@ -120,7 +130,8 @@ func (tr *trio) race(t *testing.T, try int, bump way, local bool) {
 			keys := []string{key, fmt.Sprint("beside ", try)}
 			got, err := m.cache.GetMany(t.Context(), keys, tr.loadMany)
 			if err != nil || got[key].Version < old+1 {
-				t.Errorf("try %d: GetMany got %+v, %v, want version %d at least", try, got, err, old+1)
+				t.Errorf("try %d: GetMany got %+v, %v, want version %d at least", try, got, err,
+					old+1)
 			}
 		})
 	}
@@ -155,12 +166,14 @@ func TestUndisturbedTagsAreLoadedOnce(t *testing.T) {
 				for round := range rounds {
 					for i := range keys {
 						key := fmt.Sprint("k", i)
-						if _, err := m.cache.GetEntry(t.Context(), key, tr.load(key, nil, nil)); err != nil {
+						if _, err := m.cache.GetEntry(t.Context(), key,
+							tr.load(key, nil, nil)); err != nil {
 							t.Error(err)
 						}
 					}
 					if n == 1 {
-						if err := m.cache.InvalidateTags(t.Context(), fmt.Sprint("another ", round)); err != nil {
+						if err := m.cache.InvalidateTags(t.Context(),
+							fmt.Sprint("another ", round)); err != nil {
 							t.Error(err)
 						}
 					}
@@ -181,7 +194,9 @@ func TestMarkStaleDuringLoads(t *testing.T) {
 	if redistest.Full() {
 		tries = 100
 	}
-	for name, windows := range map[string]time.Duration{"without windows": 0, "with windows": time.Minute} {
+	for name, windows := range map[string]time.Duration{
+		"without windows": 0, "with windows": time.Minute,
+	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Shared(t)
 			proxy, err := redistest.NewProxy(server.Addr())
@@ -190,7 +205,11 @@ func TestMarkStaleDuringLoads(t *testing.T) {
 			}
 			defer proxy.Close()
 			opts := cacheguard.Options[fact]{StaleWhileRevalidate: windows}
-			at := seat{redis: server.Addr(), store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience}, cache: opts}
+			at := seat{
+				redis: server.Addr(),
+				store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience},
+				cache: opts,
+			}
 			tr := &trio{loading: newMember(t, at), other: newMember(t, at), origin: newLedger()}
 			at.redis, at.store.OpTimeout = proxy.Addr(), 2*time.Second
 			tr.invalidating = newMember(t, at)
@@ -218,7 +237,8 @@ func (tr *trio) mark(t *testing.T, try int, proxy *redistest.Proxy) {
 			e, err := tr.load(key, began, gate)(ctx, cacheguard.Result[fact]{})
 			return e.Value, err
 		}
-		if f, err := tr.loading.cache.Refresh(t.Context(), key, load); err != nil || f.Version < old {
+		if f, err := tr.loading.cache.Refresh(t.Context(), key, load); err != nil ||
+			f.Version < old {
 			t.Errorf("try %d: the load that was under way gave %+v, %v", try, f, err)
 		}
 	})
@@ -271,7 +291,12 @@ func (tr *trio) mark(t *testing.T, try int, proxy *redistest.Proxy) {
 // redisScript is the text of one of redisstore's scripts, with what it begins with.
 func redisScript(name string) (string, error) {
 	script, err := os.ReadFile("../../cacheguard/redisstore/" + name + ".lua")
-	for _, begin := range []struct{ name, calls string }{{"part", " part("}, {"later", "later(KEYS"}, {"wake", "change(ARGV"}, {"wake", "wake(string"}} {
+	for _, begin := range []struct {
+		name, calls string
+	}{
+		{"part", " part("}, {"later", "later(KEYS"}, {"wake", "change(ARGV"},
+		{"wake", "wake(string"},
+	} {
 		if err != nil || !strings.Contains(string(script), begin.calls) {
 			continue
 		}

@@ -9,7 +9,9 @@ import (
 // the caller's context may carry, and whether the keeper is closed. Then it calls ask with a
 // context that ends with the caller's context and with the keeper. The error names the package and
 // the lock. If the context has ended, the error also has the reason.
-func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
+func (k *Keeper) Acquire(
+	ctx context.Context, of, name string, ask func(context.Context) (*Hold, error),
+) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)
 	}
@@ -25,7 +27,9 @@ func (k *Keeper) Acquire(ctx context.Context, of, name string, ask func(context.
 
 // Take is Acquire for a lock that is taken from its holder. It ignores the lock that the caller's
 // context may carry.
-func (k *Keeper) Take(ctx context.Context, of, name string, ask func(context.Context) (*Hold, error)) (*Hold, error) {
+func (k *Keeper) Take(
+	ctx context.Context, of, name string, ask func(context.Context) (*Hold, error),
+) (*Hold, error) {
 	if err := CheckName(name); err != nil {
 		return nil, fmt.Errorf("%s: %w", of, err)
 	}
@@ -36,7 +40,9 @@ func (k *Keeper) Take(ctx context.Context, of, name string, ask func(context.Con
 	return hold, nil
 }
 
-func (k *Keeper) within(ctx context.Context, ask func(context.Context) (*Hold, error)) (*Hold, error) {
+func (k *Keeper) within(
+	ctx context.Context, ask func(context.Context) (*Hold, error),
+) (*Hold, error) {
 	within, leave, err := k.Enter(ctx)
 	if err != nil {
 		return nil, err

@@ -89,10 +89,12 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		select {
 		case <-t.released: // if both are ready, the answer is better
 		default:
-			return cmp.Or(h.before, ctx.Err()) // if the lock was lost before, the error is known without the answer
+			// If the lock was lost before, the error is known without the answer.
+			return cmp.Or(h.before, ctx.Err())
 		}
 	}
-	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) { // the answer came too late for this context
+	// The answer came too late for this context.
+	if err := ctx.Err(); err != nil && t.answer != nil && !errors.Is(t.answer, ErrLost) {
 		return cmp.Or(h.before, fmt.Errorf("%w: %w", err, t.answer))
 	}
 	return cmp.Or(h.before, t.answer)

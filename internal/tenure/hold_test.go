@@ -187,7 +187,8 @@ func TestAgainAfterALoss(t *testing.T) {
 		}
 		again, err := k.Again(first.Carry(t.Context()), "n")
 		if again != nil || err != nil {
-			t.Errorf("Again when all have unlocked what was lost: %v, %v; want that the context carries nothing", again, err)
+			t.Errorf("Again when all have unlocked what was lost: %v, %v; want that the context carries nothing",
+				again, err)
 		}
 	})
 }
@@ -251,9 +252,11 @@ func TestPromptRelease(t *testing.T) {
 		cancel()
 		close(gate)
 		if err := <-first; !errors.Is(err, context.Canceled) || !errors.Is(err, errRelease) {
-			t.Errorf("the Unlock whose context ended during the release: %v; want its context's error, and that of the release", err)
+			t.Errorf("the Unlock whose context ended during the release: %v; want its context's error, and that of the release",
+				err)
 		}
-		if err := held.Unlock(t.Context()); !errors.Is(err, errRelease) || errors.Is(err, context.Canceled) {
+		if err := held.Unlock(t.Context()); !errors.Is(err, errRelease) ||
+			errors.Is(err, context.Canceled) {
 			t.Errorf("an Unlock after that: %v; want the answer of the release", err)
 		}
 	})

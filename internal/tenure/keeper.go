@@ -74,7 +74,8 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	defer t.mu.Unlock()
 	if t.check() == nil {
 		if terms.Renew != nil && terms.Every > 0 && !terms.Until.IsZero() {
-			t.renewal = time.AfterFunc(t.pause(), t.renew) // earlier than the end, and sets the timer for the end
+			// Earlier than the end, and sets the timer for the end.
+			t.renewal = time.AfterFunc(t.pause(), t.renew)
 		} else {
 			t.expireInTime()
 		}

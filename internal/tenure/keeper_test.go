@@ -23,8 +23,16 @@ func TestEnterEndsWithItsContext(t *testing.T) {
 			not   error
 		}{
 			{"cancelled", cancelled, cancel, []error{context.Canceled}, ErrClosed},
-			{"with a cause", caused, func() { cancelCause(mine) }, []error{context.Canceled, mine}, ErrClosed},
-			{"late", late, func() { pass(time.Second) }, []error{context.DeadlineExceeded}, context.Canceled},
+			{
+				"with a cause", caused, func() {
+					cancelCause(mine)
+				}, []error{context.Canceled, mine}, ErrClosed,
+			},
+			{
+				"late", late, func() {
+					pass(time.Second)
+				}, []error{context.DeadlineExceeded}, context.Canceled,
+			},
 		} {
 			within, leave, err := k.Enter(c.ctx)
 			wantErr(t, "Enter", err, nil)
@@ -96,7 +104,8 @@ func TestCloseLosesWhatIsHeld(t *testing.T) {
 		wantErr(t, "Unlock", unlocked.Unlock(t.Context()), nil)
 		k.Close()
 		if !isLost(h) || isLost(unlocked) {
-			t.Errorf("Lost of what was held is closed: %v, of what was not: %v", isLost(h), isLost(unlocked))
+			t.Errorf("Lost of what was held is closed: %v, of what was not: %v", isLost(h),
+				isLost(unlocked))
 		}
 		wantErr(t, "Err of what was held", h.Err(), ErrLost)
 		wantErr(t, "Err of what was not", unlocked.Err(), ErrNotHeld)

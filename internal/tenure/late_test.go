@@ -20,7 +20,9 @@ func begun(t *testing.T, lease, late time.Duration, change func(*Terms)) (*Keepe
 	defer leave()
 	terms := Terms{
 		Name: "n", Until: time.Now().Add(lease - late), Every: lease / 3,
-		Renew:   func(context.Context) (time.Time, bool, error) { return time.Now().Add(lease), true, nil },
+		Renew: func(context.Context) (time.Time, bool, error) {
+			return time.Now().Add(lease), true, nil
+		},
 		Release: func(context.Context) error { return nil },
 	}
 	if change != nil {

@@ -80,12 +80,18 @@ type tenure struct {
 
 	lost chan struct{} // closed when the lock is lost
 
-	mu      sync.Mutex // guards the fields below; the holder of this mutex may lock the keeper's mutex, but the holder of the keeper's mutex must not lock this one
-	holds   int
-	state   error // nil, ErrLost or ErrNotHeld
-	until   time.Time
-	expiry  *time.Timer        // fires at until, if the lock has an end; with renewals it is set when the first renewal begins
-	renewal *time.Timer        // timer of the next renewal, if there is one; it is not a goroutine for each lock, because each Unlock would wake the goroutine
+	// Guards the fields below; the holder of this mutex may lock the keeper's mutex, but the holder
+	// of the keeper's mutex must not lock this one.
+	mu    sync.Mutex
+	holds int
+	state error // nil, ErrLost or ErrNotHeld
+	until time.Time
+	// Fires at until, if the lock has an end; with renewals it is set when the first renewal
+	// begins.
+	expiry *time.Timer
+	// Timer of the next renewal, if there is one; it is not a goroutine for each lock, because each
+	// Unlock would wake the goroutine.
+	renewal *time.Timer
 	over    context.CancelFunc // cancels the running renewal, or nil
 
 	released chan struct{} // closed when Release has returned
@@ -156,7 +162,8 @@ func (t *tenure) expireInTime() {
 	switch {
 	case t.until.IsZero():
 	case t.expiry == nil:
-		t.expiry = time.AfterFunc(time.Until(t.until), func() { _ = t.err() }) // the lock may have been extended since the timer fired
+		// The lock may have been extended since the timer fired.
+		t.expiry = time.AfterFunc(time.Until(t.until), func() { _ = t.err() })
 	default:
 		t.expiry.Reset(time.Until(t.until))
 	}
@@ -207,7 +214,8 @@ func (t *tenure) renew() {
 	switch {
 	case t.check() != nil:
 	case err != nil:
-		t.renewal.Reset(t.terms.Every / 8) // if no renewal succeeds in time, the lock ends by itself
+		// If no renewal succeeds in time, the lock ends by itself.
+		t.renewal.Reset(t.terms.Every / 8)
 	case !held:
 		t.end(ErrLost)
 	default:
@@ -227,7 +235,9 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	if t.expiry == nil {
 		t.expireInTime()
 	}
-	t.keeper.occupy() // while t.mu is held, so that Close, which loses this tenure, either waits for the renewal or prevents it
+	// While t.mu is held, so that Close, which loses this tenure, either waits for the renewal or
+	// prevents it.
+	t.keeper.occupy()
 	ctx, over := context.WithDeadline(context.Background(), t.until)
 	t.over = over
 	return ctx, over

@@ -139,7 +139,9 @@ func TestRenewedSoonerAfterAnError(t *testing.T) {
 		h := k.Begin(s.terms())
 		pass(every * 5 / 2)
 		wantErr(t, "Err", h.Err(), nil)
-		want := []time.Duration{every, every + every/8, every + 2*every/8, every + 3*every/8, 2*every + 3*every/8}
+		want := []time.Duration{
+			every, every + every/8, every + 2*every/8, every + 3*every/8, 2*every + 3*every/8,
+		}
 		if got := s.renewed(); !slices.Equal(got, want) {
 			t.Errorf("renewed at %v; want %v", got, want)
 		}
@@ -148,7 +150,9 @@ func TestRenewedSoonerAfterAnError(t *testing.T) {
 
 func TestLostWhenItCannotBeRenewed(t *testing.T) {
 	bubble(t, func(t *testing.T, k *Keeper, s *system) {
-		s.renew = func(context.Context) (time.Time, bool, error) { return time.Time{}, false, errSystem }
+		s.renew = func(context.Context) (time.Time, bool, error) {
+			return time.Time{}, false, errSystem
+		}
 		h := k.Begin(s.terms())
 		pass(lease - 1)
 		wantErr(t, "Err before the lease is over", h.Err(), nil)
@@ -170,7 +174,9 @@ func TestLostWhenItCannotBeRenewed(t *testing.T) {
 
 func TestLostWhenTheSystemSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, k *Keeper, s *system) {
-		s.renew = func(context.Context) (time.Time, bool, error) { return time.Now().Add(lease), false, nil }
+		s.renew = func(context.Context) (time.Time, bool, error) {
+			return time.Now().Add(lease), false, nil
+		}
 		h := k.Begin(s.terms())
 		pass(every)
 		if !isLost(h) {
@@ -296,7 +302,8 @@ func TestErrLooksAtTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, k *Keeper, s *system) {
 		terms := s.terms()
 		terms.Renew = nil
-		asked, had, unlocked, renewed := k.Begin(terms), k.Begin(terms), k.Begin(terms), k.Begin(terms)
+		asked, had, unlocked, renewed := k.Begin(terms), k.Begin(terms), k.Begin(terms),
+			k.Begin(terms)
 		for _, h := range []*Hold{asked, had, unlocked, renewed} {
 			h.tenure.expiry.Stop()
 		}
@@ -377,7 +384,8 @@ func TestCheckName(t *testing.T) {
 func TestEndless(t *testing.T) {
 	const lease = 10 * time.Second
 	for left, want := range map[time.Duration]bool{
-		-1: true, -time.Millisecond: true, -2 * time.Millisecond: true, 0: false, lease: false, time.Hour: false,
+		-1: true, -time.Millisecond: true, -2 * time.Millisecond: true, 0: false, lease: false,
+		time.Hour:    false,
 		1000 * lease: false, 1001 * lease: true, 1 << 62: true,
 	} {
 		if got := Endless(left, lease); got != want {

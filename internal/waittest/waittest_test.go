@@ -28,7 +28,8 @@ func TestUntil(t *testing.T) {
 		}
 		began, never := time.Now(), verdict{}
 		waittest.Until(&never, "what never comes", func() bool { return false })
-		if took := time.Since(began); took != waittest.Patience || !strings.Contains(never.failed, "what never comes") {
+		if took := time.Since(began); took != waittest.Patience ||
+			!strings.Contains(never.failed, "what never comes") {
 			t.Errorf("failed %q after %v", never.failed, took)
 		}
 	})

@@ -28,7 +28,8 @@ const most = 8
 
 // Watch registers tell, which is called with each message about a key and with the number of the
 // watcher's latest request at that time. tell must not block, and must not call the watcher. The
-// watcher must call Read when it has handled a message. While too many messages are unread, tell is not called.
+// watcher must call Read when it has handled a message. While too many messages are unread, tell is
+// not called.
 func (b *Board[M]) Watch(key string, tell func(question uint32, m M)) *Watcher[M] {
 	w := &Watcher[M]{board: b, key: key, tell: tell}
 	b.mu.Lock()
@@ -70,7 +71,9 @@ func (w *Watcher[M]) Stop() {
 	}
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
-	left := slices.DeleteFunc(w.board.byKey[w.key], func(other *Watcher[M]) bool { return other == w })
+	left := slices.DeleteFunc(w.board.byKey[w.key], func(other *Watcher[M]) bool {
+		return other == w
+	})
 	if w.board.byKey[w.key] = left; len(left) == 0 {
 		delete(w.board.byKey, w.key)
 	}

@@ -12,7 +12,9 @@ func TestWatch(t *testing.T) {
 	var b Board[string]
 	var heard []string
 	watch := func(name, key string) *Watcher[string] {
-		return b.Watch(key, func(question uint32, m string) { heard = append(heard, fmt.Sprint(name, question, m)) })
+		return b.Watch(key, func(question uint32, m string) {
+			heard = append(heard, fmt.Sprint(name, question, m))
+		})
 	}
 	want := func(all ...string) {
 		t.Helper()
@@ -59,7 +61,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// Messages from before a request don't keep those from being told that may be newer than its answer.
+// Messages from before a request don't keep those from being told that may be newer than its
+// answer.
 func TestUnreadFromBeforeARequest(t *testing.T) {
 	var b Board[int]
 	var questions []uint32
@@ -74,7 +77,8 @@ func TestUnreadFromBeforeARequest(t *testing.T) {
 	for range most + 3 {
 		b.Tell("key", 1)
 	}
-	if old := questions[:most]; slices.Max(old) != 0 || len(questions) != 2*most || slices.Min(questions[most:]) != 1 {
+	if old := questions[:most]; slices.Max(old) != 0 || len(questions) != 2*most ||
+		slices.Min(questions[most:]) != 1 {
 		t.Errorf("messages came with the requests %v", questions)
 	}
 }

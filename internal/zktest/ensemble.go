@@ -40,7 +40,9 @@ func NewEnsemble(n int, args ...string) (*Ensemble, error) {
 	}
 	args = append(lines, args...)
 	// No server serves before there is a majority.
-	servers, err := childproc.StartAll(n, func(i int) (*Server, error) { return newServer(i+1, args) })
+	servers, err := childproc.StartAll(n, func(i int) (*Server, error) {
+		return newServer(i+1, args)
+	})
 	if err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}

@@ -21,10 +21,17 @@ func TestEnsembleOutlivesItsLeader(t *testing.T) {
 		t.Fatal("nobody leads")
 	}
 	old.Kill()
-	waittest.Until(t, "another leader", func() bool { leader := e.Leader(); return leader != nil && leader != old })
-	waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
+	waittest.Until(t, "another leader", func() bool {
+		leader := e.Leader()
+		return leader != nil && leader != old
+	})
+	waittest.Until(t, "the client", func() bool {
+		_, _, err := conn.Exists("/a")
+		return err == nil
+	})
 	if !exists(t, conn, "/a") || conn.SessionID() != id {
-		t.Errorf("the node is there: %v; session %x, was %x", exists(t, conn, "/a"), conn.SessionID(), id)
+		t.Errorf("the node is there: %v; session %x, was %x", exists(t, conn, "/a"),
+			conn.SessionID(), id)
 	}
 	if err := old.Restart(); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,9 @@ type link struct {
 	*faultproxy.Link
 	proxy *Proxy
 
-	mu     sync.Mutex       // guards doomed
-	doomed map[int32]*Fault // the faults of requests whose replies must be lost, by the requests' numbers
+	mu sync.Mutex // guards doomed
+	// The faults of requests whose replies must be lost, by the requests' numbers.
+	doomed map[int32]*Fault
 }
 
 // carry serves a connection until it ends.

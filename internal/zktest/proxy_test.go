@@ -55,7 +55,10 @@ func TestLostReply(t *testing.T) {
 		if !exists(t, direct, path) {
 			t.Errorf("%s: it was not carried out", path)
 		}
-		waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists(path); return err == nil })
+		waittest.Until(t, "the client", func() bool {
+			_, _, err := conn.Exists(path)
+			return err == nil
+		})
 		if _, err := conn.Create(path+"2", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Errorf("%s: a second reply is lost, too: %v", path, err)
 		}
@@ -88,7 +91,10 @@ func TestCutEndsConnections(t *testing.T) {
 	if err := p.Refuse(false); err != nil {
 		t.Fatal(err)
 	}
-	waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/cut"); return err == nil })
+	waittest.Until(t, "the client", func() bool {
+		_, _, err := conn.Exists("/cut")
+		return err == nil
+	})
 	if conn.SessionID() != id {
 		t.Error("another session")
 	}

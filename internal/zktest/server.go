@@ -56,15 +56,19 @@ func newServer(member int, args []string) (*Server, error) {
 			if err := os.MkdirAll(data, 0o700); err != nil {
 				return nil, err
 			}
-			if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(member)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(member)),
+				0o600); err != nil {
 				return nil, err
 			}
 			properties, lines := split(args)
 			config := filepath.Join(dir, "zoo.cfg")
-			if err := os.WriteFile(config, []byte(configuration(data, port)+lines), 0o600); err != nil {
+			if err := os.WriteFile(config, []byte(configuration(data, port)+lines),
+				0o600); err != nil {
 				return nil, err
 			}
-			main := []string{"-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config}
+			main := []string{
+				"-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
+			}
 			return exec.Command(java, append(properties, main...)...), nil
 		},
 		// An open port is not enough, because the port is open long before the server serves.
@@ -100,9 +104,11 @@ func configuration(data string, port int) string {
 // those that every server has.
 func split(args []string) (properties []string, lines string) {
 	properties = []string{
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // for a fast start, because the server doesn't live long
+		// For a fast start, because the server doesn't live long.
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // tests only use kill -9, so data need not reach the disk
+		// Tests only use kill -9, so data need not reach the disk.
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
 	}
 	for _, a := range args {
 		if strings.HasPrefix(a, "-") {

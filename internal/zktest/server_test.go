@@ -45,7 +45,10 @@ func TestRestartKeepsSessions(t *testing.T) {
 		if err := s.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		waittest.Until(t, "the client", func() bool { _, _, err := conn.Exists("/a"); return err == nil })
+		waittest.Until(t, "the client", func() bool {
+			_, _, err := conn.Exists("/a")
+			return err == nil
+		})
 		there, now := exists(t, conn, "/a"), conn.SessionID()
 		if there && now == id {
 			return

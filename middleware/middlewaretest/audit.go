@@ -31,7 +31,8 @@ type Finding struct {
 
 // String returns the finding as a report for people.
 func (f Finding) String() string {
-	return fmt.Sprintf("%s: %s\n  first:  %s\n  second: %s\n  differs from what the second gets alone: %s\n  to do: %s",
+	return fmt.Sprintf(
+		"%s: %s\n  first:  %s\n  second: %s\n  differs from what the second gets alone: %s\n  to do: %s",
 		f.Kind, f.Varied, line(f.First), line(f.Second), f.Differ, f.Advice)
 }
 
@@ -106,11 +107,13 @@ func Run(c Config, samples ...*http.Request) (found []Finding) {
 	}
 	for _, sample := range samples {
 		if sample.Method != http.MethodGet && sample.Method != "" || sample.ContentLength != 0 {
-			panic("middlewaretest: a sample is not a plain GET: " + sample.Method + " " + sample.URL.String())
+			panic("middlewaretest: a sample is not a plain GET: " + sample.Method + " " +
+				sample.URL.String())
 		}
 		found = append(found, c.audit(sample)...)
 	}
-	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) }) // leaked before poisoned
+	// Leaked before poisoned.
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Kind, b.Kind) })
 	return found
 }
 
@@ -152,7 +155,9 @@ func (c Config) audit(sample *http.Request) (found []Finding) {
 // second request and the response that the second request gets alone. Sometimes only the time that
 // has passed causes a difference. So try repeats the comparison. Before and after that, it tests
 // again which parts of the response change by themselves.
-func (c Config) try(sample *http.Request, first, second func(*http.Request), want *alone) (differ string) {
+func (c Config) try(
+	sample *http.Request, first, second func(*http.Request), want *alone,
+) (differ string) {
 	both := func() response {
 		h := c.Build()
 		send(h, request(sample, first))

@@ -45,8 +45,11 @@ func naive(key func(*http.Request) string) func(http.Handler) http.Handler {
 func full(without string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		parts := map[string]string{
-			"method": r.Method, "host": r.Host, "scheme": fmt.Sprint(r.TLS != nil), "path": r.URL.EscapedPath(), "query": r.URL.RawQuery,
-			"body": fmt.Sprint(r.ContentLength), "users": fmt.Sprint(r.Header["Cookie"], r.Header["Authorization"]), "fields": fmt.Sprintf("%q", r.Header),
+			"method": r.Method, "host": r.Host, "scheme": fmt.Sprint(r.TLS != nil),
+			"path": r.URL.EscapedPath(), "query": r.URL.RawQuery,
+			"body":   fmt.Sprint(r.ContentLength),
+			"users":  fmt.Sprint(r.Header["Cookie"], r.Header["Authorization"]),
+			"fields": fmt.Sprintf("%q", r.Header),
 		}
 		delete(parts, without)
 		if without == "users" {
@@ -73,8 +76,8 @@ func removing(h http.HandlerFunc) http.HandlerFunc {
 // used has, by test, what closes the cache that the test uses.
 var used sync.Map
 
-// own returns the project's cache, and closes the one that it returned to the test before. All caches
-// of an audit together would need more memory than a machine should have to find.
+// own returns the project's cache, and closes the one that it returned to the test before. All
+// caches of an audit together would need more memory than a machine should have to find.
 func own(t *testing.T, opts middleware.Options) func(http.Handler) http.Handler {
 	store := memstore.New(memstore.Options{})
 	pages, err := middleware.New(store, opts)
@@ -99,7 +102,8 @@ func own(t *testing.T, opts middleware.Options) func(http.Handler) http.Handler 
 func minute(w http.ResponseWriter) { w.Header().Set("Cache-Control", "max-age=60") }
 
 func sample() *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "http://shop.example/products/42?color=red&size=xl", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://shop.example/products/42?color=red&size=xl",
+		nil)
 	r.Header.Set("Cookie", "session=abc; theme=dark")
 	return r
 }
@@ -116,7 +120,9 @@ func TestFlawsAreFound(t *testing.T) {
 	field := func(name string) http.HandlerFunc {
 		return says(func(r *http.Request) string { return r.Header.Get(name) })
 	}
-	in := func(cached func(http.Handler) http.Handler, h http.HandlerFunc) func(*testing.T) http.Handler {
+	in := func(
+		cached func(http.Handler) http.Handler, h http.HandlerFunc,
+	) func(*testing.T) http.Handler {
 		return func(*testing.T) http.Handler { return cached(h) }
 	}
 	inOwn := func(h http.HandlerFunc) func(*testing.T) http.Handler {
@@ -127,7 +133,9 @@ func TestFlawsAreFound(t *testing.T) {
 		kind  middlewaretest.Kind
 		want  string // a text in the name of the varied part
 	}{
-		"link from X-Forwarded-Host": {inOwn(field("X-Forwarded-Host")), middlewaretest.Poisoned, "X-Forwarded-Host"},
+		"link from X-Forwarded-Host": {
+			inOwn(field("X-Forwarded-Host")), middlewaretest.Poisoned, "X-Forwarded-Host",
+		},
 		"field of the response": {inOwn(func(w http.ResponseWriter, r *http.Request) {
 			minute(w)
 			w.Header().Set("Location", "https://"+cmp.Or(r.Header.Get("X-Host"), r.Host))
@@ -139,7 +147,9 @@ func TestFlawsAreFound(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 			}
 		}), middlewaretest.Poisoned, "X-Forwarded-Proto"},
-		"language without Vary": {inOwn(field("Accept-Language")), middlewaretest.Poisoned, "Accept-Language"},
+		"language without Vary": {
+			inOwn(field("Accept-Language")), middlewaretest.Poisoned, "Accept-Language",
+		},
 		"phones without Vary": {inOwn(func(w http.ResponseWriter, r *http.Request) {
 			minute(w)
 			fmt.Fprint(w, strings.Contains(r.UserAgent(), "Mobile"))
@@ -163,35 +173,76 @@ func TestFlawsAreFound(t *testing.T) {
 			c, err := r.Cookie("sid")
 			fmt.Fprint(w, "secret page", c, err)
 		}), middlewaretest.Leaked, "cookie sid"},
-		"a cookie of the sample that matters by being there": {in(naive(full("users")), func(w http.ResponseWriter, r *http.Request) {
+		"a cookie of the sample that matters by being there": {in(naive(full("users")), func(
+			w http.ResponseWriter, r *http.Request,
+		) {
 			_, err := r.Cookie("session")
 			fmt.Fprint(w, err == nil)
 		}), middlewaretest.Leaked, "cookie session, which is left out"},
-		"host": {in(naive(full("host")), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned, "another host"},
+		"host": {
+			in(naive(full("host")), says(func(r *http.Request) string { return r.Host })),
+			middlewaretest.Poisoned, "another host",
+		},
 		"port": {in(naive(func(r *http.Request) string {
 			return strings.Split(r.Host, ":")[0] + r.URL.String() + r.Method + fmt.Sprint(r.Header)
-		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned, "the host with a port"},
+		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned,
+			"the host with a port"},
 		"capitals of the host": {in(naive(func(r *http.Request) string {
 			return strings.ToLower(r.Host) + r.URL.String() + r.Method + fmt.Sprint(r.Header)
-		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned, "capitals"},
-		"scheme":               {in(naive(full("scheme")), says(func(r *http.Request) string { return fmt.Sprint(r.TLS == nil) })), middlewaretest.Poisoned, "the scheme"},
-		"method":               {in(naive(full("method")), says(func(r *http.Request) string { return r.Method })), middlewaretest.Poisoned, "HEAD"},
-		"body of a GET":        {in(naive(func(r *http.Request) string { return r.Method + r.URL.String() }), says(func(r *http.Request) string { b, _ := io.ReadAll(r.Body); return string(b) })), middlewaretest.Poisoned, "a GET with a body"},
-		"query":                {in(naive(full("query")), says(func(r *http.Request) string { return r.URL.Query().Get("color") })), middlewaretest.Poisoned, "the parameter color"},
-		"last value of a name": {in(naive(func(r *http.Request) string { return r.URL.Query().Get("color") }), says(func(r *http.Request) string { all := r.URL.Query()["color"]; return all[len(all)-1] })), middlewaretest.Poisoned, "a second value of the parameter color"},
-		"order of the query":   {in(naive(func(r *http.Request) string { return r.URL.Query().Encode() }), says(func(r *http.Request) string { return r.URL.RawQuery })), middlewaretest.Poisoned, "the order of the parameters"},
-		"campaigns":            {in(naive(func(r *http.Request) string { q := r.URL.Query(); q.Del("utm_source"); return q.Encode() }), says(func(r *http.Request) string { return r.URL.Query().Get("utm_source") })), middlewaretest.Poisoned, "utm_source"},
-		"path":                 {in(naive(full("path")), says(func(r *http.Request) string { return r.URL.Path })), middlewaretest.Poisoned, "another path"},
+		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned,
+			"capitals"},
+		"scheme": {in(naive(full("scheme")), says(func(r *http.Request) string {
+			return fmt.Sprint(r.TLS == nil)
+		})), middlewaretest.Poisoned, "the scheme"},
+		"method": {in(naive(full("method")), says(func(r *http.Request) string {
+			return r.Method
+		})), middlewaretest.Poisoned, "HEAD"},
+		"body of a GET": {in(naive(func(r *http.Request) string {
+			return r.Method + r.URL.String()
+		}), says(func(r *http.Request) string { b, _ := io.ReadAll(r.Body); return string(b) })),
+			middlewaretest.Poisoned, "a GET with a body"},
+		"query": {in(naive(full("query")), says(func(r *http.Request) string {
+			return r.URL.Query().Get("color")
+		})), middlewaretest.Poisoned, "the parameter color"},
+		"last value of a name": {in(naive(func(r *http.Request) string {
+			return r.URL.Query().Get("color")
+		}), says(func(r *http.Request) string {
+			all := r.URL.Query()["color"]
+			return all[len(all)-1]
+		})), middlewaretest.Poisoned, "a second value of the parameter color"},
+		"order of the query": {in(naive(func(r *http.Request) string {
+			return r.URL.Query().Encode()
+		}), says(func(r *http.Request) string { return r.URL.RawQuery })), middlewaretest.Poisoned,
+			"the order of the parameters"},
+		"campaigns": {in(naive(func(r *http.Request) string {
+			q := r.URL.Query()
+			q.Del("utm_source")
+			return q.Encode()
+		}), says(func(r *http.Request) string { return r.URL.Query().Get("utm_source") })),
+			middlewaretest.Poisoned, "utm_source"},
+		"path": {in(naive(full("path")), says(func(r *http.Request) string {
+			return r.URL.Path
+		})), middlewaretest.Poisoned, "another path"},
 		"spelling of the path": {in(naive(func(r *http.Request) string {
 			return r.Method + r.Host + r.URL.Path + r.URL.RawQuery + fmt.Sprint(r.Header)
-		}), says(func(r *http.Request) string { return r.URL.EscapedPath() })), middlewaretest.Poisoned, "an encoded letter"},
-		"lines put into one": {in(naive(func(r *http.Request) string { return strings.Join(r.Header["Accept-Language"], ",") }), field("Accept-Language")), middlewaretest.Poisoned, "two lines of Accept-Language"},
+		}), says(func(r *http.Request) string { return r.URL.EscapedPath() })),
+			middlewaretest.Poisoned, "an encoded letter"},
+		"lines put into one": {in(naive(func(r *http.Request) string {
+			return strings.Join(r.Header["Accept-Language"], ",")
+		}), field("Accept-Language")), middlewaretest.Poisoned, "two lines of Accept-Language"},
 		"mark in a changing page": {inOwn(func(w http.ResponseWriter, r *http.Request) {
 			minute(w)
-			fmt.Fprintf(w, "%s, made at %v for %s", strings.Repeat("x", int(runs.Add(1)%7)), time.Now(), r.Header.Get("X-Forwarded-Host"))
+			fmt.Fprintf(w, "%s, made at %v for %s", strings.Repeat("x", int(runs.Add(1)%7)),
+				time.Now(), r.Header.Get("X-Forwarded-Host"))
 		}), middlewaretest.Poisoned, "X-Forwarded-Host"},
-		"a field that a proxy behind the cache removes": {in(naive(func(r *http.Request) string { return r.URL.String() + r.Header.Get("Accept-Language") }), removing(field("Accept-Language"))), middlewaretest.Poisoned, "the field Accept-Language, which Connection names"},
-		"a field that hides who asks":                   {in(naive(func(r *http.Request) string { return r.URL.String() + r.Header.Get("Cookie") }), removing(field("Cookie"))), middlewaretest.Poisoned, "the field Cookie, which Connection names"},
+		"a field that a proxy behind the cache removes": {in(naive(func(r *http.Request) string {
+			return r.URL.String() + r.Header.Get("Accept-Language")
+		}), removing(field("Accept-Language"))), middlewaretest.Poisoned,
+			"the field Accept-Language, which Connection names"},
+		"a field that hides who asks": {in(naive(func(r *http.Request) string {
+			return r.URL.String() + r.Header.Get("Cookie")
+		}), removing(field("Cookie"))), middlewaretest.Poisoned,
+			"the field Cookie, which Connection names"},
 		"server's name": {in(naive(full("server")), says(func(r *http.Request) string {
 			if r.TLS == nil {
 				return "none"
@@ -204,7 +255,8 @@ func TestFlawsAreFound(t *testing.T) {
 				return r.TLS.ServerName + r.URL.String() + fmt.Sprint(r.Header)
 			}
 			return full("")(r)
-		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned, "another host by TLS for the same server"},
+		}), says(func(r *http.Request) string { return r.Host })), middlewaretest.Poisoned,
+			"another host by TLS for the same server"},
 		"certificate": {in(naive(full("certificate")), says(func(r *http.Request) string {
 			if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 				return "nobody"
@@ -215,14 +267,23 @@ func TestFlawsAreFound(t *testing.T) {
 			w.Header().Set("Cache-Control", "public, max-age=60")
 			fmt.Fprint(w, r.TLS != nil && len(r.TLS.PeerCertificates) > 0)
 		}), middlewaretest.Leaked, "a client's certificate"},
-		"version": {inOwn(says(func(r *http.Request) string { return r.Proto })), middlewaretest.Poisoned, "the version HTTP/2"},
-		"address": {inOwn(says(func(r *http.Request) string { return r.RemoteAddr })), middlewaretest.Poisoned, "the address of the client"},
+		"version": {
+			inOwn(says(func(r *http.Request) string { return r.Proto })), middlewaretest.Poisoned,
+			"the version HTTP/2",
+		},
+		"address": {
+			inOwn(says(func(r *http.Request) string { return r.RemoteAddr })),
+			middlewaretest.Poisoned, "the address of the client",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := middlewaretest.Run(middlewaretest.Config{Build: func() http.Handler { return c.build(t) }}, sample())
+			found := middlewaretest.Run(middlewaretest.Config{Build: func() http.Handler {
+				return c.build(t)
+			}}, sample())
 			if !slices.ContainsFunc(found, func(f middlewaretest.Finding) bool {
-				return f.Kind == c.kind && strings.Contains(f.Varied, c.want) && f.Differ != "" && f.Advice != "" && f.First != nil && f.Second != nil
+				return f.Kind == c.kind && strings.Contains(f.Varied, c.want) && f.Differ != "" &&
+					f.Advice != "" && f.First != nil && f.Second != nil
 			}) {
 				t.Errorf("not found: %s, %q; but %v", c.kind, c.want, found)
 			}
@@ -240,7 +301,9 @@ func TestNoFalseAlarms(t *testing.T) {
 		"same for all": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "a page") },
 		"says what it varies by": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Vary", "User-Agent, X-Forwarded-Host")
-			fmt.Fprint(w, strings.Fields(strings.ReplaceAll(strings.Join(r.Header["User-Agent"], ","), ",", " ")), r.Header.Get("X-Forwarded-Host"))
+			fmt.Fprint(w,
+				strings.Fields(strings.ReplaceAll(strings.Join(r.Header["User-Agent"], ","), ",",
+					" ")), r.Header.Get("X-Forwarded-Host"))
 		},
 		"private": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "private")
@@ -261,8 +324,12 @@ func TestNoFalseAlarms(t *testing.T) {
 			w.Header().Set("X-Request-Id", fmt.Sprint(runs.Add(1)))
 			fmt.Fprint(w, "run ", runs.Add(1), " at ", time.Now())
 		},
-		"the URL as it is":    func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, r.URL, r.RequestURI) },
-		"the host it checked": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS != nil, "shop.example") },
+		"the URL as it is": func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Method, r.URL, r.RequestURI)
+		},
+		"the host it checked": func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.TLS != nil, "shop.example")
+		},
 		"with a validator": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("ETag", `"1"`)
 			w.Header().Set("Cache-Control", "no-cache")
@@ -281,7 +348,8 @@ func TestNoFalseAlarms(t *testing.T) {
 		"not found": http.NotFound,
 		"a proxy behind the cache": removing(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Vary", "Accept-Language, Cookie, Authorization")
-			fmt.Fprint(w, r.Header["Accept-Language"], r.Header["Cookie"], r.Header["Authorization"])
+			fmt.Fprint(w, r.Header["Accept-Language"], r.Header["Cookie"],
+				r.Header["Authorization"])
 		}),
 		"for the name in the handshake": func(w http.ResponseWriter, r *http.Request) {
 			if fmt.Fprint(w, r.Host); r.TLS != nil {
@@ -296,8 +364,11 @@ func TestNoFalseAlarms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			anonymous := httptest.NewRequest(http.MethodGet, "http://shop.example/products/42?color=red&size=xl", nil)
-			middlewaretest.Audit(t, func() http.Handler { return own(t, middleware.Options{DefaultTTL: time.Minute})(h) }, anonymous, httptest.NewRequest(http.MethodGet, "/", nil))
+			anonymous := httptest.NewRequest(http.MethodGet,
+				"http://shop.example/products/42?color=red&size=xl", nil)
+			middlewaretest.Audit(t, func() http.Handler {
+				return own(t, middleware.Options{DefaultTTL: time.Minute})(h)
+			}, anonymous, httptest.NewRequest(http.MethodGet, "/", nil))
 		})
 	}
 }
@@ -312,7 +383,10 @@ func TestUsers(t *testing.T) {
 	users := map[string]func(*http.Request){"Alice": as("k7"), "Bob": as("m2")}
 	build := func(control string) func() http.Handler {
 		return func() http.Handler {
-			return own(t, middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			return own(t,
+				middleware.Options{})(http.HandlerFunc(func(
+				w http.ResponseWriter, r *http.Request,
+			) {
 				w.Header().Set("Cache-Control", control)
 				if c, err := r.Cookie("key"); err == nil && names[c.Value] != "" {
 					fmt.Fprint(w, "hello ", names[c.Value])
@@ -321,15 +395,21 @@ func TestUsers(t *testing.T) {
 		}
 	}
 	page := httptest.NewRequest(http.MethodGet, "/", nil)
-	found := middlewaretest.Run(middlewaretest.Config{Build: build("public, max-age=60"), Users: users}, page)
+	found := middlewaretest.Run(middlewaretest.Config{
+		Build: build("public, max-age=60"), Users: users,
+	}, page)
 	var varied []string
 	for _, f := range found {
 		varied = append(varied, string(f.Kind)+" "+f.Varied)
 	}
-	if want := []string{"leaked the user Alice, and then nobody", "leaked the user Alice, and then Bob", "leaked the user Bob, and then nobody", "leaked the user Bob, and then Alice"}; !slices.Equal(varied, want) {
+	if want := []string{
+		"leaked the user Alice, and then nobody", "leaked the user Alice, and then Bob",
+		"leaked the user Bob, and then nobody", "leaked the user Bob, and then Alice",
+	}; !slices.Equal(varied, want) {
 		t.Errorf("found %q, want %q", varied, want)
 	}
-	if found := middlewaretest.Run(middlewaretest.Config{Build: build("private"), Users: users}, page); len(found) > 0 {
+	if found := middlewaretest.Run(middlewaretest.Config{Build: build("private"), Users: users},
+		page); len(found) > 0 {
 		t.Errorf("found %v", found)
 	}
 }
@@ -352,7 +432,8 @@ func TestReport(t *testing.T) {
 	page.Header.Set("Accept", "text/html")
 	before := page.Clone(t.Context())
 	middlewaretest.Audit(r, func() http.Handler {
-		return own(t, middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		return own(t,
+			middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			minute(w)
 			fmt.Fprintf(w, "<a href=//%s>", r.Header.Get("X-Host"))
 		}))
@@ -365,7 +446,8 @@ func TestReport(t *testing.T) {
 	if len(r.said) != 1 || !strings.HasPrefix(r.said[0], want) {
 		t.Errorf("reported %q\nwant %q", r.said, want)
 	}
-	if page.URL.String() != before.URL.String() || len(page.Header) != 1 || page.Host != before.Host {
+	if page.URL.String() != before.URL.String() || len(page.Header) != 1 ||
+		page.Host != before.Host {
 		t.Errorf("the sample was changed: %v", page)
 	}
 }
@@ -377,10 +459,12 @@ func TestWrongUse(t *testing.T) {
 		"no Build":  func() { middlewaretest.Run(middlewaretest.Config{}, get) },
 		"no sample": func() { middlewaretest.Run(middlewaretest.Config{Build: build}) },
 		"a POST": func() {
-			middlewaretest.Run(middlewaretest.Config{Build: build}, httptest.NewRequest(http.MethodPost, "/", nil))
+			middlewaretest.Run(middlewaretest.Config{Build: build},
+				httptest.NewRequest(http.MethodPost, "/", nil))
 		},
 		"a body": func() {
-			middlewaretest.Run(middlewaretest.Config{Build: build}, httptest.NewRequest(http.MethodGet, "/", strings.NewReader("x")))
+			middlewaretest.Run(middlewaretest.Config{Build: build},
+				httptest.NewRequest(http.MethodGet, "/", strings.NewReader("x")))
 		},
 	} {
 		func() {
@@ -414,11 +498,14 @@ func TestOrderOfSets(t *testing.T) {
 	}
 	page := httptest.NewRequest(http.MethodGet, "/", nil)
 	for _, same := range [][]string{{"PUT", "POST", "GET"}, {"PUT,GET , POST"}} {
-		if found := middlewaretest.Run(middlewaretest.Config{Build: build(same...)}, page); len(found) > 0 {
+		if found := middlewaretest.Run(middlewaretest.Config{Build: build(same...)},
+			page); len(found) > 0 {
 			t.Errorf("%q: found %v", same, found)
 		}
 	}
-	if found := middlewaretest.Run(middlewaretest.Config{Build: build("GET", "POST", "PUT", "DELETE")}, page); len(found) != 1 {
+	if found := middlewaretest.Run(middlewaretest.Config{
+		Build: build("GET", "POST", "PUT", "DELETE"),
+	}, page); len(found) != 1 {
 		t.Errorf("a method more: found %v, want one finding", found)
 	}
 }

@@ -25,7 +25,8 @@ func Example() {
 		fmt.Fprintf(w, "<script src='//%s/shop.js'></script>", host)
 	}
 	build := func() http.Handler {
-		pages, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{DefaultTTL: time.Minute})
+		pages, err := middleware.New(memstore.New(memstore.Options{}),
+			middleware.Options{DefaultTTL: time.Minute})
 		if err != nil {
 			panic(err)
 		}
@@ -33,7 +34,8 @@ func Example() {
 		r.With(pages.Handler).Get("/catalog", page)
 		return r
 	}
-	found := middlewaretest.Run(middlewaretest.Config{Build: build}, httptest.NewRequest("GET", "/catalog", nil))
+	found := middlewaretest.Run(middlewaretest.Config{Build: build},
+		httptest.NewRequest("GET", "/catalog", nil))
 	for _, f := range found {
 		if f.Varied == "the field X-Forwarded-Host" {
 			fmt.Println(f)

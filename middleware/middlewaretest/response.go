@@ -14,13 +14,15 @@ import (
 // changedByCaches are the fields in which the response that a cache serves may differ from the one
 // that it stored.
 var changedByCaches = []string{
-	"Age", "Date", "Expires", "Via", "Warning", "Cache-Status", "X-Cache", "Content-Length", "Transfer-Encoding", "Connection", "Server-Timing",
+	"Age", "Date", "Expires", "Via", "Warning", "Cache-Status", "X-Cache", "Content-Length",
+	"Transfer-Encoding", "Connection", "Server-Timing",
 }
 
 // sets are the fields whose members have no order (RFC 9110, sections 10.2.1 and 12.5.5, and the
 // Fetch standard's section 3.3). Routers write them in the order of a map.
 var sets = []string{
-	"Allow", "Vary", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
+	"Allow", "Vary", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
+	"Access-Control-Expose-Headers",
 }
 
 // mark is part of every value that a variation makes up, and occurs nowhere else. It has no digits,
@@ -112,7 +114,8 @@ func (a *alone) compare(one, other response) {
 		}
 	}
 	if !bytes.Equal(a.shape(one.body), a.shape(other.body)) {
-		if a.shape = withoutNumbers; !bytes.Equal(withoutNumbers(one.body), withoutNumbers(other.body)) {
+		if a.shape = withoutNumbers; !bytes.Equal(withoutNumbers(one.body),
+			withoutNumbers(other.body)) {
 			a.shape = nothing
 		}
 	}
@@ -146,7 +149,9 @@ func (a *alone) differsFrom(want, got response, ignore []string) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(merged(want.header, got.header))) {
 		was, is := strings.Join(want.header[name], " / "), strings.Join(got.header[name], " / ")
-		if was == is || slices.ContainsFunc(ignore, func(i string) bool { return strings.EqualFold(i, name) }) || a.unstable[name] && !strange(is, was) {
+		if was == is || slices.ContainsFunc(ignore, func(i string) bool {
+			return strings.EqualFold(i, name)
+		}) || a.unstable[name] && !strange(is, was) {
 			continue
 		}
 		return fmt.Sprintf("field %s is %q, not %q", name, is, was)
@@ -162,7 +167,8 @@ func (a *alone) differsFrom(want, got response, ignore []string) string {
 
 // strange reports whether the text "is" has a variation's mark and the text "was" doesn't have it.
 func strange(is, was string) bool {
-	return strings.Contains(strings.ToLower(is), mark) && !strings.Contains(strings.ToLower(was), mark)
+	return strings.Contains(strings.ToLower(is), mark) &&
+		!strings.Contains(strings.ToLower(was), mark)
 }
 
 // around shows the place where two bodies begin to differ.

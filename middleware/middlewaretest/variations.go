@@ -15,28 +15,58 @@ import (
 // Cookie, with the values that they get. They are the fields that common frameworks, proxies and
 // handlers read.
 var Fields = map[string][]string{
-	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"}, "X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
-	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"}, "Forwarded": {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
-	"X-Forwarded-Proto": {"https", mark}, "X-Forwarded-Scheme": {"https", mark}, "X-Forwarded-Protocol": {"https"}, "X-Forwarded-Ssl": {"on"}, "X-Url-Scheme": {"https"}, "Front-End-Https": {"on"},
-	"X-Forwarded-Port": {"8443"}, "X-Forwarded-Prefix": {"/" + mark}, "X-Forwarded-Path": {"/" + mark}, "X-Script-Name": {"/" + mark},
-	"X-Forwarded-Uri": {"/" + mark}, "X-Original-Url": {"/" + mark}, "X-Rewrite-Url": {"/" + mark}, "X-Accel-Redirect": {"/" + mark},
-	"X-Forwarded-For": {"192.0.2.66", mark}, "X-Real-Ip": {"192.0.2.66", mark}, "True-Client-Ip": {"192.0.2.66"}, "Cf-Connecting-Ip": {"192.0.2.66"}, "X-Client-Ip": {"192.0.2.66"},
+	"Host": {mark + ".example"}, "X-Forwarded-Host": {mark + ".example"},
+	"X-Forwarded-Server": {mark + ".example"}, "X-Host": {mark + ".example"},
+	"X-Original-Host": {mark + ".example"}, "X-HTTP-Host-Override": {mark + ".example"},
+	"Forwarded":         {"host=" + mark + ".example;proto=https;for=192.0.2.66"},
+	"X-Forwarded-Proto": {"https", mark}, "X-Forwarded-Scheme": {"https", mark},
+	"X-Forwarded-Protocol": {"https"}, "X-Forwarded-Ssl": {"on"}, "X-Url-Scheme": {"https"},
+	"Front-End-Https":  {"on"},
+	"X-Forwarded-Port": {"8443"}, "X-Forwarded-Prefix": {"/" + mark},
+	"X-Forwarded-Path": {"/" + mark}, "X-Script-Name": {"/" + mark},
+	"X-Forwarded-Uri": {"/" + mark}, "X-Original-Url": {"/" + mark}, "X-Rewrite-Url": {"/" + mark},
+	"X-Accel-Redirect": {"/" + mark},
+	"X-Forwarded-For":  {"192.0.2.66", mark}, "X-Real-Ip": {"192.0.2.66", mark},
+	"True-Client-Ip": {"192.0.2.66"}, "Cf-Connecting-Ip": {"192.0.2.66"},
+	"X-Client-Ip":  {"192.0.2.66"},
 	"Cf-Ipcountry": {"JP"}, "X-Country-Code": {"JP"}, "Cloudfront-Viewer-Country": {"JP"},
-	"X-Forwarded-User": {mark}, "X-Remote-User": {mark}, "X-User-Id": {mark}, "X-Auth-Request-User": {mark}, "X-Api-Key": {mark}, "X-Tenant-Id": {mark},
-	"User-Agent": {mark, "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148", "Googlebot/2.1"},
-	"Accept":     {"application/json", "image/avif", "text/" + mark, "*/*;q=0"}, "Accept-Language": {"ja", "de", mark}, "Accept-Encoding": {"gzip", "br", "identity", mark}, "Accept-Charset": {"utf-16"},
-	"Origin": {"https://" + mark + ".example", "null"}, "Referer": {"https://" + mark + ".example/"}, "X-Requested-With": {"XMLHttpRequest"}, "Hx-Request": {"true"}, "X-Pjax": {"true"}, "Turbo-Frame": {mark}, "Rsc": {"1"}, "Next-Router-State-Tree": {mark}, "X-Inertia": {"true"},
-	"X-Http-Method-Override": {"POST", "DELETE", "HEAD"}, "X-Http-Method": {"POST"}, "X-Method-Override": {"POST"},
-	"Dnt": {"1"}, "Sec-Gpc": {"1"}, "Save-Data": {"on"}, "Sec-Ch-Ua-Mobile": {"?1"}, "Sec-Ch-Ua-Platform": {mark}, "Sec-Ch-Prefers-Color-Scheme": {"dark"}, "Viewport-Width": {"320"}, "Width": {"320"}, "Dpr": {"3"}, "Ect": {"2g"},
-	"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document", "iframe"}, "Sec-Purpose": {"prefetch"}, "Purpose": {"prefetch"}, "Upgrade-Insecure-Requests": {"1"},
-	"X-Debug": {"1", mark}, "X-Request-Id": {mark}, "X-Correlation-Id": {mark}, "Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Via": {"1.1 " + mark}, "X-Wap-Profile": {mark}, "X-Api-Version": {"2", mark}, "Content-Type": {"application/json"}, "Prefer": {"return=minimal"}, "Max-Forwards": {"0"}, "Te": {"trailers"},
-	"Range": {"bytes=0-0"}, "If-None-Match": {"*", `"` + mark + `"`}, "If-Modified-Since": {"Fri, 01 Jan 2100 00:00:00 GMT"}, "If-Range": {`"` + mark + `"`}, "Cache-Control": {"no-cache"}, "Pragma": {"no-cache"},
+	"X-Forwarded-User": {mark}, "X-Remote-User": {mark}, "X-User-Id": {mark},
+	"X-Auth-Request-User": {mark}, "X-Api-Key": {mark}, "X-Tenant-Id": {mark},
+	"User-Agent": {
+		mark, "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile/15E148",
+		"Googlebot/2.1",
+	},
+	"Accept":          {"application/json", "image/avif", "text/" + mark, "*/*;q=0"},
+	"Accept-Language": {"ja", "de", mark}, "Accept-Encoding": {"gzip", "br", "identity", mark},
+	"Accept-Charset": {"utf-16"},
+	"Origin":         {"https://" + mark + ".example", "null"},
+	"Referer":        {"https://" + mark + ".example/"}, "X-Requested-With": {"XMLHttpRequest"},
+	"Hx-Request": {"true"}, "X-Pjax": {"true"}, "Turbo-Frame": {mark}, "Rsc": {"1"},
+	"Next-Router-State-Tree": {mark}, "X-Inertia": {"true"},
+	"X-Http-Method-Override": {"POST", "DELETE", "HEAD"}, "X-Http-Method": {"POST"},
+	"X-Method-Override": {"POST"},
+	"Dnt":               {"1"}, "Sec-Gpc": {"1"}, "Save-Data": {"on"}, "Sec-Ch-Ua-Mobile": {"?1"},
+	"Sec-Ch-Ua-Platform": {mark}, "Sec-Ch-Prefers-Color-Scheme": {"dark"},
+	"Viewport-Width": {"320"}, "Width": {"320"}, "Dpr": {"3"}, "Ect": {"2g"},
+	"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"},
+	"Sec-Fetch-Dest": {"document", "iframe"}, "Sec-Purpose": {"prefetch"}, "Purpose": {"prefetch"},
+	"Upgrade-Insecure-Requests": {"1"},
+	"X-Debug":                   {"1", mark}, "X-Request-Id": {mark}, "X-Correlation-Id": {mark},
+	"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+	"Via":         {"1.1 " + mark}, "X-Wap-Profile": {mark}, "X-Api-Version": {"2", mark},
+	"Content-Type": {"application/json"}, "Prefer": {"return=minimal"}, "Max-Forwards": {"0"},
+	"Te":    {"trailers"},
+	"Range": {"bytes=0-0"}, "If-None-Match": {"*", `"` + mark + `"`},
+	"If-Modified-Since": {"Fri, 01 Jan 2100 00:00:00 GMT"}, "If-Range": {`"` + mark + `"`},
+	"Cache-Control": {"no-cache"}, "Pragma": {"no-cache"},
 }
 
 // Cookies are the cookies that are varied in each audit.
 var Cookies = []string{
-	"session", "sessionid", "session_id", "sid", "PHPSESSID", "JSESSIONID", "connect.sid", "auth", "token", "access_token", "jwt", "user", "userid", "username", "id",
-	"lang", "language", "locale", "theme", "currency", "country", "region", "ab", "variant", "cart", "flash", "csrftoken", "consent",
+	"session", "sessionid", "session_id", "sid", "PHPSESSID", "JSESSIONID", "connect.sid", "auth",
+	"token", "access_token", "jwt", "user", "userid", "username", "id",
+	"lang", "language", "locale", "theme", "currency", "country", "region", "ab", "variant", "cart",
+	"flash", "csrftoken", "consent",
 }
 
 // variation describes two requests that are made from one sample.
@@ -44,14 +74,17 @@ type variation struct {
 	kind   Kind
 	what   string
 	advice string
-	victim func(*http.Request) // makes the request that must not be affected; nil: the sample itself
+	// Makes the request that must not be affected; nil: the sample itself.
+	victim func(*http.Request)
 	change func(*http.Request)
 	oneWay bool // a cache may answer the changed request by itself, differently from the handler
 }
 
 // forCaches are request fields that allow a cache to answer differently from the handler: with a
 // part, with 304, or not from its stored response.
-var forCaches = []string{"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma"}
+var forCaches = []string{
+	"Range", "If-None-Match", "If-Modified-Since", "If-Range", "Cache-Control", "Pragma",
+}
 
 // The advice for each family of variations.
 const (
@@ -99,7 +132,10 @@ func request(sample *http.Request, change func(*http.Request)) *http.Request {
 
 // variations returns all variations of a sample.
 func (c Config) variations(sample *http.Request) (all []variation) {
-	for _, some := range [][]variation{c.users(sample), c.fields(sample), c.named(sample), hosts(), connections(), methods(), c.lines(sample), queries(sample.URL), paths(sample.URL)} {
+	for _, some := range [][]variation{
+		c.users(sample), c.fields(sample), c.named(sample), hosts(), connections(), methods(),
+		c.lines(sample), queries(sample.URL), paths(sample.URL),
+	} {
 		all = append(all, some...)
 	}
 	return all
@@ -125,11 +161,16 @@ func (c Config) fields(sample *http.Request) (all []variation) {
 	for _, name := range sorted(values) {
 		for _, value := range values[name] {
 			all = append(all, variation{
-				kind: Poisoned, what: "the field " + name, advice: adviseField, change: set(name, value), oneWay: slices.Contains(forCaches, name),
+				kind: Poisoned, what: "the field " + name, advice: adviseField,
+				change: set(name, value), oneWay: slices.Contains(forCaches, name),
 			})
 		}
 		if _, there := sample.Header[name]; there {
-			all = append(all, variation{kind: Poisoned, what: "the field " + name + ", which is left out", advice: adviseField, change: func(r *http.Request) { delete(r.Header, name) }})
+			all = append(all,
+				variation{kind: Poisoned, what: "the field " + name + ", which is left out",
+					advice: adviseField, change: func(r *http.Request) {
+						delete(r.Header, name)
+					}})
 		}
 	}
 	return all
@@ -147,7 +188,8 @@ func sorted[V any](m map[string]V) (names []string) {
 // request of another user.
 func (c Config) users(sample *http.Request) (all []variation) {
 	add := func(what string, victim, change func(*http.Request)) {
-		all = append(all, variation{kind: Leaked, what: what, advice: adviseUser, victim: victim, change: change})
+		all = append(all,
+			variation{kind: Leaked, what: what, advice: adviseUser, victim: victim, change: change})
 	}
 	nobody := func(r *http.Request) {
 		delete(r.Header, "Cookie")
@@ -161,17 +203,22 @@ func (c Config) users(sample *http.Request) (all []variation) {
 			}
 		}
 	}
-	for _, value := range []string{"Bearer " + mark, "Basic enFhdWRpdHpxOnpxYXVkaXR6cQ=="} { // the mark as user and password
+	// The mark as user and password.
+	for _, value := range []string{"Bearer " + mark, "Basic enFhdWRpdHpxOnpxYXVkaXR6cQ=="} {
 		scheme, _, _ := strings.Cut(value, " ")
 		add("Authorization ("+scheme+")", nil, set("Authorization", value))
 	}
 	if sample.Header["Authorization"] != nil {
-		add("Authorization, which is left out", nil, func(r *http.Request) { delete(r.Header, "Authorization") })
+		add("Authorization, which is left out", nil, func(r *http.Request) {
+			delete(r.Header, "Authorization")
+		})
 	}
 	names := slices.Concat(Cookies, c.Cookies)
 	for _, cookie := range sample.Cookies() {
 		names = append(names, cookie.Name)
-		add("the cookie "+cookie.Name+", which is left out", nil, func(r *http.Request) { setCookie(r, cookie.Name, "") })
+		add("the cookie "+cookie.Name+", which is left out", nil, func(r *http.Request) {
+			setCookie(r, cookie.Name, "")
+		})
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -216,7 +263,9 @@ func hosts() (all []variation) {
 		}
 		r.Host = withoutPort(r.Host) + port
 	})
-	named("the host with a dot at its end", func(host string) string { return withoutPort(host) + "." })
+	named("the host with a dot at its end", func(host string) string {
+		return withoutPort(host) + "."
+	})
 	add("the scheme", func(r *http.Request) {
 		if r.TLS != nil {
 			r.TLS = nil
@@ -247,8 +296,11 @@ func (c Config) named(sample *http.Request) (all []variation) {
 	}
 	for _, name := range sorted(values) {
 		all = append(all, variation{
-			kind: Poisoned, what: "the field " + name + ", which Connection names", advice: adviseNamed, victim: set(name, values[name]),
-			change: func(r *http.Request) { r.Header[name], r.Header["Connection"] = []string{values[name]}, []string{name} },
+			kind: Poisoned, what: "the field " + name + ", which Connection names",
+			advice: adviseNamed, victim: set(name, values[name]),
+			change: func(r *http.Request) {
+				r.Header[name], r.Header["Connection"] = []string{values[name]}, []string{name}
+			},
 			oneWay: true, // a client that hides a field may get the response that others get
 		})
 	}
@@ -259,7 +311,8 @@ func (c Config) named(sample *http.Request) (all []variation) {
 // TLS is compared with another one with TLS for the same host.
 func connections() (all []variation) {
 	add := func(kind Kind, what string, victim, change func(*http.Request)) {
-		all = append(all, variation{kind: kind, what: what, advice: adviseConn, victim: victim, change: change})
+		all = append(all,
+			variation{kind: kind, what: what, advice: adviseConn, victim: victim, change: change})
 	}
 	secure := func(edit func(r *http.Request, s *tls.ConnectionState)) func(*http.Request) {
 		return func(r *http.Request) {
@@ -272,12 +325,21 @@ func connections() (all []variation) {
 		s.PeerCertificates = []*x509.Certificate{{Subject: pkix.Name{CommonName: mark}}}
 	})
 	add(Leaked, "a client's certificate", plain, certificate)
-	add(Poisoned, "another server's name in the TLS handshake", plain, secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = mark + ".example" }))
-	add(Poisoned, "no server's name in the TLS handshake", plain, secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = "" }))
-	add(Poisoned, "another host by TLS for the same server", plain, secure(func(r *http.Request, _ *tls.ConnectionState) { r.Host = mark + ".example" }))
-	add(Poisoned, "the version HTTP/2", nil, func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0 })
-	add(Poisoned, "the version HTTP/1.0", nil, func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 })
-	add(Poisoned, "the address of the client", nil, func(r *http.Request) { r.RemoteAddr = "[2001:db8::66]:4321" })
+	add(Poisoned, "another server's name in the TLS handshake", plain,
+		secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = mark + ".example" }))
+	add(Poisoned, "no server's name in the TLS handshake", plain,
+		secure(func(_ *http.Request, s *tls.ConnectionState) { s.ServerName = "" }))
+	add(Poisoned, "another host by TLS for the same server", plain,
+		secure(func(r *http.Request, _ *tls.ConnectionState) { r.Host = mark + ".example" }))
+	add(Poisoned, "the version HTTP/2", nil, func(r *http.Request) {
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	})
+	add(Poisoned, "the version HTTP/1.0", nil, func(r *http.Request) {
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0
+	})
+	add(Poisoned, "the address of the client", nil, func(r *http.Request) {
+		r.RemoteAddr = "[2001:db8::66]:4321"
+	})
 	return all
 }
 
@@ -299,7 +361,9 @@ func methods() (all []variation) {
 		r.Header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
 		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
 	}
-	add("a GET with a body", func(r *http.Request) { body(r, mark+"="+mark+"&q="+mark+"&id="+mark) })
+	add("a GET with a body", func(r *http.Request) {
+		body(r, mark+"="+mark+"&q="+mark+"&id="+mark)
+	})
 	add("a POST that an override makes a GET", func(r *http.Request) {
 		r.Method = http.MethodPost
 		r.Header["X-Http-Method-Override"] = []string{"GET"}
@@ -312,8 +376,10 @@ func methods() (all []variation) {
 // both values. Header.Get sees only the first of two lines.
 func (c Config) lines(sample *http.Request) (all []variation) {
 	values := map[string][2]string{
-		"Accept-Language": {"de", "en"}, "Accept-Encoding": {"gzip", "identity"}, "Accept": {"application/json", "text/html"},
-		"X-Forwarded-For": {"192.0.2.66", "192.0.2.67"}, "User-Agent": {mark, "other"}, "Origin": {"https://" + mark + ".example", "https://other.example"},
+		"Accept-Language": {"de", "en"}, "Accept-Encoding": {"gzip", "identity"},
+		"Accept":          {"application/json", "text/html"},
+		"X-Forwarded-For": {"192.0.2.66", "192.0.2.67"}, "User-Agent": {mark, "other"},
+		"Origin": {"https://" + mark + ".example", "https://other.example"},
 	}
 	for _, name := range c.Fields {
 		values[http.CanonicalHeaderKey(name)] = [2]string{mark, "other"}
@@ -328,7 +394,9 @@ func (c Config) lines(sample *http.Request) (all []variation) {
 		for _, both := range [][2]string{{a, b}, {b, a}} {
 			for _, glue := range []string{", ", ","} {
 				all = append(all, variation{
-					kind: Poisoned, what: "two lines of " + name + " in the place of one with both values", advice: adviseLines,
+					kind:   Poisoned,
+					what:   "two lines of " + name + " in the place of one with both values",
+					advice: adviseLines,
 					victim: set(name, both[0]+glue+both[1]),
 					change: func(r *http.Request) { r.Header[name] = []string{both[0], both[1]} },
 				})
@@ -348,12 +416,20 @@ func queries(u *url.URL) (all []variation) {
 	add := func(what, query string) {
 		if !seen[query] {
 			seen[query] = true
-			all = append(all, variation{kind: Poisoned, what: what, advice: adviseURL, change: func(r *http.Request) { r.URL.RawQuery = query }})
+			all = append(all,
+				variation{kind: Poisoned, what: what, advice: adviseURL, change: func(
+					r *http.Request,
+				) {
+					r.URL.RawQuery = query
+				}})
 		}
 	}
 	and := func(more string) string { return strings.TrimPrefix(u.RawQuery+"&"+more, "&") }
 	add("an unknown parameter", and(mark+"="+mark))
-	for _, name := range []string{"q", "id", "page", "lang", "callback", "utm_source", "utm_content", "fbclid", "_", "debug", "format", "_method"} {
+	for _, name := range []string{
+		"q", "id", "page", "lang", "callback", "utm_source", "utm_content", "fbclid", "_", "debug",
+		"format", "_method",
+	} {
 		add("the parameter "+name, and(name+"="+mark))
 	}
 	if u.RawQuery == "" {
@@ -373,7 +449,8 @@ func queries(u *url.URL) (all []variation) {
 		add("a second value before that of the parameter "+name, name+"="+mark+"&"+u.RawQuery)
 		add("the parameter "+name+" in capitals", replaced(strings.ToUpper(name)+"="+value))
 		add("the parameter "+name+" without its value", replaced(name))
-		add("the parameter "+name+" left out", strings.Join(slices.Delete(slices.Clone(pairs), i, i+1), "&"))
+		add("the parameter "+name+" left out",
+			strings.Join(slices.Delete(slices.Clone(pairs), i, i+1), "&"))
 		add("the parameter "+name+", encoded", replaced(encoded(name)+"="+encoded(value)))
 		add("a ; in the place of & behind "+name, and(name+"="+value+";"+name+"="+mark))
 	}
@@ -403,9 +480,10 @@ func paths(u *url.URL) (all []variation) {
 			return
 		}
 		seen[escaped] = true
-		all = append(all, variation{kind: Poisoned, what: what, advice: adviseURL, change: func(r *http.Request) {
-			r.URL.Path, r.URL.RawPath = plain, escaped
-		}})
+		all = append(all,
+			variation{kind: Poisoned, what: what, advice: adviseURL, change: func(r *http.Request) {
+				r.URL.Path, r.URL.RawPath = plain, escaped
+			}})
 	}
 	add("another path", strings.TrimSuffix(path, "/")+"/"+mark)
 	add("a slash at the end", path+"/")

@@ -43,24 +43,31 @@ func (c Bars) SVG() template.HTML {
 		if r.Note != "" {
 			height += lineHeight - 4
 		}
-		fmt.Fprintf(&b, `<text class="label" x="%d" y="%.1f" text-anchor="end">%s</text>`, labelWidth-8, y+9, esc(r.Label))
+		fmt.Fprintf(&b, `<text class="label" x="%d" y="%.1f" text-anchor="end">%s</text>`,
+			labelWidth-8, y+9, esc(r.Label))
 		for i, v := range r.Values {
 			w := max(1, s.at(v))
 			at := y + float64(i)*(barHeight+1)
-			fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="%.1f" width="%.1f" height="%d"/>`, i%colours, labelWidth, at, w, barHeight)
-			fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%.1f">%s</text>`, labelWidth+w+4, at+barHeight-1, short(v))
+			fmt.Fprintf(&b, `<rect class="s%d" x="%d" y="%.1f" width="%.1f" height="%d"/>`,
+				i%colours, labelWidth, at, w, barHeight)
+			fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%.1f">%s</text>`, labelWidth+w+4,
+				at+barHeight-1, short(v))
 		}
 		if r.Note != "" {
-			fmt.Fprintf(&b, `<text class="note" x="%d" y="%.1f">%s</text>`, labelWidth, y+float64(len(r.Values))*(barHeight+1)+10, esc(r.Note))
+			fmt.Fprintf(&b, `<text class="note" x="%d" y="%.1f">%s</text>`, labelWidth,
+				y+float64(len(r.Values))*(barHeight+1)+10, esc(r.Note))
 		}
 		y += height
 	}
 	for _, v := range s.ticks() {
 		x := labelWidth + s.at(v)
-		fmt.Fprintf(&grid, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x, x, top, y)
-		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x, y+12, short(v))
+		fmt.Fprintf(&grid, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, x, x,
+			top, y)
+		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x,
+			y+12, short(v))
 	}
-	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, labelWidth-8, y+12, esc(c.Unit))
+	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, labelWidth-8,
+		y+12, esc(c.Unit))
 	return svg(c.Title, y+lineHeight, grid.String()+b.String())
 }
 

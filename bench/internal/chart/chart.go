@@ -114,7 +114,9 @@ func short(v float64) string {
 // svg returns a picture of the given height. The title describes the picture to people who don't
 // see it.
 func svg(title string, height float64, content string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="%s">%s</svg>`, width, height, esc(title), content))
+	return template.HTML(
+		fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="%s">%s</svg>`, width, height,
+			esc(title), content))
 }
 
 // legend writes the names of the colours, in one or several rows, and returns its height.
@@ -125,7 +127,9 @@ func legend(b *strings.Builder, names []string, y float64) float64 {
 		if x > 0 && x+w > width {
 			x, y = 0, y+lineHeight
 		}
-		fmt.Fprintf(b, `<rect class="s%d" x="%.1f" y="%.1f" width="10" height="10"/><text x="%.1f" y="%.1f">%s</text>`, i%colours, x, y, x+14, y+9, esc(name))
+		fmt.Fprintf(b,
+			`<rect class="s%d" x="%.1f" y="%.1f" width="10" height="10"/><text x="%.1f" y="%.1f">%s</text>`,
+			i%colours, x, y, x+14, y+9, esc(name))
 		x += w
 	}
 	return y + lineHeight

@@ -37,7 +37,9 @@ func TestScales(t *testing.T) {
 			t.Errorf("up to %v: %v", most, got)
 		}
 	}
-	for v, want := range map[float64]string{0: "0", 0.1234: "0.123", 99.5: "99.5", 1234: "1234", 45678: "45.7k", 2.5e6: "2.5M"} {
+	for v, want := range map[float64]string{
+		0: "0", 0.1234: "0.123", 99.5: "99.5", 1234: "1234", 45678: "45.7k", 2.5e6: "2.5M",
+	} {
 		if got := short(v); got != want {
 			t.Errorf("%v is written %s, want %s", v, got, want)
 		}
@@ -45,20 +47,24 @@ func TestScales(t *testing.T) {
 }
 
 func bars() Bars {
-	return Bars{Title: `p99 of <none> & "others"`, Unit: "ms", Names: []string{"p50", "p99"}, Rows: []Row{
-		{Label: "none", Values: []float64{10, 40}}, {Label: "a <b>", Values: []float64{5, 80}, Note: "loads & loads"},
-	}}
+	return Bars{Title: `p99 of <none> & "others"`, Unit: "ms", Names: []string{"p50", "p99"},
+		Rows: []Row{
+			{Label: "none", Values: []float64{10, 40}},
+			{Label: "a <b>", Values: []float64{5, 80}, Note: "loads & loads"},
+		}}
 }
 
 func lines() Lines {
 	return Lines{Title: "commands", X: "processes", Y: "commands", Series: []Series{
-		{Name: "one", Points: []Point{{1, 10}, {2, 20}, {4, 40}}}, {Name: "other", Points: []Point{{1, 5}, {4, 5}}},
+		{Name: "one", Points: []Point{{1, 10}, {2, 20}, {4, 40}}},
+		{Name: "other", Points: []Point{{1, 5}, {4, 5}}},
 	}}
 }
 
 // Bars have the right lengths.
 func TestBars(t *testing.T) {
-	rects := regexp.MustCompile(`<rect class="s(\d)" x="170" y="[\d.]+" width="([\d.]+)"`).FindAllStringSubmatch(string(bars().SVG()), -1)
+	rects := regexp.MustCompile(`<rect class="s(\d)" x="170" y="[\d.]+" width="([\d.]+)"`).
+		FindAllStringSubmatch(string(bars().SVG()), -1)
 	var got []string
 	for _, r := range rects {
 		got = append(got, r[1]+":"+r[2])
@@ -72,11 +78,13 @@ func TestBars(t *testing.T) {
 func TestLines(t *testing.T) {
 	paths := regexp.MustCompile(` d="([^"]*)"`).FindAllStringSubmatch(string(lines().SVG()), -1)
 	// x from 56 (0) to 704 (4), y from 248 (0) up to 28 (50)
-	if len(paths) != 2 || paths[0][1] != "M218.0 204.0L380.0 160.0L704.0 72.0" || paths[1][1] != "M218.0 226.0L704.0 226.0" {
+	if len(paths) != 2 || paths[0][1] != "M218.0 204.0L380.0 160.0L704.0 72.0" ||
+		paths[1][1] != "M218.0 226.0L704.0 226.0" {
 		t.Errorf("%q", paths)
 	}
 	table := lines().Table()
-	if len(table.Rows) != 3 || strings.Join(table.Rows[1], "|") != "2|20|" || strings.Join(table.Rows[2], "|") != "4|40|5" {
+	if len(table.Rows) != 3 || strings.Join(table.Rows[1], "|") != "2|20|" ||
+		strings.Join(table.Rows[2], "|") != "4|40|5" {
 		t.Errorf("%+v", table)
 	}
 }
@@ -85,9 +93,12 @@ func TestLines(t *testing.T) {
 // and is well formed for any names.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
-	page := Page{Title: "a <title>", Intro: []string{"It was <measured>."}, Sections: []Section{{Title: "One", Figures: []Figure{
-		{Caption: "bars", Chart: bars()}, {Caption: "lines", Chart: lines()}, {Caption: "nothing", Chart: Bars{}}, {Caption: "nothing", Chart: Lines{LogX: true, LogY: true}},
-	}}}}
+	page := Page{Title: "a <title>", Intro: []string{"It was <measured>."},
+		Sections: []Section{{Title: "One", Figures: []Figure{
+			{Caption: "bars", Chart: bars()}, {Caption: "lines", Chart: lines()},
+			{Caption: "nothing", Chart: Bars{}},
+			{Caption: "nothing", Chart: Lines{LogX: true, LogY: true}},
+		}}}}
 	if err := WritePage(&out, page); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +115,8 @@ func TestPage(t *testing.T) {
 	if err := WritePicture(&picture, lines()); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(picture.String(), "<svg ") || !strings.Contains(picture.String(), ".l0 { stroke") {
+	if !strings.HasPrefix(picture.String(), "<svg ") ||
+		!strings.Contains(picture.String(), ".l0 { stroke") {
 		t.Errorf("a picture of its own: %s", picture.String())
 	}
 	text += picture.String()

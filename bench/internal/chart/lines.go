@@ -44,13 +44,17 @@ func (c Lines) SVG() template.HTML {
 	top := legend(&b, names, 4) + 8
 	for _, v := range y.ticks() {
 		at := top + height - y.at(v)
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, left, width-16, at, at)
-		fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, left-6, at+4, short(v))
+		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, left, width-16,
+			at, at)
+		fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, left-6,
+			at+4, short(v))
 	}
 	for _, v := range x.ticks() {
-		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, left+x.at(v), top+height+14, short(v))
+		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`,
+			left+x.at(v), top+height+14, short(v))
 	}
-	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, width-16, top+height+bottom-4, esc(c.X))
+	fmt.Fprintf(&b, `<text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`, width-16,
+		top+height+bottom-4, esc(c.X))
 	fmt.Fprintf(&b, `<text class="tick" x="0" y="%.1f">%s</text>`, top+height+bottom-4, esc(c.Y))
 	for i, s := range c.Series {
 		var path strings.Builder
@@ -64,7 +68,8 @@ func (c Lines) SVG() template.HTML {
 		fmt.Fprintf(&b, `<path class="line l%d" d="%s"/>`, i%colours, path.String())
 		if len(s.Points) <= 40 {
 			for _, p := range s.Points {
-				fmt.Fprintf(&b, `<circle class="s%d" cx="%.1f" cy="%.1f" r="3"/>`, i%colours, left+x.at(p.X), top+height-y.at(p.Y))
+				fmt.Fprintf(&b, `<circle class="s%d" cx="%.1f" cy="%.1f" r="3"/>`, i%colours,
+					left+x.at(p.X), top+height-y.at(p.Y))
 			}
 		}
 	}

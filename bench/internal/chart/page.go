@@ -61,7 +61,8 @@ func WritePage(w io.Writer, p Page) error {
 // WritePicture writes a chart as a separate SVG file, for use on another page.
 func WritePicture(w io.Writer, c Chart) error {
 	head, content, _ := strings.Cut(string(c.SVG()), ">")
-	_, err := fmt.Fprintf(w, "%s xmlns=\"http://www.w3.org/2000/svg\"><style>\n%ssvg { font: 11px system-ui, sans-serif; background: var(--paper); }\n</style>%s\n",
+	_, err := fmt.Fprintf(w,
+		"%s xmlns=\"http://www.w3.org/2000/svg\"><style>\n%ssvg { font: 11px system-ui, sans-serif; background: var(--paper); }\n</style>%s\n",
 		head, style, content)
 	return err
 }

@@ -12,10 +12,11 @@ import (
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 func TestEachContender(t *testing.T) {
-	contendertest.Each(t, redistest.Shared(t).Addr(), contender.All(), map[string]contendertest.Exception{
-		"none":      {EachLoads: true},
-		"http-none": {EachLoads: true, KeepsNothing: true},
-	})
+	contendertest.Each(t, redistest.Shared(t).Addr(), contender.All(),
+		map[string]contendertest.Exception{
+			"none":      {EachLoads: true},
+			"http-none": {EachLoads: true, KeepsNothing: true},
+		})
 }
 
 // The contenders of only some commands pass the same checks, as far as their command needs them.

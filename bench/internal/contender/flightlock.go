@@ -15,7 +15,8 @@ import (
 const FlightLock = "singleflight+lock"
 
 var flightLock = Contender{
-	Name: FlightLock, What: "x/sync/singleflight in each process, and under it a lock that polls: SET NX PX with a token, GET, load, SET, delete by script",
+	Name: FlightLock,
+	What: "x/sync/singleflight in each process, and under it a lock that polls: SET NX PX with a token, GET, load, SET, delete by script",
 	Note: "It looks again after a half to a whole of -poll, at random. The lock is not renewed, nothing stops a SET after a change, and Redis' errors are returned.",
 	Open: func(ctx context.Context, r Rig) (Protection, error) {
 		return &flightLocked{single{ReadThrough: ReadThrough{r}}},
@@ -24,7 +25,8 @@ var flightLock = Contender{
 }
 
 // DeleteIfMine gives a lock back: it deletes the key if the key still has the token.
-var DeleteIfMine = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+var DeleteIfMine = redis.NewScript(
+	`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 type flightLocked struct{ single }
 
@@ -53,6 +55,7 @@ func (f *flightLocked) locked(ctx context.Context, key string) (string, bool, er
 			return "", false, ctx.Err()
 		}
 	}
-	v, found, err := f.ReadThrough.Get(ctx, key) // another process may have loaded between the look and the lock
+	// Another process may have loaded between the look and the lock.
+	v, found, err := f.ReadThrough.Get(ctx, key)
 	return v, found, errors.Join(err, DeleteIfMine.Run(ctx, f.Redis, []string{lock}, token).Err())
 }

@@ -21,12 +21,25 @@ type options = cacheguard.Options[string]
 // guarded are the contenders of cacheguard: one with its defaults, except for the lifetimes that
 // all contenders have, and one for each option that changes a stampede.
 var guarded = []Contender{
-	{Name: "cacheguard", What: "with its defaults, except for the lifetimes that all have here: LeaseTTL is -lock-ttl (its own default is 3s), NegativeTTL is -ttl, no Jitter",
-		Note: "A process runs at most 64 loads at a time (MaxLoads).", Open: openGuarded(func(*options) {})},
-	{Name: "cacheguard-swr", What: "stale while it is loaded again", Open: openGuarded(func(o *options) { o.StaleWhileRevalidate = window })},
-	{Name: "cacheguard-early", What: "loads again before the end", Open: openGuarded(func(o *options) { o.EarlyRefresh = 1 })},
-	{Name: "cacheguard-strong", What: "with StrongReads", Open: openGuarded(func(o *options) { o.StrongReads = true })},
-	{Name: "cacheguard-local", What: "with the process-local tier", Open: openGuarded(func(o *options) { o.Local.Entries = 10_000 })},
+	{Name: "cacheguard",
+		What: "with its defaults, except for the lifetimes that all have here: LeaseTTL is -lock-ttl (its own default is 3s), NegativeTTL is -ttl, no Jitter",
+		Note: "A process runs at most 64 loads at a time (MaxLoads).",
+		Open: openGuarded(func(*options) {})},
+	{Name: "cacheguard-swr", What: "stale while it is loaded again",
+		Open: openGuarded(func(o *options) {
+			o.StaleWhileRevalidate = window
+		})},
+	{Name: "cacheguard-early", What: "loads again before the end",
+		Open: openGuarded(func(o *options) {
+			o.EarlyRefresh = 1
+		})},
+	{Name: "cacheguard-strong", What: "with StrongReads", Open: openGuarded(func(o *options) {
+		o.StrongReads = true
+	})},
+	{Name: "cacheguard-local", What: "with the process-local tier",
+		Open: openGuarded(func(o *options) {
+			o.Local.Entries = 10_000
+		})},
 }
 
 type guard struct {
@@ -36,7 +49,9 @@ type guard struct {
 }
 
 func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, error) {
-	return func(ctx context.Context, r Rig) (Protection, error) { return OpenGuarded(ctx, r, with, nil) }
+	return func(ctx context.Context, r Rig) (Protection, error) {
+		return OpenGuarded(ctx, r, with, nil)
+	}
 }
 
 // OpenGuarded opens cacheguard. If the functions aren't nil, one changes the options, and the other
@@ -48,7 +63,10 @@ func OpenGuarded(
 	if err != nil {
 		return nil, err
 	}
-	o := options{Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Backoff: r.Backoff, Jitter: -1, Logger: quiet}
+	o := options{
+		Name: "bench", TTL: r.TTL, NegativeTTL: r.TTL, LeaseTTL: r.LockTTL, Backoff: r.Backoff,
+		Jitter: -1, Logger: quiet,
+	}
 	if with != nil {
 		with(&o)
 	}
@@ -83,7 +101,9 @@ func (g *guard) Get(ctx context.Context, key string) (string, bool, error) {
 
 func (g *guard) GetDated(ctx context.Context, key string) (string, bool, error) {
 	r, err := g.cache.GetEntry(ctx, key,
-		func(ctx context.Context, prev cacheguard.Result[string]) (cacheguard.Entry[string], error) {
+		func(
+			ctx context.Context, prev cacheguard.Result[string],
+		) (cacheguard.Entry[string], error) {
 			value, _, err := g.Renew(ctx, key, prev.Value)
 			return cacheguard.Entry[string]{Value: value}, err
 		})

@@ -12,10 +12,13 @@ import (
 var plain = []Contender{
 	{
 		Name: "none", What: "GET, load, SET", Note: "Redis' errors are returned.",
-		Open: func(ctx context.Context, r Rig) (Protection, error) { return &ReadThrough{r}, r.Redis.Ping(ctx).Err() },
+		Open: func(ctx context.Context, r Rig) (Protection, error) {
+			return &ReadThrough{r}, r.Redis.Ping(ctx).Err()
+		},
 	},
 	{
-		Name: "singleflight", What: "x/sync/singleflight in each process, and in it GET, load, SET", Note: "Redis' errors are returned.",
+		Name: "singleflight", What: "x/sync/singleflight in each process, and in it GET, load, SET",
+		Note: "Redis' errors are returned.",
 		Open: func(ctx context.Context, r Rig) (Protection, error) {
 			return &single{ReadThrough: ReadThrough{r}}, r.Redis.Ping(ctx).Err()
 		},

@@ -53,7 +53,8 @@ func (t *route) open(ctx context.Context, guarded bool) (err error) {
 		if t.store, err = redisstore.New(t.Redis, redisstore.Options{Logger: quiet}); err != nil {
 			return err
 		}
-		if t.pages, err = middleware.New(t.store, middleware.Options{Name: "bench", LeaseTTL: t.LockTTL, Logger: quiet}); err != nil {
+		if t.pages, err = middleware.New(t.store,
+			middleware.Options{Name: "bench", LeaseTTL: t.LockTTL, Logger: quiet}); err != nil {
 			return err
 		}
 		if err := t.store.Warm(ctx); err != nil {

@@ -16,14 +16,21 @@ var Special = []Contender{
 	{Name: "noop", Open: openNoop(false)},
 	{Name: "ping", Open: openNoop(true)},
 	{Name: "get", Open: func(ctx context.Context, r Rig) (Protection, error) {
-		r.TTL = 24 * time.Hour // values hardly expire: one GET is the floor for each contender that asks Redis
+		// Values hardly expire: one GET is the floor for each contender that asks Redis.
+		r.TTL = 24 * time.Hour
 		return &ReadThrough{r}, r.Redis.Ping(ctx).Err()
 	}},
 	{Name: "flight", Open: openFlight},
 	{Name: "xfetch", Open: openXFetch},
-	{Name: "cacheguard-early+swr", Open: openGuarded(func(o *options) { o.EarlyRefresh, o.StaleWhileRevalidate = 1, window })},
-	{Name: "cacheguard-stale", Open: openGuarded(func(o *options) { o.StaleIfError, o.StaleWhileRevalidate = window, window })},
-	{Name: "cacheguard-stale-if-error", Open: openGuarded(func(o *options) { o.StaleIfError = window })},
+	{Name: "cacheguard-early+swr", Open: openGuarded(func(o *options) {
+		o.EarlyRefresh, o.StaleWhileRevalidate = 1, window
+	})},
+	{Name: "cacheguard-stale", Open: openGuarded(func(o *options) {
+		o.StaleIfError, o.StaleWhileRevalidate = window, window
+	})},
+	{Name: "cacheguard-stale-if-error", Open: openGuarded(func(o *options) {
+		o.StaleIfError = window
+	})},
 }
 
 // noop asks neither Redis nor the origin after it has a value, whatever the key. So it measures the

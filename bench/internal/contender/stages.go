@@ -13,8 +13,12 @@ import (
 func stages() []Contender {
 	var all []Contender
 	for _, s := range stage.All() {
-		if s.Needs == "" && !slices.Contains([]string{"none", "cacheguard", "leaky", "forever"}, s.Name) {
-			all = append(all, Contender{Name: "stage-" + s.Name, What: "a stage of the example, " + s.Title, Note: s.Flaw, Open: openStage(s.Name)})
+		if s.Needs == "" &&
+			!slices.Contains([]string{"none", "cacheguard", "leaky", "forever"}, s.Name) {
+			all = append(all, Contender{
+				Name: "stage-" + s.Name, What: "a stage of the example, " + s.Title, Note: s.Flaw,
+				Open: openStage(s.Name),
+			})
 		}
 	}
 	return all

@@ -41,7 +41,10 @@ const (
 
 // do asks at each arrival. It doesn't record the requests of the warm-up.
 func (s shift) do(ctx context.Context, w *worker) (record, error) {
-	r := record{Latency: make([]int64, s.Count), Kind: make([]kind, s.Count), Made: make([]version, s.Count)}
+	r := record{
+		Latency: make([]int64, s.Count), Kind: make([]kind, s.Count),
+		Made: make([]version, s.Count),
+	}
 	var failure atomic.Pointer[string]
 	runtime.GC() // so that no contender has a collection in the middle of the run
 
@@ -53,7 +56,8 @@ func (s shift) do(ctx context.Context, w *worker) (record, error) {
 		get = func(ctx context.Context) (string, bool, error) { return dated.GetDated(ctx, s.Key) }
 	}
 	a := arrivals{
-		Start: time.Unix(0, s.Start), Interval: s.Interval, Warm: s.Warm, Count: s.Count, pause: pause,
+		Start: time.Unix(0, s.Start), Interval: s.Interval, Warm: s.Warm, Count: s.Count,
+		pause: pause,
 	}
 	r.Late = a.issue(ctx, func(k int, due time.Time) {
 		value, old, err := get(ctx)

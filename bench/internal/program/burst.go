@@ -15,7 +15,9 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/slowdb"
 )
 
-var _ = []struct{}{known[nothing](openContender{}), known[burstAnswer](burst{}), known[nothing](invalidate(""))}
+var _ = []struct{}{
+	known[nothing](openContender{}), known[burstAnswer](burst{}), known[nothing](invalidate("")),
+}
 
 // openContender opens a contender. The other jobs of this file use it.
 type openContender struct {
@@ -43,7 +45,8 @@ func (o openContender) do(ctx context.Context, w *worker) (_ nothing, err error)
 	rdb.AddHook(w.meter)
 	w.Protection, err = chosen[0].Open(ctx, contender.Rig{
 		Redis: rdb, Load: w.load, Renew: w.renew, Locks: o.Locks,
-		TTL: o.Setting.TTL, LockTTL: o.Setting.LockTTL, PollTime: o.Setting.Poll, Backoff: o.Backoff,
+		TTL: o.Setting.TTL, LockTTL: o.Setting.LockTTL, PollTime: o.Setting.Poll,
+		Backoff: o.Backoff,
 	})
 	if err == nil {
 		w.atEnd(func() { _ = w.Protection.Close() })
@@ -115,7 +118,8 @@ func (b burst) do(ctx context.Context, w *worker) (burstAnswer, error) {
 	for i := range answers {
 		answers[i].Version = gotStuck
 		go func() {
-			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // like the context of a server's request
+			// Like the context of a server's request.
+			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			standLikeARequest()
 			<-gate

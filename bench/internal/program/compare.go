@@ -28,9 +28,14 @@ func (p runPlan) ratios(reports []matchReport) (all []floorRatio) {
 			if r.Scenario != "cold" || name == growthFloor || len(floor) == 0 {
 				continue
 			}
-			one := floorRatio{Name: fmt.Sprintf("cold, p99 without the load, %dx%d: %s", r.Processes, r.Callers, name), Floor: growthFloor}
+			one := floorRatio{
+				Name: fmt.Sprintf("cold, p99 without the load, %dx%d: %s", r.Processes, r.Callers,
+					name), Floor: growthFloor,
+			}
 			for n, got := range r.Results[name] {
-				one.Each = append(one.Each, float64(got.P99-p.Load.Nanoseconds())/float64(max(1, floor[n].P99-p.Load.Nanoseconds())))
+				one.Each = append(one.Each,
+					float64(got.P99-p.Load.Nanoseconds())/float64(max(1,
+						floor[n].P99-p.Load.Nanoseconds())))
 			}
 			all = append(all, one)
 		}
@@ -45,10 +50,12 @@ var errSlower = errors.New("slower than before")
 func compare(args []string, stdout, stderr io.Writer) error {
 	flags := newFlags("bench compare", stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "compare [-tolerance 0.1] before.json after.json: files that hits or a scenario has printed with -json; the exit code is 1 if a ratio to a floor has got worse")
+		fmt.Fprintln(stderr,
+			"compare [-tolerance 0.1] before.json after.json: files that hits or a scenario has printed with -json; the exit code is 1 if a ratio to a floor has got worse")
 		flags.PrintDefaults()
 	}
-	tolerance := flags.Float64("tolerance", 0.1, "how much larger the median of a ratio may be, as a share")
+	tolerance := flags.Float64("tolerance", 0.1,
+		"how much larger the median of a ratio may be, as a share")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return err
 	} else if err != nil {
@@ -69,7 +76,9 @@ func compare(args []string, stdout, stderr io.Writer) error {
 	s.columnsAt(0, "ratio", "to", "before", "after")
 	var err error
 	for _, b := range before {
-		i := slices.IndexFunc(after, func(a floorRatio) bool { return a.Name == b.Name && a.Floor == b.Floor })
+		i := slices.IndexFunc(after, func(a floorRatio) bool {
+			return a.Name == b.Name && a.Floor == b.Floor
+		})
 		if i < 0 || len(after[i].Each) == 0 {
 			return fmt.Errorf("%s has no ratio %q to %s", flags.Arg(1), b.Name, b.Floor)
 		}
@@ -97,7 +106,8 @@ func readRatios(file string) ([]floorRatio, error) {
 	if err := json.Unmarshal(text, &printed); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(printed.Ratios) == 0 || slices.ContainsFunc(printed.Ratios, func(r floorRatio) bool { return len(r.Each) == 0 }) {
+	if len(printed.Ratios) == 0 ||
+		slices.ContainsFunc(printed.Ratios, func(r floorRatio) bool { return len(r.Each) == 0 }) {
 		return nil, fmt.Errorf("%s has no ratios: it wants a floor and something beside it", file)
 	}
 	return printed.Ratios, nil

@@ -28,17 +28,27 @@ func TestCompare(t *testing.T) {
 		code              int
 	}{
 		{"the same", before, "1.20 (1.10-1.30)", 0},
-		{"within the tolerance", file(one("a", "none", "1.3, 1.3, 9") + "," + one("b", "none", "1")), "", 0},
-		{"beyond the tolerance", file(one("a", "none", "1.4, 1.4, 1") + "," + one("b", "none", "2")), "worse", 1},
+		{
+			"within the tolerance",
+			file(one("a", "none", "1.3, 1.3, 9") + "," + one("b", "none", "1")), "", 0,
+		},
+		{
+			"beyond the tolerance",
+			file(one("a", "none", "1.4, 1.4, 1") + "," + one("b", "none", "2")), "worse", 1,
+		},
 		{"missing", file(one("a", "none", "1.2")), "has no ratio", 1},
-		{"another floor", file(one("a", "none", "1.2") + "," + one("b", "otter", "2")), "has no ratio", 1},
+		{
+			"another floor", file(one("a", "none", "1.2") + "," + one("b", "otter", "2")),
+			"has no ratio", 1,
+		},
 		{"none", file(""), "has no ratios", 1},
 		{"no run", file(one("a", "none", "")), "has no ratios", 1},
 		{"no file", before + ".gone", "no such file", 1},
 	} {
 		code, stdout, stderr := bench(t, "compare", before, c.after)
 		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
-			t.Errorf("%s: exit code %d, %q, %q; want %d, %q", c.name, code, stdout, stderr, c.code, c.says)
+			t.Errorf("%s: exit code %d, %q, %q; want %d, %q", c.name, code, stdout, stderr, c.code,
+				c.says)
 		}
 	}
 }
@@ -57,11 +67,14 @@ func TestRatiosArePrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		all, err := readRatios(file)
-		if code != 0 || err != nil || len(all) != 1 || all[0].Name != name || len(all[0].Each) != 2 || all[0].Each[0] <= 0 {
+		if code != 0 || err != nil || len(all) != 1 || all[0].Name != name ||
+			len(all[0].Each) != 2 || all[0].Each[0] <= 0 {
 			t.Errorf("%s: %d, %v, %+v, %s", args, code, err, all, stderr)
 		}
 	}
-	if code, _, stderr := bench(t, "hits", "-redis", addr, "-many", "2", "-time", "20ms", "-repeat", "1", "-sizes", "100", "-contenders", "stage-watchdog"); code != 1 || !strings.Contains(stderr, "no call for many keys") {
+	if code, _, stderr := bench(t, "hits", "-redis", addr, "-many", "2", "-time", "20ms", "-repeat",
+		"1", "-sizes", "100", "-contenders", "stage-watchdog"); code != 1 ||
+		!strings.Contains(stderr, "no call for many keys") {
 		t.Errorf("a contender without it: %d, %s", code, stderr)
 	}
 }

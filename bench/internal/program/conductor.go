@@ -38,7 +38,9 @@ type acquired struct {
 // conduct starts processes, and returns when they are ready.
 func conduct(ctx context.Context, s *server, locker string, processes int) (*conductor, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	fleet, err := startFleet(ctx, processes, func(int) job[nothing] { return openLocker{s.addr, locker} })
+	fleet, err := startFleet(ctx, processes, func(int) job[nothing] {
+		return openLocker{s.addr, locker}
+	})
 	if err != nil {
 		cancel()
 		return nil, err
@@ -99,7 +101,9 @@ func upTo(most time.Duration) time.Duration { return rand.N(most + 1) }
 
 // handovers hands the lock over n times. Before that there is a warm-up, which isn't counted, in
 // which each contender has the lock about once.
-func (c *conductor) handovers(contenders, n int, hold, spread time.Duration) (took []int64, counted traffic, err error) {
+func (c *conductor) handovers(
+	contenders, n int, hold, spread time.Duration,
+) (took []int64, counted traffic, err error) {
 	for who := range contenders {
 		c.wants(who)
 		await(c.ctx, upTo(2*spread/time.Duration(contenders)))
@@ -147,7 +151,9 @@ func (c *conductor) handover(holder int) (took int64, next int, err error) {
 	case err != nil:
 		return 0, 0, err
 	case to.at < from:
-		return 0, 0, fmt.Errorf("contender %d had the lock %v before contender %d gave it back", to.who, time.Duration(from-to.at), holder)
+		return 0, 0,
+			fmt.Errorf("contender %d had the lock %v before contender %d gave it back", to.who,
+				time.Duration(from-to.at), holder)
 	}
 	return to.at - from, to.who, nil
 }
@@ -157,7 +163,8 @@ func (c *conductor) handover(holder int) (took int64, next int, err error) {
 func (c *conductor) noOther() error {
 	select {
 	case a := <-c.got:
-		return cmp.Or(a.err, fmt.Errorf("contender %d has the lock, which another one holds", a.who))
+		return cmp.Or(a.err,
+			fmt.Errorf("contender %d has the lock, which another one holds", a.who))
 	default:
 		return nil
 	}
@@ -216,7 +223,8 @@ func (o openLocker) do(ctx context.Context, w *worker) (nothing, error) {
 	if i < 0 {
 		return nothing{}, fmt.Errorf("there is no locker %q", o.Locker)
 	}
-	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000}) // a connection for each waiting contender
+	// A connection for each waiting contender.
+	rdb := w.dial(redis.Options{Addr: o.Redis, PoolSize: 10000})
 	w.meter = &meter{listens: true}
 	rdb.AddHook(w.meter)
 	lock, stop, err := of[i].Open(context.WithoutCancel(ctx), rdb) // the locker outlives the job
@@ -245,7 +253,8 @@ type toLock struct {
 }
 
 func (o toLock) do(ctx context.Context, w *worker) (at int64, err error) {
-	held, release := context.WithCancel(context.WithoutCancel(ctx)) // some locks end with their context
+	// Some locks end with their context.
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, release)
 	defer stop()
 	unlock, err := w.hands.lock(held, o.Name)
@@ -278,7 +287,9 @@ type toCount int
 type traffic struct{ Trips, Messages, commands, pings int64 }
 
 func (a traffic) plus(b traffic) traffic {
-	return traffic{a.Trips + b.Trips, a.Messages + b.Messages, a.commands + b.commands, a.pings + b.pings}
+	return traffic{
+		a.Trips + b.Trips, a.Messages + b.Messages, a.commands + b.commands, a.pings + b.pings,
+	}
 }
 
 func (a traffic) minus(b traffic) traffic {

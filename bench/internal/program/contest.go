@@ -45,30 +45,40 @@ type setting struct {
 	TTL       time.Duration `json:"ttlNanos"`
 	LockTTL   time.Duration `json:"lockTTLNanos"`
 	Poll      time.Duration `json:"pollNanos"`
-	Patience  time.Duration `json:"patienceNanos"`    // the longest wait for an answer; after it a caller is stuck
-	Rounds    int           `json:"rounds,omitempty"` // of cold keys
-	Keys      int           `json:"keys,omitempty"`   // of an avalanche
+	// The longest wait for an answer; after it a caller is stuck.
+	Patience time.Duration `json:"patienceNanos"`
+	Rounds   int           `json:"rounds,omitempty"` // of cold keys
+	Keys     int           `json:"keys,omitempty"`   // of an avalanche
 }
 
 // contestResult is the result of one contest.
 type contestResult struct {
-	Requests int     `json:"requests"`
-	Errors   int     `json:"errors"`          // that callers got
-	Error    string  `json:"error,omitempty"` // one of the errors
-	Stuck    int     `json:"stuck"`           // callers without an answer when the patience was over
-	Lost     int     `json:"lost"`            // callers whose process was killed
-	Loads    []int   `json:"loads"`           // in each round
-	Need     int     `json:"need"`            // the loads that a round needs: more are too many
-	AtOnce   int     `json:"atOnce"`          // loads under way at the same time, at most
-	Stale    int     `json:"stale"`           // answers with the old value to callers who asked after a change was acknowledged
-	Left     int     `json:"left"`            // answers with the value from before the change, to questions after the end of the round
-	Took     []int64 `json:"-"`               // the time of each answer, from the moment of its burst
-	First    []int64 `json:"-"`               // in each round of a cold key: the time from the burst to the beginning of the first load
-	Woken    []int64 `json:"-"`               // of each answer for a cold key: the time from the end of the load that brought it
-	Tails    []int64 `json:"-"`               // in each round of a cold key: the time from the first load's end to the p99 of callers
-	Pings    []int64 `json:"-"`               // in each round; not part of the commands
-	Trips    int64   `json:"trips"`           // the most trips of one process in one round, or notCounted
-	Commands []int64 `json:"commands"`        // of all processes in each round, those in scripts too; empty: not counted
+	Requests int    `json:"requests"`
+	Errors   int    `json:"errors"`          // that callers got
+	Error    string `json:"error,omitempty"` // one of the errors
+	// Callers without an answer when the patience was over.
+	Stuck  int   `json:"stuck"`
+	Lost   int   `json:"lost"`   // callers whose process was killed
+	Loads  []int `json:"loads"`  // in each round
+	Need   int   `json:"need"`   // the loads that a round needs: more are too many
+	AtOnce int   `json:"atOnce"` // loads under way at the same time, at most
+	// Answers with the old value to callers who asked after a change was acknowledged.
+	Stale int `json:"stale"`
+	// Answers with the value from before the change, to questions after the end of the round.
+	Left int `json:"left"`
+	// The time of each answer, from the moment of its burst.
+	Took []int64 `json:"-"`
+	// In each round of a cold key: the time from the burst to the beginning of the first load.
+	First []int64 `json:"-"`
+	// Of each answer for a cold key: the time from the end of the load that brought it.
+	Woken []int64 `json:"-"`
+	// In each round of a cold key: the time from the first load's end to the p99 of callers.
+	Tails []int64 `json:"-"`
+	Pings []int64 `json:"-"` // in each round; not part of the commands
+	// The most trips of one process in one round, or notCounted.
+	Trips int64 `json:"trips"`
+	// Of all processes in each round, those in scripts too; empty: not counted.
+	Commands []int64 `json:"commands"`
 	P50      int64   `json:"p50Nanos"`
 	P99      int64   `json:"p99Nanos"`
 	Max      int64   `json:"maxNanos"`
@@ -98,9 +108,12 @@ func rotated[T any](of []T, by int) []T {
 }
 
 // hold runs a scenario for one contender.
-func (a *arena) hold(ctx context.Context, s scenario, c contender.Contender) (_ contestResult, err error) {
+func (a *arena) hold(
+	ctx context.Context, s scenario, c contender.Contender,
+) (_ contestResult, err error) {
 	rounds := time.Duration(a.WarmUp + a.Rounds)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+rounds*a.Patience) // processes that hang are killed
+	// Processes that hang are killed.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+rounds*a.Patience)
 	defer cancel()
 	t := &contest{ctx: ctx, arena: a, prefix: freshPrefix()}
 	locks, stopLocks, err := startLocksOf(c, a.server.addr)
@@ -170,7 +183,8 @@ func (t *contest) burst(key string, callers int) *crowd {
 // soon returns the moment of the next burst. Until then every process has time to receive the job
 // and to prepare its callers.
 func (t *contest) soon(callers int) time.Time {
-	return time.Now().Add(20*time.Millisecond + time.Duration(len(t.fleet)*callers)*5*time.Microsecond)
+	return time.Now().Add(20*time.Millisecond +
+		time.Duration(len(t.fleet)*callers)*5*time.Microsecond)
 }
 
 func (t *contest) burstAt(key string, keys, callers int, at time.Time) *crowd {
@@ -225,11 +239,13 @@ func (t *contest) awoken(b *crowd, key string) {
 	t.result.First = append(t.result.First, first.Nanoseconds())
 	var took []int64
 	for replica, answer := range b.answers {
-		own := max(0, slices.IndexFunc(loads, func(l slowdb.Load) bool { return l.Replica == replica }))
+		own := max(0,
+			slices.IndexFunc(loads, func(l slowdb.Load) bool { return l.Replica == replica }))
 		for _, c := range answer.Callers {
 			took = append(took, c.Took)
 			if c.Version > 0 {
-				t.result.Woken = append(t.result.Woken, b.at.UnixNano()+c.Took-loads[own].End.UnixNano())
+				t.result.Woken = append(t.result.Woken,
+					b.at.UnixNano()+c.Took-loads[own].End.UnixNano())
 			}
 		}
 	}

@@ -40,7 +40,10 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	if p.html != "" {
-		page := chart.Page{Title: "A hot key that expires", Intro: []string{server.about(ctx).String()}, Sections: []chart.Section{p.section(last)}}
+		page := chart.Page{
+			Title: "A hot key that expires", Intro: []string{server.about(ctx).String()},
+			Sections: []chart.Section{p.section(last)},
+		}
 		if err := writePage(p.html, page, stderr); err != nil {
 			return err
 		}
@@ -59,9 +62,11 @@ func expiry(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 
 func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 	flags := newFlags("bench expiry", stderr)
-	p.flags(flags, "noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr", "cacheguard-early", "cacheguard-early+swr")
+	p.flags(flags, "noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr",
+		"cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
-	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to, of the last repetition")
+	flags.StringVar(&p.html, "html", "",
+		"`file` to write a page with charts to, of the last repetition")
 	flags.StringVar(&p.svg, "svg", "", "`file` to draw the loads of the last repetition to")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -76,10 +81,11 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 type expiryTally struct {
 	steadyTally
 	Loads     int     `json:"loads"`
-	Lifetimes int     `json:"lifetimes"`   // versions that these loads replaced
-	Most      int     `json:"most"`        // the most loads that replaced the same version
-	PerTTL    float64 `json:"perTTL"`      // loads
-	Oldest    int64   `json:"oldestNanos"` // the longest time for which an answer's TTL had been over when its request arrived
+	Lifetimes int     `json:"lifetimes"` // versions that these loads replaced
+	Most      int     `json:"most"`      // the most loads that replaced the same version
+	PerTTL    float64 `json:"perTTL"`    // loads
+	// The longest time for which an answer's TTL had been over when its request arrived.
+	Oldest int64 `json:"oldestNanos"`
 }
 
 func (p expiryPlan) tally(seen sight) (t expiryTally) {
@@ -105,7 +111,8 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
 	s := p.heading(p.Time.String(), about)
-	s.columns("protection", "requests", "errors", "loads", "per expiry", "most", "per TTL", "stale", "oldest ms",
+	s.columns("protection", "requests", "errors", "loads", "per expiry", "most", "per TTL", "stale",
+		"oldest ms",
 		"p50 ms", "p99 ms", "p99.9 ms", "max ms", "late", "late p99.9 ms")
 	for _, name := range p.Protections {
 		ts := all[name]
@@ -115,15 +122,20 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 		}
 		loads, oldest := total(ts, func(t expiryTally) int { return t.Loads }), "-"
 		if loads > 0 { // without loads nothing expires
-			oldest = fmt.Sprintf("%.1f", float64(most(ts, func(t expiryTally) int { return int(t.Oldest) }))/1e6)
+			oldest = fmt.Sprintf("%.1f",
+				float64(most(ts, func(t expiryTally) int { return int(t.Oldest) }))/1e6)
 		}
-		s.row(name, total(ts, func(t expiryTally) int { return t.Requests }), total(ts, func(t expiryTally) int { return t.Errors }),
+		s.row(name, total(ts, func(t expiryTally) int { return t.Requests }),
+			total(ts, func(t expiryTally) int { return t.Errors }),
 			loads, ratio(loads, total(ts, func(t expiryTally) int { return t.Lifetimes })),
 			most(ts, func(t expiryTally) int { return t.Most }), fmt.Sprintf("%.2f", perTTL),
 			total(ts, func(t expiryTally) int { return t.Stale }), oldest,
-			ms(ts, func(t expiryTally) int64 { return t.P50 }), ms(ts, func(t expiryTally) int64 { return t.P99 }),
-			ms(ts, func(t expiryTally) int64 { return t.P999 }), ms(ts, func(t expiryTally) int64 { return t.Max }),
-			total(ts, func(t expiryTally) int { return t.Late }), ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
+			ms(ts, func(t expiryTally) int64 { return t.P50 }),
+			ms(ts, func(t expiryTally) int64 { return t.P99 }),
+			ms(ts, func(t expiryTally) int64 { return t.P999 }),
+			ms(ts, func(t expiryTally) int64 { return t.Max }),
+			total(ts, func(t expiryTally) int { return t.Late }),
+			ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
 	}
 	s.say(`
 per expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.
@@ -196,7 +208,9 @@ func timeline(name string, seen sight) (waits, loads chart.Series) {
 // samples in the time of a load.
 func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
 	step := max(p.Load/10, time.Millisecond)
-	picture := chart.Lines{Title: "loads under way at the origin over time", X: "seconds", Y: "loads at the same time"}
+	picture := chart.Lines{
+		Title: "loads under way at the origin over time", X: "seconds", Y: "loads at the same time",
+	}
 	for _, name := range p.Protections {
 		s := seen[name]
 		line := chart.Series{Name: name}
@@ -207,7 +221,8 @@ func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
 					n++
 				}
 			}
-			line.Points = append(line.Points, chart.Point{X: time.Duration(at - s.Start).Seconds(), Y: float64(n)})
+			line.Points = append(line.Points,
+				chart.Point{X: time.Duration(at - s.Start).Seconds(), Y: float64(n)})
 		}
 		picture.Series = append(picture.Series, line)
 	}
@@ -227,10 +242,14 @@ func (p expiryPlan) section(seen map[string]sight) chart.Section {
 	}
 	return chart.Section{
 		Title: "A hot key that expires again and again",
-		Text: []string{fmt.Sprintf("%d processes, %d requests a second in each whether or not earlier ones have been answered, a time to live of %v, a load of %v. Each point is the longest that any request took which was to arrive in that tenth of a second.",
+		Text: []string{fmt.Sprintf(
+			"%d processes, %d requests a second in each whether or not earlier ones have been answered, a time to live of %v, a load of %v. Each point is the longest that any request took which was to arrive in that tenth of a second.",
 			p.Processes, p.Rate, p.TTL, p.Load)},
 		Figures: []chart.Figure{
-			{Caption: "The longest wait of each tenth of a second, from when a request was to arrive.", Chart: waits},
+			{
+				Caption: "The longest wait of each tenth of a second, from when a request was to arrive.",
+				Chart:   waits,
+			},
 			{Caption: "Loads of the origin since the beginning.", Chart: loads},
 		},
 	}

@@ -35,7 +35,8 @@ func parse(flags *flag.FlagSet, args []string) error {
 // within returns an error unless the flag's value is from least to most.
 func within[T cmp.Ordered](name string, value, least, most T) error {
 	if value < least || value > most {
-		return usageError(fmt.Sprintf("-%s is %v, it must be from %v to %v", name, value, least, most))
+		return usageError(fmt.Sprintf("-%s is %v, it must be from %v to %v", name, value, least,
+			most))
 	}
 	return nil
 }
@@ -46,7 +47,9 @@ func chosen(flag, names string, of []string) ([]string, error) {
 	for i, name := range list {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(of, name) {
-			return nil, usageError(fmt.Sprintf("-%s has %q, which is none of %s", flag, name, strings.Join(of, ", ")))
+			return nil,
+				usageError(fmt.Sprintf("-%s has %q, which is none of %s", flag, name,
+					strings.Join(of, ", ")))
 		}
 		if slices.Contains(list[:i], name) {
 			return nil, usageError(fmt.Sprintf("-%s has %s twice", flag, name))

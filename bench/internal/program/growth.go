@@ -18,8 +18,9 @@ const growthFloor = "singleflight"
 // growthPlan contains the settings of growth, which measures a cold key with larger and larger
 // fleets.
 type growthPlan struct {
-	Processes []int         `json:"processes"` // the numbers of processes, each with Callers[0] callers
-	Callers   []int         `json:"callers"`   // the numbers of callers in each of growthProcesses
+	// The numbers of processes, each with Callers[0] callers.
+	Processes []int         `json:"processes"`
+	Callers   []int         `json:"callers"` // the numbers of callers in each of growthProcesses
 	Load      time.Duration `json:"loadNanos"`
 	Rounds    int           `json:"rounds"`
 	Repeat    int           `json:"repeat"`
@@ -50,9 +51,11 @@ type growthRow struct {
 
 // growthTimes has one value for each repetition.
 type growthTimes struct {
-	P99   []int64 `json:"p99Nanos"`       // of latency without the load
-	First []int64 `json:"firstLoadNanos"` // the time until the first load begins, the median of the rounds
-	Woken []int64 `json:"wakeUpP99Nanos"` // the time from the end of the load to the caller's answer
+	P99 []int64 `json:"p99Nanos"` // of latency without the load
+	// The time until the first load begins, the median of the rounds.
+	First []int64 `json:"firstLoadNanos"`
+	// The time from the end of the load to the caller's answer.
+	Woken []int64 `json:"wakeUpP99Nanos"`
 }
 
 // growth runs fleets of growing size, and shows which costs grow with them.
@@ -87,7 +90,9 @@ func growth(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 }
 
 // rows runs all fleets, and returns their results.
-func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going *progress) (byProcesses, byCallers []growthRow, err error) {
+func (p growthPlan) rows(
+	ctx context.Context, server *server, peers Peers, going *progress,
+) (byProcesses, byCallers []growthRow, err error) {
 	names := []string{growthFloor, p.Contender}
 	if p.Contender == growthFloor {
 		names = names[:1]
@@ -116,14 +121,17 @@ func (p growthPlan) rows(ctx context.Context, server *server, peers Peers, going
 
 func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
 	flags := newFlags("bench growth", stderr)
-	processes := flags.String("processes", "1,2,4,8,16,32", fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
-	callers := flags.String("callers", "10,100,1000,5000", fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
+	processes := flags.String("processes", "1,2,4,8,16,32",
+		fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
+	callers := flags.String("callers", "10,100,1000,5000",
+		fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
 	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes")
 	flags.StringVar(&p.redis, "redis", "", redisHelp)
 	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
-	flags.IntVar(&p.Idle, "idle", 100, "processes that have nothing to do: what two others cost beside so many of another cache, and so many of theirs; 0: not measured")
+	flags.IntVar(&p.Idle, "idle", 100,
+		"processes that have nothing to do: what two others cost beside so many of another cache, and so many of theirs; 0: not measured")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to")
 	if err := parse(flags, args); err != nil {
@@ -138,22 +146,27 @@ func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, er
 		err = usageError(fmt.Sprintf("-contender has %q, it takes one", p.Contender))
 	}
 	return p, cmp.Or(wrongProcesses, wrongCallers, err, within("load", p.Load, 0, 30*time.Second),
-		within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000), within("idle", p.Idle, 0, 1000))
+		within("rounds", p.Rounds, 1, 10000), within("repeat", p.Repeat, 1, 1000),
+		within("idle", p.Idle, 0, 1000))
 }
 
 // row runs the floor and the contender with a fleet of one size, one after the other in each
 // repetition.
-func (p growthPlan) row(ctx context.Context, server *server, chosen []contender.Contender, processes, callers int) (growthRow, error) {
+func (p growthPlan) row(
+	ctx context.Context, server *server, chosen []contender.Contender, processes, callers int,
+) (growthRow, error) {
 	a := &arena{server: server, setting: setting{
 		Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
-		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond, Patience: 30*time.Second + 2*p.Load,
+		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond,
+		Patience: 30*time.Second + 2*p.Load,
 	}}
 	row := growthRow{Processes: processes, Callers: callers}
 	var commands []int64
 	for _, c := range turns(p.Repeat, chosen) {
 		r, err := a.hold(ctx, scenarioNamed("cold"), c)
 		if err != nil {
-			return row, fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
+			return row,
+				fmt.Errorf("%d processes, %d callers, %s: %w", processes, callers, c.Name, err)
 		}
 		times := &row.Took
 		if c.Name == growthFloor && len(chosen) > 1 {
@@ -177,7 +190,8 @@ func slope(rows []growthRow) (perProcess, fixed float64) {
 	var n, x, y, xx, xy float64
 	for _, r := range rows {
 		n, x, y = n+1, x+float64(r.Processes), y+float64(r.Commands)
-		xx, xy = xx+float64(r.Processes)*float64(r.Processes), xy+float64(r.Processes)*float64(r.Commands)
+		xx, xy = xx+float64(r.Processes)*float64(r.Processes), xy+
+			float64(r.Processes)*float64(r.Commands)
 	}
 	if d := n*xx - x*x; d != 0 {
 		perProcess = (n*xy - x*y) / d
@@ -185,17 +199,23 @@ func slope(rows []growthRow) (perProcess, fixed float64) {
 	return perProcess, (y - perProcess*x) / max(n, 1)
 }
 
-func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []growthRow, beside []idleRow) error {
+func (p growthPlan) print(
+	w io.Writer, about about, byProcesses, byCallers []growthRow, beside []idleRow,
+) error {
 	perProcess, fixed := slope(byProcesses)
 	if p.json {
-		all := map[string]any{"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers, "idle": beside}
+		all := map[string]any{
+			"about": about, "plan": p, "byProcesses": byProcesses, "byCallers": byCallers,
+			"idle": beside,
+		}
 		if len(byProcesses) > 1 {
 			all["commandsPerProcess"], all["commandsFixed"] = perProcess, fixed
 		}
 		return printJSON(w, all)
 	}
 	var s sheet
-	s.say("%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat), about)
+	s.say("%s on a cold key, load %v, %d rounds x %s\n%v\n", p.Contender, p.Load, p.Rounds,
+		repetitions(p.Repeat), about)
 	for _, rows := range [][]growthRow{byProcesses, byCallers} {
 		if len(rows) == 0 {
 			continue
@@ -205,16 +225,21 @@ func (p growthPlan) print(w io.Writer, about about, byProcesses, byCallers []gro
 		s.columns("processes", "callers", "loads", "errors", "commands", "most",
 			"p99 ms", of, "first load ms", of, "wake-up ms", of)
 		for _, r := range rows {
-			s.row(r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, spread(r.Took.P99), spread(r.Floor.P99),
-				spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken), spread(r.Floor.Woken))
+			s.row(r.Processes, r.Callers, r.Loads, r.Errors, r.Commands, r.Most, spread(r.Took.P99),
+				spread(r.Floor.P99),
+				spread(r.Took.First), spread(r.Floor.First), spread(r.Took.Woken),
+				spread(r.Floor.Woken))
 		}
 	}
 	if len(byProcesses) > 1 {
-		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n", perProcess, fixed)
+		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n",
+			perProcess, fixed)
 	}
 	if len(beside) > 0 {
-		s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n", idleRounds)
-		s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands", "Invalidate, bytes")
+		s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n",
+			idleRounds)
+		s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands",
+			"Invalidate, bytes")
 		for _, r := range beside {
 			s.row(r.Elsewhere, r.Same, r.Load, r.Commands, r.Invalidate)
 		}

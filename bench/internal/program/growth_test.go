@@ -9,7 +9,9 @@ import (
 )
 
 func TestSlope(t *testing.T) {
-	rows := []growthRow{{Processes: 1, Commands: 11}, {Processes: 2, Commands: 15}, {Processes: 8, Commands: 39}}
+	rows := []growthRow{
+		{Processes: 1, Commands: 11}, {Processes: 2, Commands: 15}, {Processes: 8, Commands: 39},
+	}
 	if per, fixed := slope(rows); math.Abs(per-4) > 1e-9 || math.Abs(fixed-7) > 1e-9 {
 		t.Errorf("%v for each and %v besides, want 4 and 7", per, fixed)
 	}
@@ -23,7 +25,8 @@ func TestSlope(t *testing.T) {
 // other caches.
 func TestGrowth(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "growth", "-redis", addr, "-processes", "1,2,4", "-callers", "5,100", "-rounds", "3", "-repeat", "1", "-load", "500ms", "-idle", "30", "-json")
+	code, stdout, stderr := bench(t, "growth", "-redis", addr, "-processes", "1,2,4", "-callers",
+		"5,100", "-rounds", "3", "-repeat", "1", "-load", "500ms", "-idle", "30", "-json")
 	var printed struct {
 		ByProcesses, ByCallers []growthRow
 		CommandsPerProcess     float64
@@ -36,7 +39,8 @@ func TestGrowth(t *testing.T) {
 		t.Fatalf("%+v", printed)
 	}
 	for i, r := range printed.ByProcesses {
-		if r.Processes != 1<<i || r.Callers != growthCallers || r.Loads != 1 || r.Errors != 0 || len(r.Took.Woken) != 1 || len(r.Floor.First) != 1 {
+		if r.Processes != 1<<i || r.Callers != growthCallers || r.Loads != 1 || r.Errors != 0 ||
+			len(r.Took.Woken) != 1 || len(r.Floor.First) != 1 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -48,10 +52,12 @@ func TestGrowth(t *testing.T) {
 	}
 	alone, elsewhere, same := printed.Idle[0], printed.Idle[1], printed.Idle[2]
 	most := func(bytes int64) int64 { return bytes * 6 / 5 }
-	if elsewhere.Elsewhere != 30 || elsewhere.Load > most(alone.Load) || elsewhere.Invalidate > most(alone.Invalidate) {
+	if elsewhere.Elsewhere != 30 || elsewhere.Load > most(alone.Load) ||
+		elsewhere.Invalidate > most(alone.Invalidate) {
 		t.Errorf("%+v beside another cache, %+v alone", elsewhere, alone)
 	}
-	if same.Same != 30 || same.Elsewhere != 30 || same.Load > most(alone.Load) || same.Commands > alone.Commands+1 {
+	if same.Same != 30 || same.Elsewhere != 30 || same.Load > most(alone.Load) ||
+		same.Commands > alone.Commands+1 {
 		t.Errorf("%+v beside the same cache, %+v alone", same, alone)
 	}
 	few, lots := printed.ByCallers[0], printed.ByCallers[1]

@@ -43,21 +43,25 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	p.Redis = server.addr
 
 	fmt.Fprintf(stderr, "this takes about %v\n", p.lasts().Round(time.Second))
-	seen := handoverResults{map[string][]handoverTally{}, map[string][]aloneTally{}, map[string][]handoverTally{}}
+	seen := handoverResults{
+		map[string][]handoverTally{}, map[string][]aloneTally{}, map[string][]handoverTally{},
+	}
 	for n := range p.Repeat {
 		fmt.Fprintf(stderr, "repetition %d of %d\n", n+1, p.Repeat)
 		if err := p.alone(ctx, server, stderr, n, &seen); err != nil {
 			return err
 		}
 		for _, name := range rotated(p.Lockers, n) {
-			if err := p.measure(ctx, server, stderr, name, p.Processes, p.Handovers, seen.Handovers); err != nil {
+			if err := p.measure(ctx, server, stderr, name, p.Processes, p.Handovers,
+				seen.Handovers); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
 	for _, name := range p.Lockers {
 		for _, processes := range p.Growth { // more and more contenders wait for the same lock
-			if err := p.measure(ctx, server, stderr, name, processes, max(p.Handovers/10, 1), seen.Growth); err != nil {
+			if err := p.measure(ctx, server, stderr, name, processes, max(p.Handovers/10, 1),
+				seen.Growth); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -82,16 +86,23 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 		names = append(names, l.Name)
 	}
 	flags := newFlags("bench handover", stderr)
-	flags.IntVar(&p.Contenders, "contenders", 16, "who wants the lock: one holds it, the others wait")
+	flags.IntVar(&p.Contenders, "contenders", 16,
+		"who wants the lock: one holds it, the others wait")
 	flags.IntVar(&p.Processes, "processes", 4, "replicas that they are in, each a process")
-	flags.IntVar(&p.Handovers, "handovers", 500, "how often the lock changes hands in each repetition")
-	flags.DurationVar(&p.Hold, "hold", 5*time.Millisecond, "how long the lock is held at least, with all others waiting")
-	flags.DurationVar(&p.Spread, "spread", pollEvery, "how much longer, at random, and after how long, at random, the last holder wants it again: a lock that polls must not be in step with its releases")
-	growth := flags.String("growth", "2,4,8,16", "processes for the growth of messages, each with a tenth of the hand-overs; empty: not at all")
-	flags.IntVar(&p.Alone, "alone", 500, "how often the lock is had and given back in each repetition while nobody else wants it")
+	flags.IntVar(&p.Handovers, "handovers", 500,
+		"how often the lock changes hands in each repetition")
+	flags.DurationVar(&p.Hold, "hold", 5*time.Millisecond,
+		"how long the lock is held at least, with all others waiting")
+	flags.DurationVar(&p.Spread, "spread", pollEvery,
+		"how much longer, at random, and after how long, at random, the last holder wants it again: a lock that polls must not be in step with its releases")
+	growth := flags.String("growth", "2,4,8,16",
+		"processes for the growth of messages, each with a tenth of the hand-overs; empty: not at all")
+	flags.IntVar(&p.Alone, "alone", 500,
+		"how often the lock is had and given back in each repetition while nobody else wants it")
 	flags.IntVar(&p.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
-	chosenLockers := flags.String("lockers", strings.Join(names, ","), "which to compare, of "+strings.Join(names, ", "))
+	chosenLockers := flags.String("lockers", strings.Join(names, ","),
+		"which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -100,9 +111,12 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 	p.Lockers, wrongLocker = chosen("lockers", *chosenLockers, names)
 	p.Growth, wrongGrowth = counts("growth", *growth, 2, 256)
 	return p, cmp.Or(wrongLocker, wrongGrowth,
-		within("contenders", p.Contenders, 2, 10000), within("processes", p.Processes, 1, min(p.Contenders, 256)),
-		within("handovers", p.Handovers, 1, 1000000), within("alone", p.Alone, aloneBatches, 1000000),
-		within("hold", p.Hold, 0, time.Minute), within("spread", p.Spread, 0, time.Minute), within("repeat", p.Repeat, 1, 1000))
+		within("contenders", p.Contenders, 2, 10000),
+		within("processes", p.Processes, 1, min(p.Contenders, 256)),
+		within("handovers", p.Handovers, 1, 1000000),
+		within("alone", p.Alone, aloneBatches, 1000000),
+		within("hold", p.Hold, 0, time.Minute), within("spread", p.Spread, 0, time.Minute),
+		within("repeat", p.Repeat, 1, 1000))
 }
 
 // handoverResults are the results of all repetitions, by locker.
@@ -139,7 +153,8 @@ func (p handoverPlan) measure(
 	to map[string][]handoverTally,
 ) (err error) {
 	contenders := max(p.Contenders, processes)
-	fmt.Fprintf(stderr, "  %s: %d hand-overs among %d in %d processes\n", name, n, contenders, processes)
+	fmt.Fprintf(stderr, "  %s: %d hand-overs among %d in %d processes\n", name, n, contenders,
+		processes)
 	c, err := conduct(ctx, s, name, processes)
 	if err != nil {
 		return err
@@ -150,8 +165,10 @@ func (p handoverPlan) measure(
 		return err
 	}
 	to[name] = append(to[name], handoverTally{
-		P50: quantile(took, 0.5), P90: quantile(took, 0.9), P99: quantile(took, 0.99), Max: quantile(took, 1),
-		Trips: each(counted.Trips, n), Commands: each(counted.commands, n), Messages: each(counted.Messages, n),
+		P50: quantile(took, 0.5), P90: quantile(took, 0.9), P99: quantile(took, 0.99),
+		Max:   quantile(took, 1),
+		Trips: each(counted.Trips, n), Commands: each(counted.commands, n),
+		Messages: each(counted.Messages, n),
 	})
 	return nil
 }
@@ -162,7 +179,9 @@ const aloneBatches = 10
 
 // alone runs a repetition in which no other contender wants the lock, and compares it with the
 // floor.
-func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, repetition int, seen *handoverResults) (err error) {
+func (p handoverPlan) alone(
+	ctx context.Context, s *server, stderr io.Writer, repetition int, seen *handoverResults,
+) (err error) {
 	names := append([]string{floor.Name}, p.Lockers...)
 	fmt.Fprintf(stderr, "  %s: %d times without contention\n", strings.Join(names, ", "), p.Alone)
 	by := make(map[string]*conductor)
@@ -196,7 +215,8 @@ func (p handoverPlan) alone(ctx context.Context, s *server, stderr io.Writer, re
 		n := len(took[name])
 		t := aloneTally{
 			P50: quantile(took[name], 0.5), P99: quantile(took[name], 0.99),
-			Trips: each(count[name].Trips, n), Commands: each(count[name].commands-count[name].pings, n),
+			Trips:    each(count[name].Trips, n),
+			Commands: each(count[name].commands-count[name].pings, n),
 		}
 		t.OverFloor = float64(t.P50) / float64(quantile(took[floor.Name], 0.5))
 		seen.Alone[name] = append(seen.Alone[name], t)
@@ -214,15 +234,19 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 	}
 	var s sheet
 	s.say("%d contenders in %d processes for one lock, held for %v to %v, %d hand-overs x %s\n%v\n\n",
-		p.Contenders, p.Processes, p.Hold, p.Hold+p.Spread, p.Handovers, repetitions(p.Repeat), about)
+		p.Contenders, p.Processes, p.Hold, p.Hold+p.Spread, p.Handovers, repetitions(p.Repeat),
+		about)
 	s.columns("hand-over", "p50 ms", "p90 ms", "p99 ms", "max ms", "trips", "commands", "messages")
 	for _, name := range p.Lockers {
 		ts := seen.Handovers[name]
-		s.row(name, ms(ts, func(t handoverTally) int64 { return t.P50 }), ms(ts, func(t handoverTally) int64 { return t.P90 }),
-			ms(ts, func(t handoverTally) int64 { return t.P99 }), ms(ts, func(t handoverTally) int64 { return t.Max }),
+		s.row(name, ms(ts, func(t handoverTally) int64 { return t.P50 }),
+			ms(ts, func(t handoverTally) int64 { return t.P90 }),
+			ms(ts, func(t handoverTally) int64 { return t.P99 }),
+			ms(ts, func(t handoverTally) int64 { return t.Max }),
 			p.counted(name, figure(ts, "%.1f", func(t handoverTally) float64 { return t.Trips })),
 			figure(ts, "%.1f", func(t handoverTally) float64 { return t.Commands }),
-			p.counted(name, figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages })))
+			p.counted(name,
+				figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages })))
 	}
 	s.say(`
 From just before Unlock is called to when another contender's Lock has returned, by the wall clock of the one machine.

@@ -15,7 +15,9 @@ import (
 
 // testPeers are wrong lockers that the benchmark must detect.
 var testPeers = Peers{Lockers: []Locker{
-	{Name: "everybody", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+	{Name: "everybody", Open: func(
+		ctx context.Context, rdb *redis.Client,
+	) (LockFunc, func(), error) {
 		return func(context.Context, string) (func(context.Context) error, error) {
 			return func(context.Context) error { return nil }, nil
 		}, func() {}, nil
@@ -29,8 +31,14 @@ var testPeers = Peers{Lockers: []Locker{
 
 func init() {
 	testPeers.Contenders = []contender.Contender{
-		{Name: "forgetful", What: "keeps nothing", Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) { return &forgetful{Rig: r}, nil }},
-		{Name: "wrong", What: "says something else", Open: func(_ context.Context, r contender.Rig) (contender.Protection, error) {
+		{Name: "forgetful", What: "keeps nothing", Open: func(
+			_ context.Context, r contender.Rig,
+		) (contender.Protection, error) {
+			return &forgetful{Rig: r}, nil
+		}},
+		{Name: "wrong", What: "says something else", Open: func(
+			_ context.Context, r contender.Rig,
+		) (contender.Protection, error) {
 			return &forgetful{Rig: r, says: "something"}, nil
 		}},
 	}
@@ -57,13 +65,16 @@ func (f *forgetful) Close() error { return nil }
 
 // quickly returns the options of a short run.
 func quickly(addr string, args ...string) []string {
-	return append([]string{"handover", "-redis", addr, "-contenders", "4", "-processes", "2", "-handovers", "20", "-alone", "20",
+	return append([]string{"handover", "-redis", addr, "-contenders", "4", "-processes", "2",
+		"-handovers", "20", "-alone", "20",
 		"-hold", "1ms", "-spread", "0"}, args...)
 }
 
 func TestHandover(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, quickly(addr, "-lockers", "redislock,redislock-fair,broadcast", "-growth", "2,4", "-repeat", "2", "-json")...)
+	code, stdout, stderr := bench(t,
+		quickly(addr, "-lockers", "redislock,redislock-fair,broadcast", "-growth", "2,4", "-repeat",
+			"2", "-json")...)
 	var printed struct {
 		Results handoverResults
 	}
@@ -72,7 +83,8 @@ func TestHandover(t *testing.T) {
 	}
 	messages := map[string]float64{"redislock": 1, "redislock-fair": 1, "broadcast": 2}
 	for _, name := range []string{"redislock", "redislock-fair", "broadcast"} {
-		ts, alone, growth := printed.Results.Handovers[name], printed.Results.Alone[name], printed.Results.Growth[name]
+		ts, alone, growth := printed.Results.Handovers[name], printed.Results.Alone[name],
+			printed.Results.Growth[name]
 		if len(ts) != 2 || len(alone) != 2 || len(growth) != 2 {
 			t.Errorf("%s: want two of each: %+v, %+v, %+v", name, ts, alone, growth)
 			continue
@@ -80,7 +92,9 @@ func TestHandover(t *testing.T) {
 		for _, one := range ts {
 			// If a lock was given back before the next holder was in the queue, no message is
 			// needed. A message may also arrive late.
-			if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 || one.Commands > 40 || one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 {
+			if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 ||
+				one.Commands > 40 || one.Messages > messages[name]*1.2 ||
+				one.Messages < messages[name]*0.8 {
 				t.Errorf("%s: %+v", name, one)
 			}
 		}
@@ -99,7 +113,8 @@ func TestHandover(t *testing.T) {
 
 func TestHandoverTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, quickly(addr, "-lockers", "poll", "-handovers", "2", "-growth", "2")...)
+	code, stdout, stderr := bench(t,
+		quickly(addr, "-lockers", "poll", "-handovers", "2", "-growth", "2")...)
 	if row := rowOf(stdout, "poll"); code != 0 || len(row) != 8 {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
 	}
@@ -107,7 +122,9 @@ func TestHandoverTable(t *testing.T) {
 
 func TestHandoverRefusesWrongLockers(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	for name, want := range map[string]string{"everybody": "contender", "failing": "unknown command"} {
+	for name, want := range map[string]string{
+		"everybody": "contender", "failing": "unknown command",
+	} {
 		code, _, stderr := bench(t, quickly(addr, "-lockers", name, "-growth", "")...)
 		if code != 1 || !strings.Contains(stderr, name) || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, stderr %q", name, code, stderr)
@@ -116,8 +133,10 @@ func TestHandoverRefusesWrongLockers(t *testing.T) {
 }
 
 func TestMessageCounter(t *testing.T) {
-	stream := ">3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$3\r\none\r\n" + "*3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$7\r\nmessages\r\n" +
-		"$8\r\nmessage!\r\n" + ">3\r\n$9\r\nsubscribe\r\n" + ">3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$0\r\n\r\n"
+	stream := ">3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$3\r\none\r\n" +
+		"*3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$7\r\nmessages\r\n" +
+		"$8\r\nmessage!\r\n" + ">3\r\n$9\r\nsubscribe\r\n" +
+		">3\r\n$7\r\nmessage\r\n$4\r\nfree\r\n$0\r\n\r\n"
 	for size := 1; size <= len(stream); size++ {
 		var total atomic.Int64
 		c := messageCounter{total: &total}
@@ -134,7 +153,9 @@ func TestMessageCounter(t *testing.T) {
 
 func TestMedianOfRepetitions(t *testing.T) {
 	of := func(v float64) float64 { return v }
-	for want, values := range map[string][]float64{"-": nil, "7.0": {7}, "2.0 (1.0-3.0)": {3, 1, 2}} {
+	for want, values := range map[string][]float64{
+		"-": nil, "7.0": {7}, "2.0 (1.0-3.0)": {3, 1, 2},
+	} {
 		if got := figure(values, "%.1f", of); got != want {
 			t.Errorf("figure of %v is %q, want %q", values, got, want)
 		}

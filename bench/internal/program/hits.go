@@ -46,7 +46,8 @@ type hitsRow struct {
 	PerSecond  []float64 `json:"perSecond"` // calls a second, in each repetition
 	P50        []int64   `json:"p50Nanos"`
 	P99        []int64   `json:"p99Nanos"`
-	Ratio      float64   `json:"ratio,omitempty"` // PerSecond divided by the floor's, the median of the repetitions; absent without the floor
+	// PerSecond divided by the floor's, the median of the repetitions; absent without the floor.
+	Ratio float64 `json:"ratio,omitempty"`
 }
 
 // hits compares how long contenders take to return a cached value.
@@ -88,14 +89,17 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 
 func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
 	flags := newFlags("bench hits", stderr)
-	goroutines := flags.String("goroutines", "1,64", "so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
+	goroutines := flags.String("goroutines", "1,64",
+		"so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
 	sizes := flags.String("sizes", "100,10240", "bytes of the value")
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
-	flags.IntVar(&p.Many, "many", 0, "each call asks for so many keys at once, of contenders that can; 0: for one")
+	flags.IntVar(&p.Many, "many", 0,
+		"each call asks for so many keys at once, of contenders that can; 0: for one")
 	names := contender.Names(peers.contenders())
-	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local", "which to compare, of "+strings.Join(names, ", "))
+	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local",
+		"which to compare, of "+strings.Join(names, ", "))
 	floor := flags.String("floor", hitsFloor, "the one of them that the others are compared with")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
@@ -107,12 +111,14 @@ func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err er
 	p.Against, errs[2] = chosen("contenders", *against, names)
 	_, errs[3] = chosen("floor", *floor, names)
 	p.Floor = *floor
-	return p, cmp.Or(errs[0], errs[1], errs[2], errs[3], within("many", p.Many, 0, 10000), within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
+	return p, cmp.Or(errs[0], errs[1], errs[2], errs[3], within("many", p.Many, 0, 10000),
+		within("time", p.Time, time.Millisecond, time.Hour), within("repeat", p.Repeat, 1, 1000))
 }
 
 // measure runs all contenders, one after another in each repetition.
 func (p hitsPlan) measure(
-	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int, going *progress,
+	ctx context.Context, server *server, chosen []contender.Contender, size, goroutines, keys int,
+	going *progress,
 ) (rows []*hitsRow, err error) {
 	by := map[string]*hitsRow{}
 	for _, c := range chosen {
@@ -121,10 +127,12 @@ func (p hitsPlan) measure(
 	}
 	a := &arena{server: server, setting: setting{
 		Processes: 1, Callers: 1, Size: size, Rounds: 1,
-		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond, Patience: time.Minute + p.Time,
+		TTL: time.Hour, LockTTL: 10 * time.Second, Poll: 100 * time.Millisecond,
+		Patience: time.Minute + p.Time,
 	}}
 	for n, c := range turns(p.Repeat, chosen) {
-		going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1, p.Repeat, c.Name)
+		going.say("%d bytes, %d goroutines, %d keys, %d of %d: %s", size, goroutines, keys, n+1,
+			p.Repeat, c.Name)
 		cached := scenario{run: func(t *contest) error { return p.run(t, by[c.Name]) }}
 		if _, err := a.hold(ctx, cached, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -145,7 +153,8 @@ func (p hitsPlan) measure(
 // run makes a contender cache the values, and counts their hits.
 func (p hitsPlan) run(t *contest, row *hitsRow) error {
 	common, keys := t.keyed(row.Keys, slowdb.Plan{})
-	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1, &t.result.Stale); err != nil {
+	if err := t.wait(t.burstAt(common, row.Keys, row.Keys, t.soon(row.Keys)), 1,
+		&t.result.Stale); err != nil {
 		return err
 	}
 	o := hitsJob{common, row.Keys, row.Goroutines, p.Time, p.Many > 0}
@@ -165,10 +174,12 @@ func (p hitsPlan) run(t *contest, row *hitsRow) error {
 
 func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 	if p.json {
-		return printJSON(w, map[string]any{"about": about, "plan": p, "rows": rows, "ratios": p.ratios(rows)})
+		return printJSON(w,
+			map[string]any{"about": about, "plan": p, "rows": rows, "ratios": p.ratios(rows)})
 	}
 	var s sheet
-	s.say("keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat), about)
+	s.say("keys that are cached, one process, %v x %s\n%v\n\n", p.Time, repetitions(p.Repeat),
+		about)
 	s.columns("bytes", "goroutines", "keys", "contender", "a second", "ratio", "p50 us", "p99 us")
 	for _, r := range rows {
 		ratio := "-"
@@ -189,12 +200,16 @@ p50, p99: of one call, medians of the repetitions.
 func (p hitsPlan) ratios(rows []*hitsRow) (all []floorRatio) {
 	for _, r := range rows {
 		i := slices.IndexFunc(rows, func(f *hitsRow) bool {
-			return f.Contender == p.Floor && f.Goroutines == r.Goroutines && f.Keys == r.Keys && f.Size == r.Size
+			return f.Contender == p.Floor && f.Goroutines == r.Goroutines && f.Keys == r.Keys &&
+				f.Size == r.Size
 		})
 		if i < 0 || rows[i] == r {
 			continue
 		}
-		one := floorRatio{Name: fmt.Sprintf("hit of %d B, %d goroutines, %d keys, %d a call: %s", r.Size, r.Goroutines, r.Keys, max(p.Many, 1), r.Contender), Floor: p.Floor}
+		one := floorRatio{
+			Name: fmt.Sprintf("hit of %d B, %d goroutines, %d keys, %d a call: %s", r.Size,
+				r.Goroutines, r.Keys, max(p.Many, 1), r.Contender), Floor: p.Floor,
+		}
 		for n := range r.PerSecond {
 			one.Each = append(one.Each, rows[i].PerSecond[n]/r.PerSecond[n])
 		}
@@ -263,7 +278,10 @@ func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
 	}
 	close(end)
 	all.Wait()
-	return hitAnswer{Calls: calls, Took: time.Since(began).Nanoseconds(), P50: took.Quantile(0.5), P99: took.Quantile(0.99)}, problem
+	return hitAnswer{
+		Calls: calls, Took: time.Since(began).Nanoseconds(), P50: took.Quantile(0.5),
+		P99: took.Quantile(0.99),
+	}, problem
 }
 
 // hitUntil calls hit until end is closed. It returns the number of calls, and the times of some of

@@ -10,7 +10,8 @@ import (
 
 func TestHits(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "hits", "-redis", addr, "-time", "100ms", "-repeat", "2", "-sizes", "100", "-goroutines", "1,4", "-json")
+	code, stdout, stderr := bench(t, "hits", "-redis", addr, "-time", "100ms", "-repeat", "2",
+		"-sizes", "100", "-goroutines", "1,4", "-json")
 	var printed struct{ Rows []hitsRow }
 	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
 		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
@@ -19,7 +20,8 @@ func TestHits(t *testing.T) {
 		t.Fatalf("%+v", printed.Rows)
 	}
 	for _, r := range printed.Rows {
-		if len(r.PerSecond) != 2 || r.PerSecond[0] <= 0 || r.P50[0] <= 0 || r.P99[1] < r.P50[1] || r.Ratio <= 0 {
+		if len(r.PerSecond) != 2 || r.PerSecond[0] <= 0 || r.P50[0] <= 0 || r.P99[1] < r.P50[1] ||
+			r.Ratio <= 0 {
 			t.Errorf("%+v", r)
 		}
 		if r.Contender == hitsFloor && r.Ratio != 1 {
@@ -35,10 +37,14 @@ func TestHits(t *testing.T) {
 // a row.
 func TestHitsOfAContenderThatIsWrong(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	for name, want := range map[string]string{"forgetful": "loads of a value that is cached", "wrong": "wrong value"} {
-		code, stdout, stderr := bench(t, "hits", "-redis", addr, "-time", "20ms", "-repeat", "1", "-sizes", "100", "-goroutines", "1", "-contenders", name)
+	for name, want := range map[string]string{
+		"forgetful": "loads of a value that is cached", "wrong": "wrong value",
+	} {
+		code, stdout, stderr := bench(t, "hits", "-redis", addr, "-time", "20ms", "-repeat", "1",
+			"-sizes", "100", "-goroutines", "1", "-contenders", name)
 		if code != 1 || !strings.Contains(stderr, want) || stdout != "" {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", name, code, stdout, stderr, want)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want %q", name, code, stdout, stderr,
+				want)
 		}
 	}
 }

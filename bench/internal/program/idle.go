@@ -17,11 +17,13 @@ import (
 // idleRow is the cost of one load and of one Invalidate while idle processes are connected. The
 // idle processes take no part in the load or in the Invalidate.
 type idleRow struct {
-	Elsewhere  int   `json:"elsewhere"`         // idle processes with another cache
-	Same       int   `json:"same"`              // idle processes with the same cache
-	Load       int64 `json:"loadBytes"`         // bytes that Redis sends for a load for which one other process waits, the median
-	Commands   int64 `json:"loadCommands"`      // commands of this load, the median
-	Invalidate int64 `json:"invalidationBytes"` // bytes that Redis sends for an Invalidate, the median
+	Elsewhere int `json:"elsewhere"` // idle processes with another cache
+	Same      int `json:"same"`      // idle processes with the same cache
+	// Bytes that Redis sends for a load for which one other process waits, the median.
+	Load     int64 `json:"loadBytes"`
+	Commands int64 `json:"loadCommands"` // commands of this load, the median
+	// Bytes that Redis sends for an Invalidate, the median.
+	Invalidate int64 `json:"invalidationBytes"`
 }
 
 // idleRounds is the number of times that each cost is measured.
@@ -34,14 +36,17 @@ type bystanders struct {
 	rdb            *redis.Client
 	prefix         string
 	leader, waiter *cacheguard.Cache[string]
-	waits          chan struct{} // receives a value when the waiter learns that another process has the lease
-	stops          []func() error
+	// Receives a value when the waiter learns that another process has the lease.
+	waits chan struct{}
+	stops []func() error
 }
 
 // idle measures a fleet of two processes: first alone, then with idle processes of another cache,
 // and then with idle processes of the same cache, too.
 func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, err error) {
-	b := &bystanders{ctx: ctx, rdb: server.rdb, prefix: "bench-" + freshPrefix(), waits: make(chan struct{}, 1)}
+	b := &bystanders{
+		ctx: ctx, rdb: server.rdb, prefix: "bench-" + freshPrefix(), waits: make(chan struct{}, 1),
+	}
 	defer func() {
 		for i := range b.stops {
 			err = errors.Join(err, b.stops[len(b.stops)-1-i]())
@@ -60,7 +65,10 @@ func (p growthPlan) idle(ctx context.Context, server *server) (rows []idleRow, e
 	for _, add := range []struct {
 		cache string
 		row   idleRow
-	}{{"", idleRow{}}, {"elsewhere", idleRow{Elsewhere: p.Idle}}, {"here", idleRow{Elsewhere: p.Idle, Same: p.Idle}}} {
+	}{
+		{"", idleRow{}}, {"elsewhere", idleRow{Elsewhere: p.Idle}},
+		{"here", idleRow{Elsewhere: p.Idle, Same: p.Idle}},
+	} {
 		for range add.row.Elsewhere {
 			if _, err := b.open(add.cache, nil); err != nil {
 				return nil, err
@@ -80,7 +88,9 @@ type heldStore struct {
 	held chan<- struct{}
 }
 
-func (s heldStore) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s heldStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	ans, err := s.Store.Lease(ctx, k, ask)
 	if err == nil && ans.State == cacheguard.LeaseHeld {
 		select {
@@ -99,7 +109,8 @@ func (b *bystanders) open(cache string, held chan<- struct{}) (*cacheguard.Cache
 		return nil, err
 	}
 	b.stops = append(b.stops, store.Close)
-	c, err := cacheguard.New(heldStore{store, held}, cacheguard.Options[string]{Name: cache, Logger: quiet})
+	c, err := cacheguard.New(heldStore{store, held},
+		cacheguard.Options[string]{Name: cache, Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +127,9 @@ func (b *bystanders) measure(row *idleRow, own counter) error {
 			return err
 		}
 		loads, commands = append(loads, sent), append(commands, called)
-		sent, _, err = own.during(b.ctx, b.rdb, func() error { return b.leader.Invalidate(b.ctx, key) })
+		sent, _, err = own.during(b.ctx, b.rdb, func() error {
+			return b.leader.Invalidate(b.ctx, key)
+		})
 		if err != nil {
 			return err
 		}
@@ -171,7 +184,9 @@ func (c *counter) calibrate(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-func (c *counter) during(ctx context.Context, rdb *redis.Client, do func() error) (sent, commands int64, err error) {
+func (c *counter) during(
+	ctx context.Context, rdb *redis.Client, do func() error,
+) (sent, commands int64, err error) {
 	if err := redistest.ResetStats(ctx, rdb); err != nil {
 		return 0, 0, err
 	}

@@ -14,7 +14,8 @@ import (
 
 // TestInterrupted checks that an interrupted run says so, and that none of its processes stays.
 func TestInterrupted(t *testing.T) {
-	redistest.Start(t) // this skips the test without a redis-server, because then no server could stay
+	// This skips the test without a redis-server, because then no server could stay.
+	redistest.Start(t)
 	for _, args := range [][]string{
 		{"cold", "-processes", "2", "-callers", "5", "-load", "2s"},
 		{"killed", "-processes", "2", "-callers", "5", "-load", "2s", "-patience", "10s"},
@@ -31,8 +32,11 @@ func TestInterrupted(t *testing.T) {
 			defer interrupt()
 			var said strings.Builder
 			done := make(chan int, 1)
-			go func() { done <- run(ctx, testPeers, args, strings.NewReader(""), io.Discard, &said) }()
-			for len(others(children(t), before)) < 2 { // until it has started a server and a replica
+			go func() {
+				done <- run(ctx, testPeers, args, strings.NewReader(""), io.Discard, &said)
+			}()
+			// Until it has started a server and a replica.
+			for len(others(children(t), before)) < 2 {
 				select {
 				case code := <-done:
 					t.Fatalf("exit code %d: %s", code, said.String())
@@ -66,5 +70,7 @@ func children(t *testing.T) (pids []string) {
 }
 
 func others(pids, known []string) []string {
-	return slices.DeleteFunc(slices.Clone(pids), func(pid string) bool { return slices.Contains(known, pid) })
+	return slices.DeleteFunc(slices.Clone(pids), func(pid string) bool {
+		return slices.Contains(known, pid)
+	})
 }

@@ -26,8 +26,10 @@ func TestJSONIsDocumented(t *testing.T) {
 		t.Fatalf("the documentation has no section on JSON, or a short one: %q", section)
 	}
 	for _, printed := range []any{
-		about{}, matchReport{}, contestResult{}, hitsRow{}, growthRow{}, growthTimes{}, tally{}, expiryTally{}, outageTally{},
-		handoverResults{}, handoverTally{}, aloneTally{}, lockTally{}, comparison{}, extent{}, floorRatio{},
+		about{}, matchReport{}, contestResult{}, hitsRow{}, growthRow{}, growthTimes{}, tally{},
+		expiryTally{}, outageTally{},
+		handoverResults{}, handoverTally{}, aloneTally{}, lockTally{}, comparison{}, extent{},
+		floorRatio{},
 	} {
 		for _, name := range members(t, printed) {
 			if !documented[name] {
@@ -35,7 +37,10 @@ func TestJSONIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	for _, plan := range []any{plan{}, runPlan{}, hitsPlan{}, growthPlan{}, expiryPlan{}, outagePlan{}, handoverPlan{}, locksPlan{}, validation{}, calibration{}} {
+	for _, plan := range []any{
+		plan{}, runPlan{}, hitsPlan{}, growthPlan{}, expiryPlan{}, outagePlan{}, handoverPlan{},
+		locksPlan{}, validation{}, calibration{},
+	} {
 		members(t, plan)
 	}
 }

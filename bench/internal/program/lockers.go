@@ -43,7 +43,9 @@ var lockers = []Locker{
 
 // floor is the cheapest possible locker for a lock that no other contender wants. It ignores other
 // contenders, and doesn't know its owner.
-var floor = Locker{Name: "set+del", Open: func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
+var floor = Locker{Name: "set+del", Open: func(
+	ctx context.Context, rdb *redis.Client,
+) (LockFunc, func(), error) {
 	return func(ctx context.Context, name string) (func(context.Context) error, error) {
 		err := rdb.SetArgs(ctx, name, "held", redis.SetArgs{Mode: "NX", TTL: lockTTL}).Err()
 		return func(ctx context.Context) error { return rdb.Del(ctx, name).Err() }, err
@@ -157,7 +159,9 @@ func list(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
 		}
 		for err == nil && ctx.Err() == nil {
 			if err = rdb.BLPop(ctx, time.Second, entry).Err(); err == nil {
-				return func(ctx context.Context) error { return rdb.LPush(ctx, entry, "free").Err() }, nil
+				return func(ctx context.Context) error {
+					return rdb.LPush(ctx, entry, "free").Err()
+				}, nil
 			} else if errors.Is(err, redis.Nil) {
 				err = nil // a second is over
 			}

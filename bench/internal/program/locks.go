@@ -31,8 +31,10 @@ type locksPlan struct {
 
 // leastStress is the shortest lease of a locker that needs a longer lease than the others.
 var leastStress = map[string]time.Duration{
-	"zklock":     2 * time.Second, // a client that has lost its session takes a while to get a new session
-	"sqlite":     time.Second,     // a process that is stopped in a transaction makes all others wait
+	// A client that has lost its session takes a while to get a new session.
+	"zklock": 2 * time.Second,
+	// A process that is stopped in a transaction makes all others wait.
+	"sqlite":     time.Second,
 	"postgresql": time.Second,
 }
 
@@ -47,7 +49,8 @@ func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer server.close()
-	fmt.Fprintf(stderr, "this takes about %v; -seed %d\n", time.Duration(len(p.Lockers))*p.Time, p.Seed)
+	fmt.Fprintf(stderr, "this takes about %v; -seed %d\n", time.Duration(len(p.Lockers))*p.Time,
+		p.Seed)
 	var seen []lockTally
 	for _, name := range p.Lockers {
 		fmt.Fprintf(stderr, "  %s\n", name)
@@ -69,19 +72,24 @@ func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // isMissing reports whether an error means that a server isn't installed.
 func isMissing(err error) bool {
-	return errors.Is(err, redistest.ErrNoServer) || errors.Is(err, zktest.ErrNoServer) || errors.Is(err, pgtest.ErrNoServer)
+	return errors.Is(err, redistest.ErrNoServer) || errors.Is(err, zktest.ErrNoServer) ||
+		errors.Is(err, pgtest.ErrNoServer)
 }
 
 func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 	flags := newFlags("bench locks", stderr)
-	flags.IntVar(&p.Processes, "processes", 4, "replicas that the holders are in, each a process that is stopped and continued at random")
+	flags.IntVar(&p.Processes, "processes", 4,
+		"replicas that the holders are in, each a process that is stopped and continued at random")
 	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each of them")
 	flags.IntVar(&p.Names, "names", 3, "what there are locks of")
-	flags.DurationVar(&p.Lease, "lease", 300*time.Millisecond, "how long a lock outlives its holder; processes are stopped for a fifth to two of it; those of zklock and sqlite are longer at least")
+	flags.DurationVar(&p.Lease, "lease", 300*time.Millisecond,
+		"how long a lock outlives its holder; processes are stopped for a fifth to two of it; those of zklock and sqlite are longer at least")
 	flags.DurationVar(&p.Time, "time", 5*time.Second, "how long each locker is stressed")
 	flags.Uint64Var(&p.Seed, "seed", 0, "draws what is stopped when, and for how long; 0: any")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp+"; redlock's masters are always started")
-	chosenLockers := flags.String("lockers", strings.Join(lockSystemNames, ","), "which, of "+strings.Join(lockSystemNames, ", ")+"; those whose servers are not installed are left out")
+	chosenLockers := flags.String("lockers", strings.Join(lockSystemNames, ","),
+		"which, of "+strings.Join(lockSystemNames, ", ")+
+			"; those whose servers are not installed are left out")
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -91,8 +99,10 @@ func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 	}
 	var wrong error
 	p.Lockers, wrong = chosen("lockers", *chosenLockers, lockSystemNames)
-	return p, cmp.Or(wrong, within("processes", p.Processes, 2, 64), within("goroutines", p.Goroutines, 1, 1000), within("names", p.Names, 1, 1000),
-		within("lease", p.Lease, 100*time.Millisecond, time.Minute), within("time", p.Time, 100*time.Millisecond, time.Hour))
+	return p, cmp.Or(wrong, within("processes", p.Processes, 2, 64),
+		within("goroutines", p.Goroutines, 1, 1000), within("names", p.Names, 1, 1000),
+		within("lease", p.Lease, 100*time.Millisecond, time.Minute),
+		within("time", p.Time, 100*time.Millisecond, time.Hour))
 }
 
 // verdict returns an error if a locker has shown forbidden behaviour.
@@ -100,10 +110,13 @@ func verdict(seen []lockTally) error {
 	var errs []error
 	for _, t := range seen {
 		if t.Overlaps > 0 {
-			errs = append(errs, fmt.Errorf("%s: %d times two believed to have one lock; the first time %s", t.Locker, t.Overlaps, t.First))
+			errs = append(errs,
+				fmt.Errorf("%s: %d times two believed to have one lock; the first time %s",
+					t.Locker, t.Overlaps, t.First))
 		}
 		if t.Deaths > 0 {
-			errs = append(errs, fmt.Errorf("%s: %d processes died; the first one: %s", t.Locker, t.Deaths, t.Death))
+			errs = append(errs,
+				fmt.Errorf("%s: %d processes died; the first one: %s", t.Locker, t.Deaths, t.Death))
 		}
 		if t.Acquisitions == 0 {
 			errs = append(errs, fmt.Errorf("%s: nobody had a lock: %s", t.Locker, t.Trouble))
@@ -120,10 +133,12 @@ func (p locksPlan) print(w io.Writer, about about, seen []lockTally) error {
 	var s sheet
 	s.say("%d processes x %d goroutines for %d names, lease %v or longer, %v each, -seed %d\n%v\n\n",
 		p.Processes, p.Goroutines, p.Names, p.Lease, p.Time, p.Seed, about)
-	s.columns("locker", "acquired", "handed over", "stops", "masters", "emptied", "lost", "overlaps", "excused", "late, stopped",
+	s.columns("locker", "acquired", "handed over", "stops", "masters", "emptied", "lost",
+		"overlaps", "excused", "late, stopped",
 		"late, running", "refused", "deaths", "troubles")
 	for _, one := range seen {
-		s.row(one.Locker, one.Acquisitions, one.Handovers, one.Stops, one.Masters, one.Emptied, one.Lost, one.Overlaps, one.Excused,
+		s.row(one.Locker, one.Acquisitions, one.Handovers, one.Stops, one.Masters, one.Emptied,
+			one.Lost, one.Overlaps, one.Excused,
 			one.LateStopped, one.LateRunning, one.Refused, one.Deaths, one.Troubles)
 	}
 	s.say(`
@@ -137,7 +152,8 @@ which redlock has none of.
 lost: holders that were told so. troubles: errors of calls that met servers, or their own process, standing still.
 `)
 	if at := slices.IndexFunc(seen, func(t lockTally) bool { return t.Trouble != "" }); at >= 0 {
-		s.say("The first trouble of %s: %s\n", seen[at].Locker, strings.ReplaceAll(seen[at].Trouble, "\n", "; "))
+		s.say("The first trouble of %s: %s\n", seen[at].Locker,
+			strings.ReplaceAll(seen[at].Trouble, "\n", "; "))
 	}
 	return s.printTo(w)
 }

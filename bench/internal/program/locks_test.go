@@ -15,8 +15,11 @@ import (
 )
 
 // wrongLocks are wrong lockers that the stress must detect, by name.
-var wrongLocks = map[string]func(ctx context.Context, l lock.Locker, name string) (lock.Lock, error){
-	"everybody": func(ctx context.Context, _ lock.Locker, name string) (lock.Lock, error) { return &yes{name: name}, nil },
+var wrongLocks = map[string]func(ctx context.Context, l lock.Locker,
+	name string) (lock.Lock, error){
+	"everybody": func(ctx context.Context, _ lock.Locker, name string) (lock.Lock, error) {
+		return &yes{name: name}, nil
+	},
 	"believer": func(ctx context.Context, l lock.Locker, name string) (lock.Lock, error) {
 		held, err := l.Lock(ctx, name)
 		return &yes{Lock: held, name: name}, err
@@ -27,14 +30,18 @@ var wrongLocks = map[string]func(ctx context.Context, l lock.Locker, name string
 		}
 		return l.Lock(ctx, name)
 	},
-	"troubled": func(context.Context, lock.Locker, string) (lock.Lock, error) { return nil, errors.New("it is Monday") },
+	"troubled": func(context.Context, lock.Locker, string) (lock.Lock, error) {
+		return nil, errors.New("it is Monday")
+	},
 }
 
 var calls atomic.Int64
 
 func init() {
 	for name, acquire := range wrongLocks {
-		lockSystems[name] = lockSystem{thatRedis, func(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+		lockSystems[name] = lockSystem{thatRedis, func(
+			ctx context.Context, where string, lease time.Duration,
+		) (lock.Locker, func(), error) {
 			l, stop, err := openRedislock(ctx, where, lease)
 			return &wrongLocker{l, acquire}, stop, err
 		}}
@@ -93,7 +100,10 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 		"troubled":  "nobody had a lock: it is Monday",
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := locksPlan{Processes: 2, Goroutines: 10, Names: 2, Lease: 200 * time.Millisecond, Time: 2 * time.Second, Seed: 1}
+			p := locksPlan{
+				Processes: 2, Goroutines: 10, Names: 2, Lease: 200 * time.Millisecond,
+				Time: 2 * time.Second, Seed: 1,
+			}
 			if name == "panicking" || name == "troubled" {
 				p.Time = 200 * time.Millisecond
 			}
@@ -122,7 +132,8 @@ func TestWorkAfterLockIsGivenBack(t *testing.T) {
 	}
 	cutOff, cancel := context.WithCancel(t.Context())
 	cancel()
-	if acts, err := (toWork{Hold: 1, For: time.Hour, Careless: true}).do(cutOff, w); acts || err != nil {
+	if acts, err := (toWork{Hold: 1, For: time.Hour, Careless: true}).do(cutOff, w); acts ||
+		err != nil {
 		t.Errorf("it acts: %v, %v; want nothing done", acts, err)
 	}
 }
@@ -140,17 +151,20 @@ func TestLocksUnderStress(t *testing.T) {
 			if !redistest.Full() && name != "redislock" && name != "redlock" {
 				t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
 			}
-			code, stdout, stderr := bench(t, "locks", "-redis", addr, "-lockers", name, "-lease", "200ms", "-time", lasts, "-json")
+			code, stdout, stderr := bench(t, "locks", "-redis", addr, "-lockers", name, "-lease",
+				"200ms", "-time", lasts, "-json")
 			if strings.Contains(stderr, "can't be had here") && !redistest.Full() {
 				t.Skip(stderr)
 			}
 			var printed struct{ Results []lockTally }
-			if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil || len(printed.Results) != 1 {
+			if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil ||
+				len(printed.Results) != 1 {
 				t.Fatalf("exit code %d, %v, stderr %q, stdout:\n%s", code, err, stderr, stdout)
 			}
 			one := printed.Results[0]
 			t.Logf("%+v", one)
-			if one.Locker != name || one.Acquisitions == 0 || one.Stops == 0 || (one.Masters > 0) != (name == "redlock") {
+			if one.Locker != name || one.Acquisitions == 0 || one.Stops == 0 ||
+				(one.Masters > 0) != (name == "redlock") {
 				t.Errorf("%+v", one)
 			}
 		})
@@ -159,8 +173,10 @@ func TestLocksUnderStress(t *testing.T) {
 
 func TestLocksTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "locks", "-redis", addr, "-lockers", "sqlite", "-processes", "2", "-goroutines", "2", "-time", "1s", "-seed", "7")
-	if row := rowOf(stdout, "sqlite"); code != 0 || len(row) != 14 || row[7] != "0" || !strings.Contains(stdout, fmt.Sprint("-seed ", 7)) {
+	code, stdout, stderr := bench(t, "locks", "-redis", addr, "-lockers", "sqlite", "-processes",
+		"2", "-goroutines", "2", "-time", "1s", "-seed", "7")
+	if row := rowOf(stdout, "sqlite"); code != 0 || len(row) != 14 || row[7] != "0" ||
+		!strings.Contains(stdout, fmt.Sprint("-seed ", 7)) {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
 	}
 }

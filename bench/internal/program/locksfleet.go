@@ -34,7 +34,9 @@ const (
 )
 
 // run starts processes in this seat, one after another, until life ends.
-func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, names []string) error {
+func (s *seat) run(
+	ctx, life context.Context, p locksPlan, first openHolders, names []string,
+) error {
 	for again := range uint64(mostDeaths) {
 		said := &tail{}
 		r, err := startReplica(ctx, func(cmd *exec.Cmd) { cmd.Stderr = said; ownGroup(cmd) })
@@ -49,7 +51,9 @@ func (s *seat) run(ctx, life context.Context, p locksPlan, first openHolders, na
 			}
 			var all sync.WaitGroup
 			for n := range p.Goroutines {
-				h := holder{s, r, names, rand.New(rand.NewPCG(p.Seed+again, uint64(s.number<<32|n)))}
+				h := holder{
+					s, r, names, rand.New(rand.NewPCG(p.Seed+again, uint64(s.number<<32|n))),
+				}
 				all.Go(func() { h.live(ctx, life) })
 			}
 			all.Wait()
@@ -194,7 +198,9 @@ func (t *tail) why(err error) string {
 
 // trouble stops, kills and restarts masters, one after another, until ctx ends. When it returns,
 // all masters run.
-func (ms masters) trouble(ctx context.Context, rng *rand.Rand, lease time.Duration, r *referee) error {
+func (ms masters) trouble(
+	ctx context.Context, rng *rand.Rand, lease time.Duration, r *referee,
+) error {
 	for ctx.Err() == nil {
 		await(ctx, leases(rng, lease, 0.2, 2))
 		if ctx.Err() != nil {
@@ -294,7 +300,10 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 	var broken [2]error
 	if len(ms) > 0 { // two masters at once are a minority
 		for i, some := range []masters{ms[:2], ms[2:]} {
-			troubles.Go(func() { broken[i] = some.trouble(troubled, rand.New(rand.NewPCG(p.Seed, uint64(1000+i))), lease, r) })
+			troubles.Go(func() {
+				broken[i] = some.trouble(troubled, rand.New(rand.NewPCG(p.Seed, uint64(1000+i))),
+					lease, r)
+			})
 		}
 	}
 	troubles.Wait()

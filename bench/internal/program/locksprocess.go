@@ -99,7 +99,8 @@ type toWork struct {
 
 func (o toWork) do(ctx context.Context, w *worker) (acts bool, err error) {
 	got := w.holders.of(o.Hold)
-	if ctx.Err() != nil { // the end of the run has cut off this order, and toGiveBack may have overtaken it
+	// The end of the run has cut off this order, and toGiveBack may have overtaken it.
+	if ctx.Err() != nil {
 		return false, nil
 	}
 	under, cancel := lock.Context(ctx, got)

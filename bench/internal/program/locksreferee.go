@@ -40,21 +40,29 @@ type referee struct {
 type lockTally struct {
 	Locker       string `json:"locker"`
 	Acquisitions int    `json:"acquisitions"`
-	Handovers    int    `json:"handovers"`   // acquisitions after an acquisition of another process
-	Stops        int    `json:"stops"`       // of processes
-	Masters      int    `json:"masters"`     // how often masters were stopped, or killed and restarted
-	Emptied      int    `json:"emptied"`     // restarts of masters without data, sooner than the documentation demands
-	Lost         int    `json:"lost"`        // acquisitions whose holder learned that it had lost the lock
-	Overlaps     int    `json:"overlaps"`    // two holders believed at the same time that they had the same lock
-	Excused      int    `json:"excused"`     // the same, after a master had lost its data
-	LateStopped  int    `json:"lateStopped"` // a holder acted after the next hold had begun, and was stopped after its check of Err
-	LateRunning  int    `json:"lateRunning"` // the same, but the holder wasn't stopped: it had lost the lock in another way, or was slow
-	Refused      int    `json:"refused"`     // late actions that were refused because of their tokens
-	Deaths       int    `json:"deaths"`      // of processes that ended by themselves
-	Death        string `json:"death,omitempty"`
-	Troubles     int    `json:"troubles"` // errors of Lock, TryLock and Unlock other than ErrHeld and ErrLost
-	Trouble      string `json:"trouble,omitempty"`
-	First        string `json:"first,omitempty"` // overlap
+	Handovers    int    `json:"handovers"` // acquisitions after an acquisition of another process
+	Stops        int    `json:"stops"`     // of processes
+	// How often masters were stopped, or killed and restarted.
+	Masters int `json:"masters"`
+	// Restarts of masters without data, sooner than the documentation demands.
+	Emptied int `json:"emptied"`
+	// Acquisitions whose holder learned that it had lost the lock.
+	Lost int `json:"lost"`
+	// Two holders believed at the same time that they had the same lock.
+	Overlaps int `json:"overlaps"`
+	Excused  int `json:"excused"` // the same, after a master had lost its data
+	// A holder acted after the next hold had begun, and was stopped after its check of Err.
+	LateStopped int `json:"lateStopped"`
+	// The same, but the holder wasn't stopped: it had lost the lock in another way, or was slow.
+	LateRunning int `json:"lateRunning"`
+	// Late actions that were refused because of their tokens.
+	Refused int    `json:"refused"`
+	Deaths  int    `json:"deaths"` // of processes that ended by themselves
+	Death   string `json:"death,omitempty"`
+	// Errors of Lock, TryLock and Unlock other than ErrHeld and ErrLost.
+	Troubles int    `json:"troubles"`
+	Trouble  string `json:"trouble,omitempty"`
+	First    string `json:"first,omitempty"` // overlap
 }
 
 // judged is what the referee knows of a name.
@@ -166,9 +174,12 @@ func (r *referee) forgotten(d *doubt) bool {
 
 func (d *doubt) String() string {
 	if len(d.of) == 1 {
-		return fmt.Sprintf("process %d believed in the lock of %s with the token %d after %d had been seen", d.of[0].process, d.of[0].name, d.of[0].token, d.largest)
+		return fmt.Sprintf(
+			"process %d believed in the lock of %s with the token %d after %d had been seen",
+			d.of[0].process, d.of[0].name, d.of[0].token, d.largest)
 	}
-	return fmt.Sprintf("processes %d and %d believed in the lock of %s, with the tokens %d and %d", d.of[0].process, d.of[1].process, d.of[0].name, d.of[0].token, d.of[1].token)
+	return fmt.Sprintf("processes %d and %d believed in the lock of %s, with the tokens %d and %d",
+		d.of[0].process, d.of[1].process, d.of[0].name, d.of[0].token, d.of[1].token)
 }
 
 // acts records that a holder, which has checked Err at some time, acts on the protected resource.

@@ -23,7 +23,9 @@ type asked struct {
 
 func convene(t *testing.T) *court {
 	c := &court{t: t}
-	c.referee = newReferee(testLease, func(process int, hold, question int64) { c.asked = append(c.asked, asked{process, hold, question}) })
+	c.referee = newReferee(testLease, func(process int, hold, question int64) {
+		c.asked = append(c.asked, asked{process, hold, question})
+	})
 	return c
 }
 
@@ -115,17 +117,18 @@ func TestReferee(t *testing.T) {
 			c.acts(second)
 			c.say(2)
 		}, lockTally{Acquisitions: 2, Handovers: 1, Stops: 1, LateStopped: 1, Refused: 1}},
-		{"acts late, being slow, after another had been stopped, and itself long ago", func(c *court) {
-			c.stands(1)
-			c.goesOn(1)
-			time.Sleep(testLease + 1)
-			c.begins(first, "a", 0)
-			c.stands(2)
-			c.goesOn(2)
-			c.begins(second, "a", 0)
-			c.acts(first)
-			c.say(2)
-		}, lockTally{Acquisitions: 2, Handovers: 1, Stops: 2, LateRunning: 1}},
+		{"acts late, being slow, after another had been stopped, and itself long ago",
+			func(c *court) {
+				c.stands(1)
+				c.goesOn(1)
+				time.Sleep(testLease + 1)
+				c.begins(first, "a", 0)
+				c.stands(2)
+				c.goesOn(2)
+				c.begins(second, "a", 0)
+				c.acts(first)
+				c.say(2)
+			}, lockTally{Acquisitions: 2, Handovers: 1, Stops: 2, LateRunning: 1}},
 		{"a master forgets, and both believe", func(c *court) {
 			c.begins(first, "a", 0)
 			c.forgets()
@@ -169,7 +172,8 @@ func TestReferee(t *testing.T) {
 				c := convene(t)
 				tc.do(c)
 				got := c.tally
-				if (got.First != "") != (got.Overlaps > 0) || got.Overlaps > 0 && !strings.Contains(got.First, "believed") {
+				if (got.First != "") != (got.Overlaps > 0) ||
+					got.Overlaps > 0 && !strings.Contains(got.First, "believed") {
 					t.Errorf("the first of %d overlaps: %q", got.Overlaps, got.First)
 				}
 				got.First = ""

@@ -48,15 +48,19 @@ var lockSystems = map[string]lockSystem{
 var lockSystemNames = []string{"redislock", "redlock", "zklock", "sqlite", "postgresql"}
 
 const (
-	benchLease  = 3 * time.Second // the same as the loader's lease
-	lockTimeout = time.Second     // the limit for a step in a system of locks; long, because the machine is busy
+	benchLease = 3 * time.Second // the same as the loader's lease
+	// The limit for a step in a system of locks; long, because the machine is busy.
+	lockTimeout = time.Second
 )
 
 func thatRedis(redis string) (string, func(), error) { return redis, func() {}, nil }
 
-func openRedislock(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+func openRedislock(
+	ctx context.Context, where string, lease time.Duration,
+) (lock.Locker, func(), error) {
 	rdb := redis.NewClient(&redis.Options{Addr: where, ContextTimeoutEnabled: true})
-	l, err := redislock.New(rdb, redislock.Options{Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
+	l, err := redislock.New(rdb,
+		redislock.Options{Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Warm(ctx)
 	}
@@ -90,10 +94,15 @@ func (ms masters) stop() {
 	}
 }
 
-func openRedlock(_ context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+func openRedlock(
+	_ context.Context, where string, lease time.Duration,
+) (lock.Locker, func(), error) {
 	var masters []redis.UniversalClient
 	for _, addr := range strings.Split(where, ",") {
-		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1}))
+		masters = append(masters,
+			redis.NewClient(&redis.Options{
+				Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
+			}))
 	}
 	l, err := redlock.New(masters, redlock.Options{Lease: lease, NodeTimeout: lease / 10})
 	return l, func() {
@@ -129,8 +138,12 @@ func sqliteFile(string) (string, func(), error) {
 	return filepath.Join(dir, "locks.db"), func() { _ = os.RemoveAll(dir) }, nil
 }
 
-func openSQLite(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
-	return openSQL(ctx, "sqlite", "file:"+where+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)", sqllock.SQLite, lease)
+func openSQLite(
+	ctx context.Context, where string, lease time.Duration,
+) (lock.Locker, func(), error) {
+	return openSQL(ctx, "sqlite",
+		"file:"+where+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)", sqllock.SQLite,
+		lease)
 }
 
 func startPostgreSQL(string) (string, func(), error) {
@@ -141,17 +154,22 @@ func startPostgreSQL(string) (string, func(), error) {
 	return s.URL(), func() { _ = s.Stop() }, nil
 }
 
-func openPostgreSQL(ctx context.Context, where string, lease time.Duration) (lock.Locker, func(), error) {
+func openPostgreSQL(
+	ctx context.Context, where string, lease time.Duration,
+) (lock.Locker, func(), error) {
 	return openSQL(ctx, "pgx", where, sqllock.PostgreSQL, lease)
 }
 
-func openSQL(ctx context.Context, driver, where string, dialect sqllock.Dialect, lease time.Duration) (lock.Locker, func(), error) {
+func openSQL(
+	ctx context.Context, driver, where string, dialect sqllock.Dialect, lease time.Duration,
+) (lock.Locker, func(), error) {
 	db, err := sql.Open(driver, where)
 	if err != nil {
 		return nil, nil, err
 	}
 	db.SetMaxOpenConns(20) // PostgreSQL has a hundred connections for all processes
-	l, err := sqllock.New(db, sqllock.Options{Dialect: dialect, Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
+	l, err := sqllock.New(db,
+		sqllock.Options{Dialect: dialect, Lease: lease, OpTimeout: min(lockTimeout, lease/3)})
 	if err == nil {
 		err = l.Create(ctx)
 	}
@@ -175,7 +193,9 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 }
 
 // openLocks opens a locker, and locks a name once so that the locker dials.
-func openLocks(ctx context.Context, name, where string, lease time.Duration) (lock.Locker, func(), error) {
+func openLocks(
+	ctx context.Context, name, where string, lease time.Duration,
+) (lock.Locker, func(), error) {
 	l, stop, err := lockSystems[name].open(ctx, where, lease)
 	if err == nil {
 		nothing := func(context.Context, lock.Lock) error { return nil }
@@ -217,13 +237,17 @@ type underLocks struct {
 	stop    func()
 }
 
-func openUnderLocks(ctx context.Context, name string, r contender.Rig) (contender.Protection, error) {
+func openUnderLocks(
+	ctx context.Context, name string, r contender.Rig,
+) (contender.Protection, error) {
 	locker, stop, err := openLocks(ctx, name, r.Locks, r.LockTTL)
 	if err != nil {
 		return nil, err
 	}
 	u := &underLocks{stop: stop}
-	u.Protection, err = contender.OpenGuarded(ctx, r, nil, func(s cacheguard.Store) cacheguard.Store {
+	u.Protection, err = contender.OpenGuarded(ctx, r, nil, func(
+		s cacheguard.Store,
+	) cacheguard.Store {
 		u.wrapped = lockstore.Wrap(s, locker)
 		return u.wrapped
 	})

@@ -38,7 +38,9 @@ func (m *meter) DialHook(next redis.DialHook) redis.DialHook {
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
-		if tcp, ok := conn.(*net.TCPConn); ok { // embed *net.TCPConn; otherwise go-redis would no longer check whether the connection is alive
+		// Embed *net.TCPConn; otherwise go-redis would no longer check whether the connection is
+		// alive.
+		if tcp, ok := conn.(*net.TCPConn); ok {
 			conn = &meteredConn{TCPConn: tcp, messages: messageCounter{total: &m.messages}}
 		}
 		return conn, err

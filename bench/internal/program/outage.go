@@ -35,7 +35,10 @@ func outage(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer server.close()
-	c := course{Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before, Outlast: p.Outage}
+	c := course{
+		Time: p.Before + p.Outage + p.After, Backoff: p.Backoff, OutageAfter: p.Before,
+		Outlast: p.Outage,
+	}
 	tally := func(_ string, seen sight) outageTally { return p.tally(seen) }
 	all, err := measured(ctx, &p.steady, server, c, tally)
 	if err != nil {
@@ -49,7 +52,8 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 	p.flags(flags, "cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight")
 	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
 	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
-	flags.DurationVar(&p.After, "after", 0, "how long it works again; default: the longest back-off, which is three times the first, and two TTLs")
+	flags.DurationVar(&p.After, "after", 0,
+		"how long it works again; default: the longest back-off, which is three times the first, and two TTLs")
 	flags.DurationVar(&p.Backoff, "backoff", 5*time.Second, "Options.Backoff")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -59,22 +63,29 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 	if !given {
 		p.After = longestBackoff*p.Backoff + 2*(p.TTL+p.Load)
 	}
-	return p, cmp.Or(p.validate(), within("before", p.Before, 0, time.Hour), within("outage", p.Outage, time.Millisecond, time.Hour),
-		within("after", p.After, 0, 4*time.Hour), within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
+	return p, cmp.Or(p.validate(), within("before", p.Before, 0, time.Hour),
+		within("outage", p.Outage, time.Millisecond, time.Hour),
+		within("after", p.After, 0, 4*time.Hour),
+		within("backoff", p.Backoff, 10*time.Millisecond, time.Hour))
 }
 
 // outageTally is the result of one repetition of one protection, for the requests that arrived
 // during the outage.
 type outageTally struct {
 	steadyTally
-	Attempts       int   `json:"attempts"`       // loads that began during the outage
-	MostPerBackoff int   `json:"mostPerBackoff"` // the most attempts in any period as long as the shortest back-off
-	ErrorP50       int64 `json:"errorP50Nanos"`  // of requests that got an error
+	Attempts int `json:"attempts"` // loads that began during the outage
+	// The most attempts in any period as long as the shortest back-off.
+	MostPerBackoff int   `json:"mostPerBackoff"`
+	ErrorP50       int64 `json:"errorP50Nanos"` // of requests that got an error
 	ErrorP99       int64 `json:"errorP99Nanos"`
-	AtOnce         int   `json:"atOnce"`          // errors that came in less than a tenth of the time of a load
-	Recovered      bool  `json:"recovered"`       // a fresh value was returned after the origin worked again
-	FirstFresh     int64 `json:"firstFreshNanos"` // the time from the origin's return to the first fresh value
-	LastBad        int64 `json:"lastBadNanos"`    // the time from the origin's return to the last answer that was an error or an older value
+	// Errors that came in less than a tenth of the time of a load.
+	AtOnce int `json:"atOnce"`
+	// A fresh value was returned after the origin worked again.
+	Recovered bool `json:"recovered"`
+	// The time from the origin's return to the first fresh value.
+	FirstFresh int64 `json:"firstFreshNanos"`
+	// The time from the origin's return to the last answer that was an error or an older value.
+	LastBad int64 `json:"lastBadNanos"`
 }
 
 func (p outagePlan) tally(seen sight) (t outageTally) {
@@ -116,9 +127,12 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 	if p.JSON {
 		return printJSON(w, map[string]any{"about": about, "plan": p, "results": all})
 	}
-	s := p.heading(fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff, p.Before, p.Outage, p.After), about)
-	s.columns("protection", "requests", "errors", "stale", "attempts", "per back-off", "p50 ms", "p99 ms", "p99.9 ms", "max ms",
-		"error p50 ms", "error p99 ms", "at once", "fresh after ms", "bad until ms", "late", "late p99.9 ms")
+	s := p.heading(fmt.Sprintf("back-off %v, %v of service, %v of outage, %v of service", p.Backoff,
+		p.Before, p.Outage, p.After), about)
+	s.columns("protection", "requests", "errors", "stale", "attempts", "per back-off", "p50 ms",
+		"p99 ms", "p99.9 ms", "max ms",
+		"error p50 ms", "error p99 ms", "at once", "fresh after ms", "bad until ms", "late",
+		"late p99.9 ms")
 	for _, name := range p.Protections {
 		ts := all[name]
 		errors := total(ts, func(t outageTally) int { return t.Errors })
@@ -126,17 +140,24 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 		if errors > 0 {
 			errorP50 = ms(ts, func(t outageTally) int64 { return t.ErrorP50 })
 			errorP99 = ms(ts, func(t outageTally) int64 { return t.ErrorP99 })
-			atOnce = fmt.Sprintf("%.1f%%", 100*float64(total(ts, func(t outageTally) int { return t.AtOnce }))/float64(errors))
+			atOnce = fmt.Sprintf("%.1f%%",
+				100*float64(total(ts, func(t outageTally) int { return t.AtOnce }))/float64(errors))
 		}
 		if !slices.ContainsFunc(ts, func(t outageTally) bool { return !t.Recovered }) {
 			firstFresh = ms(ts, func(t outageTally) int64 { return t.FirstFresh })
 		}
-		s.row(name, total(ts, func(t outageTally) int { return t.Requests }), errors, total(ts, func(t outageTally) int { return t.Stale }),
-			total(ts, func(t outageTally) int { return t.Attempts }), most(ts, func(t outageTally) int { return t.MostPerBackoff }),
-			ms(ts, func(t outageTally) int64 { return t.P50 }), ms(ts, func(t outageTally) int64 { return t.P99 }),
-			ms(ts, func(t outageTally) int64 { return t.P999 }), ms(ts, func(t outageTally) int64 { return t.Max }),
-			errorP50, errorP99, atOnce, firstFresh, ms(ts, func(t outageTally) int64 { return t.LastBad }),
-			total(ts, func(t outageTally) int { return t.Late }), ms(ts, func(t outageTally) int64 { return t.LateP999 }))
+		s.row(name, total(ts, func(t outageTally) int { return t.Requests }), errors,
+			total(ts, func(t outageTally) int { return t.Stale }),
+			total(ts, func(t outageTally) int { return t.Attempts }),
+			most(ts, func(t outageTally) int { return t.MostPerBackoff }),
+			ms(ts, func(t outageTally) int64 { return t.P50 }),
+			ms(ts, func(t outageTally) int64 { return t.P99 }),
+			ms(ts, func(t outageTally) int64 { return t.P999 }),
+			ms(ts, func(t outageTally) int64 { return t.Max }),
+			errorP50, errorP99, atOnce, firstFresh,
+			ms(ts, func(t outageTally) int64 { return t.LastBad }),
+			total(ts, func(t outageTally) int { return t.Late }),
+			ms(ts, func(t outageTally) int64 { return t.LateP999 }))
 	}
 	s.say(`
 requests, errors, stale and latencies: of requests that arrived during the outage. A load fails when its time is over.

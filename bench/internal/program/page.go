@@ -59,23 +59,30 @@ func parsePage(peers Peers, args []string, stderr io.Writer) (p pagePlan, err er
 	flags := newFlags("bench page", stderr)
 	flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
 	flags.IntVar(&p.Callers, "callers", 50, "callers in each; as many keys in an avalanche")
-	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, "how long a lock or a lease outlives its holder, where it has an end")
+	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second,
+		"how long a lock or a lease outlives its holder, where it has an end")
 	flags.DurationVar(&p.HitsTime, "hits", time.Second, "how long hits are counted in each run")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	names := contender.Names(peers.contenders())
-	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","), "which to compare, of "+strings.Join(names, ", "))
+	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","),
+		"which to compare, of "+strings.Join(names, ", "))
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
-	p.Load, p.Size, p.TTL, p.Poll, p.Rounds = 100*time.Millisecond, pageSize, time.Minute, 100*time.Millisecond, 2
+	p.Load, p.Size, p.TTL, p.Poll, p.Rounds = 100*time.Millisecond, pageSize, time.Minute,
+		100*time.Millisecond, 2
 	p.Against, err = chosen("contenders", *against, names)
-	return p, cmp.Or(err, within("processes", p.Processes, 2, 256), within("callers", p.Callers, 1, 10000),
-		within("lock-ttl", p.LockTTL, time.Second, time.Minute), within("hits", p.HitsTime, time.Millisecond, time.Hour),
+	return p, cmp.Or(err, within("processes", p.Processes, 2, 256),
+		within("callers", p.Callers, 1, 10000),
+		within("lock-ttl", p.LockTTL, time.Second, time.Minute),
+		within("hits", p.HitsTime, time.Millisecond, time.Hour),
 		within("repeat", p.Repeat, 1, 1000))
 }
 
 // play runs all scenarios for all contenders.
-func (p pagePlan) play(ctx context.Context, server *server, chosen []contender.Contender, going *progress) ([]matchReport, error) {
+func (p pagePlan) play(
+	ctx context.Context, server *server, chosen []contender.Contender, going *progress,
+) ([]matchReport, error) {
 	matches := make([]match, len(scenarios))
 	results := make([]map[string][]contestResult, len(scenarios))
 	for i, s := range scenarios {
@@ -118,7 +125,9 @@ func (p pagePlan) hits(
 const pageCallers = 64
 
 // markdown returns the page. Its lines of prose wrap at 100 columns.
-func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsRow, chosen []contender.Contender) string {
+func (p pagePlan) markdown(
+	about about, reports []matchReport, one, all []*hitsRow, chosen []contender.Contender,
+) string {
 	var page strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&page, format, args...) }
 	say("# The field side by side\n\n%s\n", wrapped("", fmt.Sprintf(
@@ -129,7 +138,8 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 	say("## What reaches the origin\n\n%s\n", wrapped("", fmt.Sprintf(
 		"A row is a contender, a column is a scenario. A cell has the most loads of a round, the median of the p99 in milliseconds (the load included), and the most commands at Redis, of all processes. "+
 			"Italics: in this scenario the contender did what nobody wants, and the list below the table says what. A dash: nobody got an answer, or the number wasn't counted. A contender passes a scenario with %s; in failing, errors don't count. "+
-			"In remarks, -lock-ttl and -poll are the times above, -ttl is %v, and -patience is four times the load and -lock-ttl together.", passing, p.TTL)))
+			"In remarks, -lock-ttl and -poll are the times above, -ttl is %v, and -patience is four times the load and -lock-ttl together.",
+		passing, p.TTL)))
 	say("| |")
 	for _, r := range reports {
 		say(" %s |", r.Scenario)
@@ -140,7 +150,8 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 		say("| %s, %d of %d |", c.Name, scores[i].passed, len(reports))
 		for _, r := range reports {
 			rs := r.Results[c.Name]
-			cell := fmt.Sprintf("%d / %s / %s", slices.Max(allLoads(rs)), wholeMs(rs), count(mostCommandsOf(rs)))
+			cell := fmt.Sprintf("%d / %s / %s", slices.Max(allLoads(rs)), wholeMs(rs),
+				count(mostCommandsOf(rs)))
 			if r.Failed[c.Name] != "" {
 				cell = "*" + cell + "*"
 			}
@@ -166,7 +177,8 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 	}
 	say("\n## What a hit costs\n\n%s\n", wrapped("", fmt.Sprintf(
 		"Calls for a cached value, compared with a plain `GET` in the same repetition: 2.0 is twice as many calls in the same time. `%d callers` each ask for a key of their own. "+
-			"Contenders with a ratio far above 1 answer from the memory of the process.", pageCallers)))
+			"Contenders with a ratio far above 1 answer from the memory of the process.",
+		pageCallers)))
 	say("| | one caller | %d callers |\n|---|--:|--:|\n", pageCallers)
 	for i, row := range one {
 		say("| %s | %s | %s |\n", row.Contender, factor(row.Ratio), factor(all[i].Ratio))
@@ -184,11 +196,14 @@ func (p pagePlan) markdown(about about, reports []matchReport, one, all []*hitsR
 
 // wholeMs returns the median of the p99 in whole milliseconds, or a dash.
 func wholeMs(rs []contestResult) string {
-	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
+	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool {
+		return r.Max == 0
+	})
 	if len(answered) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f", float64(middle(answered, func(r contestResult) int64 { return r.P99 }))/1e6)
+	return fmt.Sprintf("%.0f",
+		float64(middle(answered, func(r contestResult) int64 { return r.P99 }))/1e6)
 }
 
 // factor formats a ratio with two significant digits. Without a floor it returns a dash.

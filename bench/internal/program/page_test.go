@@ -11,7 +11,8 @@ import (
 // prose wraps.
 func TestPage(t *testing.T) {
 	redistest.Start(t) // this skips the test without a redis-server, because the page needs one
-	code, page, stderr := bench(t, "page", "-contenders", "none,cacheguard", "-processes", "2", "-callers", "3",
+	code, page, stderr := bench(t, "page", "-contenders", "none,cacheguard", "-processes", "2",
+		"-callers", "3",
 		"-lock-ttl", "2s", "-repeat", "1", "-hits", "20ms")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -19,7 +20,8 @@ func TestPage(t *testing.T) {
 	rows := map[string][]string{} // by their first cell
 	for line := range strings.Lines(page) {
 		line = strings.TrimSuffix(line, "\n")
-		if name, cells, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok && strings.HasPrefix(line, "| ") {
+		if name, cells, ok := strings.Cut(strings.TrimPrefix(line, "| "), " |"); ok &&
+			strings.HasPrefix(line, "| ") {
 			name, _, _ = strings.Cut(name, ",")
 			rows[name] = append(rows[name], cells)
 		} else if len(line) > 100 {
@@ -35,7 +37,8 @@ func TestPage(t *testing.T) {
 	if len(scenarios) != len(scenarioNames()) || !strings.Contains(scenarios[0], "*6 / ") {
 		t.Errorf("none does %q", rows["none"][0])
 	}
-	if !strings.Contains(page, "- none: cold (loads more than once);") || !strings.Contains(page, "- **cacheguard**: with its defaults") {
+	if !strings.Contains(page, "- none: cold (loads more than once);") ||
+		!strings.Contains(page, "- **cacheguard**: with its defaults") {
 		t.Errorf("it says\n%s", page)
 	}
 	if rows["none"][1] != " 1 | 1 |" || strings.Contains(rows["cacheguard"][1], "-") {

@@ -35,19 +35,24 @@ import (
 // Main runs the program's command line, with these peers in addition to the program's own
 // contenders and lockers, and ends the process.
 func Main(peers Peers) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	defer stop()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // otherwise a pager that ends would end this process before it has cleaned up
+	// Otherwise a pager that ends would end this process before it has cleaned up.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(run(ctx, peers, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // commandNames returns the names of the commands for users.
 func commandNames() []string {
-	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover", "locks", "simulate", "compare", "proxy", "page")
+	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover",
+		"locks", "simulate", "compare", "proxy", "page")
 }
 
 // run is the part of Main that tests can use. It returns 2 for a wrong command line.
-func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(
+	ctx context.Context, peers Peers, args []string, stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	command := ""
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		command, args = args[0], args[1:]
@@ -83,7 +88,8 @@ func run(ctx context.Context, peers Peers, args []string, stdin io.Reader, stdou
 			err = contests(ctx, peers, command, args, stdout, stderr)
 			break
 		}
-		err = usageError(fmt.Sprintf("there is no command %q; there are: %s", command, strings.Join(commandNames(), ", ")))
+		err = usageError(fmt.Sprintf("there is no command %q; there are: %s", command,
+			strings.Join(commandNames(), ", ")))
 	}
 	var usage usageError
 	switch {
@@ -118,7 +124,9 @@ func (p Peers) known() []contender.Contender { return append(p.contenders(), con
 // among reports whether some of the peers' contenders are chosen.
 func (p Peers) among(chosen []contender.Contender) bool {
 	theirs := contender.Names(p.Contenders)
-	return slices.ContainsFunc(chosen, func(c contender.Contender) bool { return slices.Contains(theirs, c.Name) })
+	return slices.ContainsFunc(chosen, func(c contender.Contender) bool {
+		return slices.Contains(theirs, c.Name)
+	})
 }
 
 // standardContenders returns the contenders that are compared unless others are named.

@@ -48,7 +48,8 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	p.Options.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	p.Options.Logger = slog.New(slog.NewTextHandler(stderr,
+		&slog.HandlerOptions{Level: slog.LevelWarn}))
 	cache, err := middleware.New(store, p.Options)
 	if err != nil { // the Options contain only values of flags
 		return usageError(err.Error())
@@ -84,21 +85,27 @@ func proxy(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 	flags := newFlags("bench proxy", stderr)
 	o := &p.Options
-	flags.StringVar(&p.Listen, "listen", "127.0.0.1:0", "host:port to listen on; the address is the first line that is printed")
-	origin := flags.String("origin", "", "http://host:port of the server to put the cache in front of; required")
-	flags.StringVar(&p.Redis, "redis", "", "host:port of a Redis to use; default: this process' memory")
+	flags.StringVar(&p.Listen, "listen", "127.0.0.1:0",
+		"host:port to listen on; the address is the first line that is printed")
+	origin := flags.String("origin", "",
+		"http://host:port of the server to put the cache in front of; required")
+	flags.StringVar(&p.Redis, "redis", "",
+		"host:port of a Redis to use; default: this process' memory")
 	flags.DurationVar(&p.Time, "time", 0, "end after so long; default: when told to by a signal")
 	flags.DurationVar(&o.DefaultTTL, "default-ttl", 0, "Options.DefaultTTL")
 	flags.DurationVar(&o.NegativeTTL, "negative-ttl", 0, "Options.NegativeTTL")
 	flags.Float64Var(&o.Heuristic, "heuristic", 0, "Options.Heuristic")
-	flags.DurationVar(&o.StaleWhileRevalidate, "stale-while-revalidate", 0, "Options.StaleWhileRevalidate")
+	flags.DurationVar(&o.StaleWhileRevalidate, "stale-while-revalidate", 0,
+		"Options.StaleWhileRevalidate")
 	flags.DurationVar(&o.StaleIfError, "stale-if-error", 0, "Options.StaleIfError")
 	flags.DurationVar(&o.Keep, "keep", 0, "Options.Keep")
 	flags.DurationVar(&o.HitForMiss, "hit-for-miss", 0, "Options.HitForMiss")
 	flags.IntVar(&o.MaxBody, "max-body", 0, "Options.MaxBody")
 	flags.IntVar(&o.LocalBytes, "local", 0, "Options.LocalBytes")
-	flags.BoolVar(&o.IgnoreRequestDirectives, "ignore-request-directives", false, "Options.IgnoreRequestDirectives")
-	flags.BoolVar(&o.InvalidateLocations, "invalidate-locations", false, "Options.InvalidateLocations")
+	flags.BoolVar(&o.IgnoreRequestDirectives, "ignore-request-directives", false,
+		"Options.IgnoreRequestDirectives")
+	flags.BoolVar(&o.InvalidateLocations, "invalidate-locations", false,
+		"Options.InvalidateLocations")
 	flags.BoolVar(&o.StorePosts, "store-posts", false, "Options.StorePosts")
 	normalize := flags.String("normalize", "", "Options.Normalize, separated by commas")
 	flags.BoolVar(&o.ShowKey, "show-key", false, "Options.ShowKey")
@@ -113,24 +120,30 @@ func parseProxy(args []string, stderr io.Writer) (p proxyPlan, err error) {
 		o.Normalize = strings.Split(*normalize, ",")
 	}
 	p.Origin, err = url.Parse(*origin)
-	if err != nil || p.Origin.Host == "" || p.Origin.Scheme != "http" && p.Origin.Scheme != "https" {
+	if err != nil || p.Origin.Host == "" ||
+		p.Origin.Scheme != "http" && p.Origin.Scheme != "https" {
 		return p, usageError(fmt.Sprintf("-origin is %q, it must be an http or https URL", *origin))
 	}
 	if bare := p.Origin.Scheme + "://" + p.Origin.Host; strings.TrimSuffix(*origin, "/") != bare {
-		return p, usageError(fmt.Sprintf("-origin is %q, it must have nothing but scheme, host and port: %s", *origin, bare))
+		return p, usageError(
+			fmt.Sprintf("-origin is %q, it must have nothing but scheme, host and port: %s",
+				*origin, bare))
 	}
 	return p, within("time", p.Time, 0, 24*time.Hour)
 }
 
 // store returns the store of the cache.
-func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll func() error, err error) {
+func (p proxyPlan) store(
+	ctx context.Context,
+) (store cacheguard.Store, closeAll func() error, err error) {
 	if p.Redis == "" {
 		s := memstore.New(memstore.Options{})
 		return s, s.Close, nil
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: p.Redis, ContextTimeoutEnabled: true})
 	if err := reach(ctx, rdb, p.Redis); err != nil {
-		return nil, nil, errors.Join(usageError(fmt.Sprintf("-redis %s: %v", p.Redis, err)), rdb.Close())
+		return nil, nil,
+			errors.Join(usageError(fmt.Sprintf("-redis %s: %v", p.Redis, err)), rdb.Close())
 	}
 	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "bench-proxy"})
 	if err != nil {
@@ -141,11 +154,14 @@ func (p proxyPlan) store(ctx context.Context) (store cacheguard.Store, closeAll 
 
 // origin returns the handler behind the cache. It forwards each request unchanged to the origin.
 func (p proxyPlan) origin(stderr io.Writer) http.Handler {
-	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{
+		DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
+	}
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(p.Origin)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // even if it can't be parsed, because it is part of the key
+			// Even if it can't be parsed, because it is part of the key.
+			r.Out.URL.RawQuery = r.In.URL.RawQuery
 			r.Out.Host = r.In.Host
 		},
 		Transport: transport,
@@ -154,7 +170,9 @@ func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reverse.ServeHTTP(seldomFlushed{w}, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reverse.ServeHTTP(seldomFlushed{w}, r)
+	})
 }
 
 // seldomFlushed flushes only event streams. If ReverseProxy doesn't know the length of a response,

@@ -17,7 +17,9 @@ import (
 
 // startProxy runs the command. It returns the command's address, a function that stops it, and a
 // function that waits for its end.
-func startProxy(t *testing.T, args ...string) (address string, stop func(), end func() (code int, stderr string)) {
+func startProxy(
+	t *testing.T, args ...string,
+) (address string, stop func(), end func() (code int, stderr string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -25,7 +27,8 @@ func startProxy(t *testing.T, args ...string) (address string, stop func(), end 
 	var stderr strings.Builder
 	ended := make(chan int, 1)
 	go func() {
-		code := run(ctx, Peers{}, append([]string{"proxy"}, args...), strings.NewReader(""), stdout, &stderr)
+		code := run(ctx, Peers{}, append([]string{"proxy"}, args...), strings.NewReader(""), stdout,
+			&stderr)
 		_ = stdout.Close()
 		ended <- code
 	}()
@@ -33,24 +36,31 @@ func startProxy(t *testing.T, args ...string) (address string, stop func(), end 
 	if err != nil {
 		t.Fatalf("the proxy ends with %d before it listens: %s", <-ended, &stderr)
 	}
-	return strings.TrimSpace(address), cancel, func() (int, string) { return <-ended, stderr.String() }
+	return strings.TrimSpace(address), cancel, func() (int, string) {
+		return <-ended, stderr.String()
+	}
 }
 
 func TestProxy(t *testing.T) {
 	for name, args := range map[string]func(t *testing.T) []string{
 		"memory": func(*testing.T) []string { return nil },
-		"redis":  func(t *testing.T) []string { return []string{"-redis", redistest.Start(t).Addr()} },
+		"redis": func(t *testing.T) []string {
+			return []string{"-redis", redistest.Start(t).Addr()}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var runs atomic.Int64
-			origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			origin := httptest.NewServer(http.HandlerFunc(func(
+				w http.ResponseWriter, r *http.Request,
+			) {
 				w.Header().Set("Last-Modified", "Sat, 21 Nov 2020 10:00:00 GMT")
 				fmt.Fprintf(w, "%s of run %d, ", r.RequestURI, runs.Add(1))
 				_ = http.NewResponseController(w).Flush() // so that the length is not known
 				fmt.Fprint(w, "whole")
 			}))
 			defer origin.Close()
-			address, stop, end := startProxy(t, append(args(t), "-origin", origin.URL, "-heuristic", "0.1")...)
+			address, stop, end := startProxy(t,
+				append(args(t), "-origin", origin.URL, "-heuristic", "0.1")...)
 			for range 3 {
 				response, err := http.Get(address + "/list?a;b=%zz")
 				if err != nil {

@@ -27,13 +27,25 @@ type fault struct {
 
 // These are the faults.
 var (
-	everybodyLoads = fault{"loads more than once", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
-	loadsAgain     = fault{"loads more often than it must", everybodyLoads.seen}
-	loadsInCrowds  = fault{"loads more than once in a process", func(r contestResult) bool { return slices.Max(r.Loads) > r.Need }}
-	errs           = fault{"errors", func(r contestResult) bool { return r.Errors > 0 }}
-	stuck          = fault{"no answer for some within -patience", func(r contestResult) bool { return r.Stuck > 0 }}
-	servesStale    = fault{"serves what is stale after the change was acknowledged", func(r contestResult) bool { return r.Stale > 0 }}
-	leavesStale    = fault{"leaves what is stale in the cache", func(r contestResult) bool { return r.Left > 0 }}
+	everybodyLoads = fault{"loads more than once", func(r contestResult) bool {
+		return slices.Max(r.Loads) > r.Need
+	}}
+	loadsAgain    = fault{"loads more often than it must", everybodyLoads.seen}
+	loadsInCrowds = fault{"loads more than once in a process", func(r contestResult) bool {
+		return slices.Max(r.Loads) > r.Need
+	}}
+	errs  = fault{"errors", func(r contestResult) bool { return r.Errors > 0 }}
+	stuck = fault{"no answer for some within -patience", func(r contestResult) bool {
+		return r.Stuck > 0
+	}}
+	servesStale = fault{"serves what is stale after the change was acknowledged", func(
+		r contestResult,
+	) bool {
+		return r.Stale > 0
+	}}
+	leavesStale = fault{"leaves what is stale in the cache", func(r contestResult) bool {
+		return r.Left > 0
+	}}
 )
 
 // scenarios are all scenarios, in the order in which they are listed.
@@ -51,15 +63,20 @@ var scenarios = []scenario{
 		failing, []fault{everybodyLoads, stuck},
 	},
 	{
-		"avalanche", "no key is cached, as after a restart of Redis; at the same moment each caller of a process asks for another key, and all processes ask for the same keys", 1,
+		"avalanche",
+		"no key is cached, as after a restart of Redis; at the same moment each caller of a process asks for another key, and all processes ask for the same keys",
+		1,
 		avalanche, []fault{everybodyLoads, errs, stuck, servesStale},
 	},
 	{
-		"killed", "everybody asks for a cold key, and the process that loads it is killed during the load", 2,
+		"killed",
+		"everybody asks for a cold key, and the process that loads it is killed during the load", 2,
 		killedLeader, []fault{loadsAgain, errs, stuck},
 	},
 	{
-		"redis-gone", "Redis is killed while a key is hot, then everybody asks for the key; a contender that only returns Redis' error has failed", 1,
+		"redis-gone",
+		"Redis is killed while a key is hot, then everybody asks for the key; a contender that only returns Redis' error has failed",
+		1,
 		redisGone, []fault{loadsInCrowds, errs, stuck, servesStale},
 	},
 	{
@@ -67,12 +84,17 @@ var scenarios = []scenario{
 		slowLoad, []fault{everybodyLoads, errs, stuck},
 	},
 	{
-		"race-same", "the value changes during the load, and the process that loads tells the caches", 1,
-		func(t *contest) error { return race(t, 0) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
+		"race-same",
+		"the value changes during the load, and the process that loads tells the caches", 1,
+		func(t *contest) error {
+			return race(t, 0)
+		}, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
 	},
 	{
 		"race-other", "the value changes during the load, and another process tells the caches", 2,
-		func(t *contest) error { return race(t, 1) }, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
+		func(t *contest) error {
+			return race(t, 1)
+		}, []fault{loadsAgain, errs, stuck, servesStale, leavesStale},
 	},
 }
 
@@ -140,7 +162,8 @@ func notThere(t *contest) error {
 		}
 		first := len(t.result.Took)
 		err := t.wait(t.burst(key, t.arena.Callers), 0, &t.result.Stale)
-		t.result.Took = t.result.Took[:first] // otherwise the median would mix callers that wait for a load with callers that don't
+		// Otherwise the median would mix callers that wait for a load with callers that don't.
+		t.result.Took = t.result.Took[:first]
 		return err
 	}, key)
 }
@@ -156,7 +179,9 @@ func slowLoad(t *contest) error { return oneBurst(t, slowdb.Plan{Takes: t.arena.
 
 func oneBurst(t *contest, p slowdb.Plan) error {
 	key := t.key(p)
-	return t.round(1, func() error { return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale) }, key)
+	return t.round(1, func() error {
+		return t.wait(t.burst(key, t.arena.Callers), 1, &t.result.Stale)
+	}, key)
 }
 
 // killedLeader kills the first process that loads, in the middle of it.

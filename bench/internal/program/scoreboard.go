@@ -20,7 +20,8 @@ const passing = "as few loads as possible, no stale answer, no error, nobody lef
 
 // scoresOf computes the scores from the remarks behind the rows of the scenarios' tables.
 func scoresOf(reports []matchReport, chosen []contender.Contender) []score {
-	times := map[string]int{} // the number of times that a scenario is run, with fleets of several sizes
+	// The number of times that a scenario is run, with fleets of several sizes.
+	times := map[string]int{}
 	for _, r := range reports {
 		times[r.Scenario]++
 	}
@@ -55,7 +56,8 @@ func printScores(s *sheet, reports []matchReport, chosen []contender.Contender) 
 	s.say("\nscoreboard: scenarios with %s\n", passing)
 	s.columns("contender", "passes", remark(" "))
 	for _, one := range scoresOf(reports, chosen) {
-		s.row(one.contender, fmt.Sprintf("%d of %d", one.passed, len(reports)), remark("  "+one.fails()))
+		s.row(one.contender, fmt.Sprintf("%d of %d", one.passed, len(reports)),
+			remark("  "+one.fails()))
 	}
 }
 
@@ -64,8 +66,11 @@ func scoreSection(reports []matchReport, chosen []contender.Contender) chart.Sec
 	passes := chart.Bars{Title: "scenarios that a contender passes", Names: []string{"passes"}}
 	for _, one := range scoresOf(reports, chosen) {
 		passed := []float64{float64(one.passed)}
-		passes.Rows = append(passes.Rows, chart.Row{Label: one.contender, Values: passed, Note: one.fails()})
+		passes.Rows = append(passes.Rows,
+			chart.Row{Label: one.contender, Values: passed, Note: one.fails()})
 	}
 	caption := fmt.Sprintf("Of %d scenarios those with %s.", len(reports), passing)
-	return chart.Section{Title: "Scoreboard", Figures: []chart.Figure{{Caption: caption, Chart: passes}}}
+	return chart.Section{
+		Title: "Scoreboard", Figures: []chart.Figure{{Caption: caption, Chart: passes}},
+	}
 }

@@ -15,9 +15,13 @@ func scored() ([]matchReport, []contender.Contender) {
 	good := contestResult{Loads: []int{1}, Need: 1, Requests: 1, Max: 1}
 	crowd, waits := good, good
 	crowd.Loads, waits.Stuck = []int{4}, 2
-	matches := []match{{scenarioNamed("cold"), 4, 50}, {scenarioNamed("cold"), 16, 50}, {scenarioNamed("killed"), 4, 50}}
+	matches := []match{
+		{scenarioNamed("cold"), 4, 50}, {scenarioNamed("cold"), 16, 50},
+		{scenarioNamed("killed"), 4, 50},
+	}
 	return reportsOf(matches, []map[string][]contestResult{
-			{"best": {good, good}, "crowd": {good, crowd}}, {"best": {good, good}, "crowd": {crowd, good}},
+			{"best": {good, good}, "crowd": {good, crowd}},
+			{"best": {good, good}, "crowd": {crowd, good}},
 			{"best": {good, good}, "crowd": {waits, good}},
 		}),
 		[]contender.Contender{{Name: "best", What: "the best"}, {Name: "crowd", What: "a crowd"}}
@@ -28,7 +32,8 @@ func scored() ([]matchReport, []contender.Contender) {
 func TestScoreboard(t *testing.T) {
 	reports, chosen := scored()
 	scores := scoresOf(reports, chosen)
-	if len(scores) != 2 || scores[0].passed != 3 || scores[0].fails() != "" || scores[1].passed != 0 ||
+	if len(scores) != 2 || scores[0].passed != 3 || scores[0].fails() != "" ||
+		scores[1].passed != 0 ||
 		scores[1].fails() != "fails in cold 4x50, cold 16x50, killed" {
 		t.Errorf("%+v", scores)
 	}
@@ -49,7 +54,8 @@ func TestScoreboardComesFirst(t *testing.T) {
 			t.Fatalf("%q: want %s first:\n%s", name, first, out.String())
 		}
 		if got := rowOf(parts[1], "crowd"); name == "" &&
-			!slices.Equal(got, strings.Fields("crowd 0 of 3 fails in cold 4x50, cold 16x50, killed")) {
+			!slices.Equal(got,
+				strings.Fields("crowd 0 of 3 fails in cold 4x50, cold 16x50, killed")) {
 			t.Errorf("crowd's line: %q", got)
 		}
 		page := p.page(about{}, reports, chosen)
@@ -59,7 +65,8 @@ func TestScoreboardComesFirst(t *testing.T) {
 		if title := page.Sections[0].Title; !strings.HasPrefix(strings.ToLower(title), first) {
 			t.Errorf("%q: the page begins with %q", name, title)
 		}
-		if has := strings.Contains(html.String(), "fails in cold 4x50, cold 16x50, killed"); has != (name == "") {
+		if has := strings.Contains(html.String(),
+			"fails in cold 4x50, cold 16x50, killed"); has != (name == "") {
 			t.Errorf("%q: the page has what crowd fails in: %v", name, has)
 		}
 	}

@@ -64,8 +64,10 @@ func openRedisOrEmbedded(ctx context.Context, addr string) (*server, error) {
 	}
 	embedded.ClockTTL(true) // otherwise no key in it would ever expire
 	return &server{
-		addr: embedded.Addr(), source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
-		own: miniature{embedded}, embedded: true, rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
+		addr:   embedded.Addr(),
+		source: "embedded (miniredis), for there is no redis-server on the PATH: slower, and nothing is counted in it",
+		own:    miniature{embedded}, embedded: true,
+		rdb: redis.NewClient(&redis.Options{Addr: embedded.Addr()}),
 	}, nil
 }
 
@@ -124,7 +126,8 @@ func (s *server) try(ctx context.Context) error {
 func reach(ctx context.Context, rdb *redis.Client, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr) // go-redis would try again and again, and log each time
+	// go-redis would try again and again, and log each time.
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -152,12 +155,14 @@ type about struct {
 func (s *server) about(ctx context.Context) about {
 	return about{
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Redis: redisVersion(ctx, s.rdb), RedisFrom: s.source, Date: time.Now().UTC().Format(time.DateOnly),
+		Redis: redisVersion(ctx, s.rdb), RedisFrom: s.source,
+		Date: time.Now().UTC().Format(time.DateOnly),
 	}
 }
 
 func (a about) String() string {
-	return fmt.Sprintf("%s %s/%s, %d CPUs, Redis %s %s, %s", a.Go, a.OS, a.Arch, a.CPUs, a.Redis, a.RedisFrom, a.Date)
+	return fmt.Sprintf("%s %s/%s, %d CPUs, Redis %s %s, %s", a.Go, a.OS, a.Arch, a.CPUs, a.Redis,
+		a.RedisFrom, a.Date)
 }
 
 func redisVersion(ctx context.Context, rdb *redis.Client) string {

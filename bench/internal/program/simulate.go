@@ -88,43 +88,59 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	flags.IntVar(&c.Replicas, "replicas", c.Replicas, "processes, at most 10000")
 	flags.IntVar(&c.Keys, "keys", c.Keys, "at most 10000000")
 	flags.Float64Var(&c.Zipf, "zipf", c.Zipf, "exponent of their popularity; 0: all alike")
-	flags.Float64Var(&c.Low, "low", c.Low, "requests a second of the fleet at the beginning of a day")
+	flags.Float64Var(&c.Low, "low", c.Low,
+		"requests a second of the fleet at the beginning of a day")
 	flags.Float64Var(&c.High, "high", c.High, "and half a day later")
 	flags.DurationVar(&c.Day, "day", c.Day, "length of a day")
 	flags.DurationVar(&c.Time, "time", c.Time, "what is simulated")
 	flags.DurationVar(&c.TTL, "ttl", c.TTL, "how long a value is fresh")
-	flags.Float64Var(&c.Jitter, "jitter", c.Jitter, "share by which a TTL is shortened at most, at random")
+	flags.Float64Var(&c.Jitter, "jitter", c.Jitter,
+		"share by which a TTL is shortened at most, at random")
 	flags.DurationVar(&c.Stale, "stale", c.Stale, "stale window of the policies that have one")
 	flags.Float64Var(&c.Beta, "beta", c.Beta, "of early refresh")
 	flags.DurationVar(&c.Load, "load", c.Load, "how long a load takes, on average")
-	flags.Float64Var(&c.Sigma, "sigma", c.Sigma, "standard deviation of the logarithm of that; 0: all alike")
-	flags.DurationVar(&c.LoadTimeout, "load-timeout", c.LoadTimeout, "longest time of a load, with its wait at the origin")
-	flags.IntVar(&c.Capacity, "capacity", c.Capacity, "loads that the origin runs at a time; 0: no limit")
-	flags.IntVar(&c.Queue, "queue", c.Queue, "loads that may wait there, beyond which it refuses; 0: any number")
-	flags.IntVar(&c.Budget, "budget", c.Budget, "loads that the fleet begins at a time, in the policy that has a budget")
+	flags.Float64Var(&c.Sigma, "sigma", c.Sigma,
+		"standard deviation of the logarithm of that; 0: all alike")
+	flags.DurationVar(&c.LoadTimeout, "load-timeout", c.LoadTimeout,
+		"longest time of a load, with its wait at the origin")
+	flags.IntVar(&c.Capacity, "capacity", c.Capacity,
+		"loads that the origin runs at a time; 0: no limit")
+	flags.IntVar(&c.Queue, "queue", c.Queue,
+		"loads that may wait there, beyond which it refuses; 0: any number")
+	flags.IntVar(&c.Budget, "budget", c.Budget,
+		"loads that the fleet begins at a time, in the policy that has a budget")
 	flags.DurationVar(&c.Lease, "lease", c.Lease, "lease time")
 	flags.DurationVar(&c.Lock, "lock", c.Lock, "lock time")
-	flags.DurationVar(&c.PollLeast, "poll-least", c.PollLeast, "least time between looks of who waits for a lock")
+	flags.DurationVar(&c.PollLeast, "poll-least", c.PollLeast,
+		"least time between looks of who waits for a lock")
 	flags.DurationVar(&c.PollMost, "poll-most", c.PollMost, "and most")
-	flags.IntVar(&c.Deploys, "deploys", c.Deploys, "how often all replicas restart, one after another")
+	flags.IntVar(&c.Deploys, "deploys", c.Deploys,
+		"how often all replicas restart, one after another")
 	flags.DurationVar(&c.DeployTime, "deploy-time", c.DeployTime, "how long that takes")
 	flags.DurationVar(&c.Down, "down", c.Down, "how long each is down")
 	flags.DurationVar(&c.FailoverAt, "failover-at", c.FailoverAt, "when Redis can't be reached")
 	flags.DurationVar(&c.FailoverFor, "failover", c.FailoverFor, "for how long; 0: never")
 	flags.BoolVar(&c.Loses, "loses", c.Loses, "Redis comes back without what was written")
 	flags.DurationVar(&c.Timeout, "timeout", c.Timeout, "after which a command is given up")
-	flags.BoolVar(&c.FailClosed, "fail-closed", c.FailClosed, "without Redis requests get an error instead of loading")
-	flags.IntVar(&c.OneByOne, "one-by-one", c.OneByOne, "most expiries of a policy that are simulated one by one")
-	flags.IntVar(&c.Steps, "steps", c.Steps, "most steps of a policy; it is cut short if it needs more, as where an origin doesn't recover")
+	flags.BoolVar(&c.FailClosed, "fail-closed", c.FailClosed,
+		"without Redis requests get an error instead of loading")
+	flags.IntVar(&c.OneByOne, "one-by-one", c.OneByOne,
+		"most expiries of a policy that are simulated one by one")
+	flags.IntVar(&c.Steps, "steps", c.Steps,
+		"most steps of a policy; it is cut short if it needs more, as where an origin doesn't recover")
 	costs := &c.Costs
-	flags.DurationVar(&costs.RoundTrip, "round-trip", costs.RoundTrip, "to an idle Redis and back, without Redis' own time")
+	flags.DurationVar(&costs.RoundTrip, "round-trip", costs.RoundTrip,
+		"to an idle Redis and back, without Redis' own time")
 	flags.DurationVar(&costs.Get, "get-time", costs.Get, "of Redis for a plain command")
 	flags.DurationVar(&costs.Script, "script-time", costs.Script, "of Redis for a lease's script")
 	flags.DurationVar(&costs.Fill, "fill-time", costs.Fill, "of Redis for the script that stores")
-	flags.DurationVar(&costs.Message, "message-time", costs.Message, "of Redis for each process that a message goes to")
+	flags.DurationVar(&costs.Message, "message-time", costs.Message,
+		"of Redis for each process that a message goes to")
 	flags.DurationVar(&costs.Delivery, "delivery", costs.Delivery, "of a message")
-	flags.DurationVar(&costs.Noise, "noise", costs.Noise, "mean of what scheduling adds to each answer")
-	flags.DurationVar(&costs.Wake, "wake", costs.Wake, "processor time for each caller that is woken")
+	flags.DurationVar(&costs.Noise, "noise", costs.Noise,
+		"mean of what scheduling adds to each answer")
+	flags.DurationVar(&costs.Wake, "wake", costs.Wake,
+		"processor time for each caller that is woken")
 	var all []string
 	for _, policy := range simulate.Policies {
 		all = append(all, policy.Name)
@@ -133,7 +149,8 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 
 	v := &p.Validation
-	flags.BoolVar(&p.Validate, "validate", false, "compare simulated stampedes with real ones; takes -load, -processes, -callers, -rounds, -runs, -redis and -json")
+	flags.BoolVar(&p.Validate, "validate", false,
+		"compare simulated stampedes with real ones; takes -load, -processes, -callers, -rounds, -runs, -redis and -json")
 	processes := flags.String("processes", "4,8,16", "of those stampedes")
 	flags.IntVar(&v.Callers, "callers", 100, "callers in each process")
 	flags.IntVar(&v.Rounds, "rounds", 8, "cold keys in each run")
@@ -155,7 +172,8 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	if wrong == nil && len(v.Processes) == 0 {
 		wrong = usageError("-processes names none")
 	}
-	return p, cmp.Or(err, wrong, within("callers", v.Callers, 1, 100000), within("rounds", v.Rounds, 1, 10000), within("runs", v.Runs, 1, 1000))
+	return p, cmp.Or(err, wrong, within("callers", v.Callers, 1, 100000),
+		within("rounds", v.Rounds, 1, 10000), within("runs", v.Runs, 1, 1000))
 }
 
 // ofStampedes are the flags that have a meaning only with -validate.
@@ -184,13 +202,17 @@ func (p simulationPlan) print(w io.Writer, results []simulate.Result) error {
 	s.say("simulated: %d replicas, %d keys (Zipf %v), %v to %v requests a second, %v, TTL %v, load %v, origin runs %s, seed %d\n",
 		c.Replicas, c.Keys, c.Zipf, c.Low, c.High, c.Time, c.TTL, c.Load, limit(c.Capacity), c.Seed)
 	s.say("%d deploys of %v; Redis can't be reached for %v after %v, and comes back %s\n\n",
-		c.Deploys, c.DeployTime, c.FailoverFor, c.FailoverAt, map[bool]string{false: "with its data", true: "empty"}[c.Loses])
+		c.Deploys, c.DeployTime, c.FailoverFor, c.FailoverAt,
+		map[bool]string{false: "with its data", true: "empty"}[c.Loses])
 	rounded := func(format string, v float64) string { return fmt.Sprintf(format, v) }
-	s.columns("origin", "loads", "per s", "peak per s", "calm peak", "most of one", "at once", "longest wait ms", "commands",
+	s.columns("origin", "loads", "per s", "peak per s", "calm peak", "most of one", "at once",
+		"longest wait ms", "commands",
 		"peak per s", "messages", "peak per s", "Redis busy", "peak")
 	for _, r := range results {
-		s.row(r.Policy, r.Loads, rounded("%.1f", r.LoadsPerSecond), r.PeakLoads, r.CalmPeakLoads, r.MostOfOne, r.LoadsAtOnce,
-			rounded("%.0f", float64(r.LoadWait)/1e6), r.Commands, r.PeakCommands, r.Messages, r.PeakMessages,
+		s.row(r.Policy, r.Loads, rounded("%.1f", r.LoadsPerSecond), r.PeakLoads, r.CalmPeakLoads,
+			r.MostOfOne, r.LoadsAtOnce,
+			rounded("%.0f", float64(r.LoadWait)/1e6), r.Commands, r.PeakCommands, r.Messages,
+			r.PeakMessages,
 			rounded("%.0f%%", 100*r.RedisBusyMean), rounded("%.0f%%", 100*r.RedisBusy))
 	}
 	s.say(`
@@ -198,7 +220,8 @@ peak: of any second. calm peak: outside the failover and the minute after it. mo
 values. longest wait: in the origin's queue. messages: deliveries, one for each process that listens. A script is a command.
 
 `)
-	s.columns("requests", "all", "found none", "stale", "errors", "of them in failover", "p50 ms", "p99 ms", "p99.9 ms", "max ms",
+	s.columns("requests", "all", "found none", "stale", "errors", "of them in failover", "p50 ms",
+		"p99 ms", "p99.9 ms", "max ms",
 		"found none: p50 ms", "p99 ms", "p99.9 ms")
 	for _, r := range results {
 		s.row(r.Policy, r.Requests, r.Loaded, r.Stale, r.Errors, r.Failover,

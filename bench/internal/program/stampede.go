@@ -69,7 +69,8 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 	flags.IntVar(&p.Rounds, "rounds", 20, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 5, "repetitions, each with fresh processes")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
-	names := flags.String("protections", strings.Join(plainNames[1:], ","), "which to compare, of "+strings.Join(protectionNames, ", "))
+	names := flags.String("protections", strings.Join(plainNames[1:], ","),
+		"which to compare, of "+strings.Join(protectionNames, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -83,16 +84,18 @@ func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 
 // tally is the result of one repetition of one protection.
 type tally struct {
-	Loads    []int   `json:"loads"`           // in each round
-	Errors   int     `json:"errors"`          // of all callers
-	Error    string  `json:"error,omitempty"` // one of them
-	P50      int64   `json:"p50Nanos"`        // over all rounds: a caller's latency minus the load
-	P99      int64   `json:"p99Nanos"`
-	First    int64   `json:"firstLoadNanos"` // median over the rounds: until the first load begins
-	Tail     int64   `json:"tailNanos"`      // median over the rounds: from the end of the first load to the 99th percentile of callers
-	Trips    int64   `json:"trips"`          // the most trips of one process in one round
-	Commands []int64 `json:"commands"`       // in each round, including commands in scripts
-	Pings    int64   `json:"pings"`          // commands that check whether the subscription is alive
+	Loads  []int  `json:"loads"`           // in each round
+	Errors int    `json:"errors"`          // of all callers
+	Error  string `json:"error,omitempty"` // one of them
+	P50    int64  `json:"p50Nanos"`        // over all rounds: a caller's latency minus the load
+	P99    int64  `json:"p99Nanos"`
+	First  int64  `json:"firstLoadNanos"` // median over the rounds: until the first load begins
+	// Median over the rounds: from the end of the first load to the 99th percentile of callers.
+	Tail     int64   `json:"tailNanos"`
+	Trips    int64   `json:"trips"`    // the most trips of one process in one round
+	Commands []int64 `json:"commands"` // in each round, including commands in scripts
+	// Commands that check whether the subscription is alive.
+	Pings int64 `json:"pings"`
 }
 
 // stampeder returns the contender of a protection. The name of a locker means the loader with the
@@ -130,7 +133,8 @@ func (p plan) runOne(ctx context.Context, server *server, name string) (t tally,
 	r, err := a.hold(ctx, scenarioNamed("cold"), c)
 	t = tally{
 		Loads: r.Loads, Errors: r.Errors + r.Stuck, Error: r.Error, Trips: r.Trips,
-		P50: r.P50 - p.Load.Nanoseconds(), P99: r.P99 - p.Load.Nanoseconds(), First: median(r.First), Tail: median(r.Tails),
+		P50: r.P50 - p.Load.Nanoseconds(), P99: r.P99 - p.Load.Nanoseconds(),
+		First: median(r.First), Tail: median(r.Tails),
 	}
 	for n, pings := range r.Pings {
 		t.Commands = append(t.Commands, r.Commands[n]+pings)
@@ -166,13 +170,16 @@ func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
 	var s sheet
 	s.say("%d processes x %d callers on one cold key, load %v, value %d bytes, %d rounds x %s\n%v\n\n",
 		p.Processes, p.Callers, p.Load, p.Size, p.Rounds, repetitions(p.Repeat), about)
-	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms", "trips", "commands")
+	s.columns("protection", "loads", "errors", "p50 ms", "p99 ms", "first load ms", "tail ms",
+		"trips", "commands")
 	for _, name := range p.Protections {
 		ts := all[name]
 		loads := flat(ts, func(t tally) []int { return t.Loads })
 		s.row(name, span(loads), total(ts, func(t tally) int { return t.Errors }),
-			ms(ts, func(t tally) int64 { return t.P50 }), ms(ts, func(t tally) int64 { return t.P99 }),
-			ms(ts, func(t tally) int64 { return t.First }), ms(ts, func(t tally) int64 { return t.Tail }),
+			ms(ts, func(t tally) int64 { return t.P50 }),
+			ms(ts, func(t tally) int64 { return t.P99 }),
+			ms(ts, func(t tally) int64 { return t.First }),
+			ms(ts, func(t tally) int64 { return t.Tail }),
 			most(ts, func(t tally) int { return int(t.Trips) }),
 			slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
 	}
@@ -181,10 +188,12 @@ loads: of one round, least to most. p50, p99: latency minus load, median of the 
 first load: from the start to the first load. tail: from the end of that load to the 99th percentile.
 trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.
 `)
-	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil { // flight needs no lease
+	// Flight needs no lease.
+	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil {
 		p99 := func(t tally) int64 { return t.P99 }
 		a, b := float64(middle(guarded, p99)), float64(middle(floor, p99))
-		s.say("\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n", a/b, (a-b)/1e6)
+		s.say("\np99 of cacheguard over flight without the lease: %.2f times, %+.2f ms\n", a/b,
+			(a-b)/1e6)
 	}
 	return s.printTo(w)
 }

@@ -35,7 +35,9 @@ func standardMatches() []match {
 
 // standardContenders are the plain contenders, the example's best lock (which each caller takes for
 // itself), the textbook's lock under a flight, and this module.
-var standardContenders = []string{"none", "singleflight", "stage-watchdog", contender.FlightLock, "cacheguard"}
+var standardContenders = []string{
+	"none", "singleflight", "stage-watchdog", contender.FlightLock, "cacheguard",
+}
 
 // runPlan contains the settings of a run of scenarios.
 type runPlan struct {
@@ -49,7 +51,9 @@ type runPlan struct {
 }
 
 // contests runs the standard scenarios, or the scenario with the given name.
-func contests(ctx context.Context, peers Peers, name string, args []string, stdout, stderr io.Writer) error {
+func contests(
+	ctx context.Context, peers Peers, name string, args []string, stdout, stderr io.Writer,
+) error {
 	p, err := parseContests(peers, name, args, stderr)
 	if err != nil {
 		return err
@@ -60,8 +64,12 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 	}
 	defer server.close()
 	matches := standardMatches()
-	if server.embedded { // the embedded Redis handles thousands of commands a second, but an avalanche sends tens of thousands at once
-		matches = slices.DeleteFunc(matches, func(m match) bool { return m.scenario.Name == "avalanche" })
+	// The embedded Redis handles thousands of commands a second, but an avalanche sends tens of
+	// thousands at once.
+	if server.embedded {
+		matches = slices.DeleteFunc(matches, func(m match) bool {
+			return m.scenario.Name == "avalanche"
+		})
 	}
 	if p.Scenario != "" {
 		matches = []match{{scenarioNamed(p.Scenario), p.Processes, max(p.Callers, p.Keys)}}
@@ -81,7 +89,8 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 			a := &arena{server: server, setting: p.setting}
 			a.Processes, a.Callers, a.Keys = m.Processes, m.Callers, m.Callers
 			for _, c := range rotated(chosen, n) { // each repetition begins with another contender
-				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes, m.Callers, c.Name)
+				going.say("%d of %d: %s, %dx%d, %s", n+1, p.Repeat, m.scenario.Name, m.Processes,
+					m.Callers, c.Name)
 				r, err := a.hold(ctx, m.scenario, c)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", m.scenario.Name, c.Name, err)
@@ -111,7 +120,9 @@ func contests(ctx context.Context, peers Peers, name string, args []string, stdo
 // moreSections returns the additional sections on the page of the standard run: a hot key that
 // expires again and again, and fleets that grow. They need a redis-server. Without a redis-server
 // they are left out.
-func moreSections(ctx context.Context, peers Peers, going *progress, redis string) ([]chart.Section, error) {
+func moreSections(
+	ctx context.Context, peers Peers, going *progress, redis string,
+) ([]chart.Section, error) {
 	server, err := openRedis(ctx, redis)
 	if errors.Is(err, errNoRedis) {
 		return nil, nil
@@ -119,7 +130,10 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 		return nil, err
 	}
 	defer server.close()
-	e, err := parseExpiry([]string{"-protections", "singleflight,xfetch,cacheguard,cacheguard-swr,cacheguard-early+swr", "-time", "6s", "-redis", server.addr}, io.Discard)
+	e, err := parseExpiry([]string{
+		"-protections", "singleflight,xfetch,cacheguard,cacheguard-swr,cacheguard-early+swr",
+		"-time", "6s", "-redis", server.addr,
+	}, io.Discard)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +146,11 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 	if _, err := measured(ctx, &e.steady, server, course{Time: e.Time}, look); err != nil {
 		return nil, err
 	}
-	g, err := parseGrowth(peers, []string{"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4", "-redis", server.addr}, io.Discard)
+	g, err := parseGrowth(peers,
+		[]string{
+			"-processes", "1,2,4,8,16", "-callers", "10,100,1000", "-repeat", "1", "-rounds", "4",
+			"-redis", server.addr,
+		}, io.Discard)
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +158,13 @@ func moreSections(ctx context.Context, peers Peers, going *progress, redis strin
 	if err != nil {
 		return nil, err
 	}
-	return append([]chart.Section{e.section(seen)}, g.page(server.about(ctx), byProcesses, byCallers).Sections...), nil
+	return append([]chart.Section{e.section(seen)},
+		g.page(server.about(ctx), byProcesses, byCallers).Sections...), nil
 }
 
-func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p runPlan, err error) {
+func parseContests(
+	peers Peers, name string, args []string, stderr io.Writer,
+) (p runPlan, err error) {
 	flags := newFlags(strings.TrimSpace("bench "+name), stderr)
 	flags.Usage = func() {
 		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche, which an embedded Redis is too slow for.\nOther commands: " +
@@ -160,12 +181,14 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 	}
 	p.Scenario = name
 	if name != "" {
-		flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process; dozens for each core measure the machine")
+		flags.IntVar(&p.Processes, "processes", 4,
+			"replicas, each a process; dozens for each core measure the machine")
 	}
 	switch name {
 	case "":
 	case "avalanche":
-		flags.IntVar(&p.Keys, "keys", standardKeys, "keys that are cold at once, with a caller for each in each replica")
+		flags.IntVar(&p.Keys, "keys", standardKeys,
+			"keys that are cold at once, with a caller for each in each replica")
 	default:
 		flags.IntVar(&p.Callers, "callers", 50, "callers in each")
 	}
@@ -182,20 +205,24 @@ func parseContests(peers Peers, name string, args []string, stderr io.Writer) (p
 		lockHelp += "; a load takes two and a half times as long"
 	}
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, lockHelp)
-	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond, "how long those wait who ask again and again")
+	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond,
+		"how long those wait who ask again and again")
 	patience := 4 * time.Second
 	if name == "slow" { // callers whose locks have ended load again, and these loads take time, too
 		patience = 12 * time.Second
 	}
-	flags.DurationVar(&p.Patience, "patience", patience, "after which a caller without an answer is stuck")
+	flags.DurationVar(&p.Patience, "patience", patience,
+		"after which a caller without an answer is stuck")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
 	if name != "redis-gone" { // this scenario kills Redis
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
 	}
 	names := contender.Names(peers.contenders())
-	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","), "which to compare, of "+strings.Join(names, ", "))
+	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","),
+		"which to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
-	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
+	flags.StringVar(&p.html, "html", "",
+		"`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -223,9 +250,12 @@ func (p runPlan) validate() (err error) {
 	if p.Scenario != "slow" {
 		err = cmp.Or(err, within("load", p.Load, 0, 30*time.Second))
 	}
-	return cmp.Or(err, within("size", p.Size, versionDigits, 64<<20), within("ttl", p.TTL, time.Second, time.Hour),
-		within("lock-ttl", p.LockTTL, time.Second, time.Minute), within("poll", p.Poll, time.Millisecond, 10*time.Second),
-		within("patience", p.Patience, p.leastPatience(), 10*time.Minute), within("repeat", p.Repeat, 1, 1000))
+	return cmp.Or(err, within("size", p.Size, versionDigits, 64<<20),
+		within("ttl", p.TTL, time.Second, time.Hour),
+		within("lock-ttl", p.LockTTL, time.Second, time.Minute),
+		within("poll", p.Poll, time.Millisecond, 10*time.Second),
+		within("patience", p.Patience, p.leastPatience(), 10*time.Minute),
+		within("repeat", p.Repeat, 1, 1000))
 }
 
 // leastPatience returns the shortest patience with which callers can get an answer from the best

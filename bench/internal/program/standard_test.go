@@ -29,7 +29,8 @@ func runScenario(t *testing.T, args ...string) printed {
 
 // Each scenario detects a contender that fails in it. The loader doesn't fail.
 func TestScenarios(t *testing.T) {
-	redistest.Start(t) // this skips the test without a redis-server, because each scenario would embed a Redis
+	// This skips the test without a redis-server, because each scenario would embed a Redis.
+	redistest.Start(t)
 	for _, c := range []struct {
 		scenario, fails string
 		words           string
@@ -47,19 +48,25 @@ func TestScenarios(t *testing.T) {
 	} {
 		t.Run(c.scenario, func(t *testing.T) {
 			t.Parallel()
-			args := []string{c.scenario, "-processes", "2", "-repeat", "1", "-poll", "20ms", "-contenders", c.fails + ",cacheguard,cacheguard-strong"}
+			args := []string{
+				c.scenario, "-processes", "2", "-repeat", "1", "-poll", "20ms", "-contenders",
+				c.fails + ",cacheguard,cacheguard-strong",
+			}
 			switch c.scenario {
-			case "race-same", "race-other": // enough time for a change in the middle of the load, without the end of a lock
+			case "race-same", "race-other":
+				// Enough time for a change in the middle of the load, without the end of a lock.
 				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "20s")
 			case "killed": // enough time for a busy machine to renew a lease
-				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience", "10s")
+				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience",
+					"10s")
 			case "slow":
 				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "20s")
 			case "avalanche":
 				// few enough for each step to be answered within its time on a busy machine
 				args = append(args, "-keys", "20", "-lock-ttl", "20s", "-patience", "20s")
 			case "cold":
-				args = append(args, "-callers", "5", "-rounds", "2", "-lock-ttl", "20s", "-patience", "20s")
+				args = append(args, "-callers", "5", "-rounds", "2", "-lock-ttl", "20s",
+					"-patience", "20s")
 			default:
 				args = append(args, "-callers", "5", "-lock-ttl", "20s", "-patience", "20s")
 			}
@@ -69,21 +76,26 @@ func TestScenarios(t *testing.T) {
 			}
 			s := p.Scenarios[0]
 			if !strings.Contains(s.Failed[c.fails], c.words) {
-				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words, s.Results[c.fails])
+				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words,
+					s.Results[c.fails])
 			}
 			// A process that the message hasn't reached yet may answer with the value that it is
 			// loading. The documentation says so. With StrongReads it may not.
-			if f := s.Failed["cacheguard"]; f != "" && !(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
+			if f := s.Failed["cacheguard"]; f != "" &&
+				!(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
 				t.Errorf("cacheguard: %s: %+v", f, s.Results["cacheguard"])
 			}
 			if f := s.Failed["cacheguard-strong"]; f != "" {
 				t.Errorf("cacheguard with StrongReads: %s: %+v", f, s.Results["cacheguard-strong"])
 			}
 			for _, r := range append(s.Results["cacheguard"], s.Results["cacheguard-strong"]...) {
-				if slices.Max(r.Loads) != c.loads || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 || r.Requests == 0 || r.Trips == 0 || (len(r.Commands) != len(r.Loads)) != (c.scenario == "redis-gone") {
+				if slices.Max(r.Loads) != c.loads || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 ||
+					r.Requests == 0 || r.Trips == 0 ||
+					(len(r.Commands) != len(r.Loads)) != (c.scenario == "redis-gone") {
 					t.Errorf("%+v, want %d loads", r, c.loads)
 				}
-				if answers := r.Requests - r.Stuck - r.Lost; answers <= 0 || (c.scenario == "killed") != (r.Lost > 0) {
+				if answers := r.Requests - r.Stuck - r.Lost; answers <= 0 ||
+					(c.scenario == "killed") != (r.Lost > 0) {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -94,10 +106,12 @@ func TestScenarios(t *testing.T) {
 // The loader on a locker passes a scenario as it does without a locker.
 func TestScenarioUnderLocks(t *testing.T) {
 	redistest.Start(t)
-	s := runScenario(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1", "-lock-ttl", "20s", "-patience", "20s",
+	s := runScenario(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "2", "-repeat", "1",
+		"-lock-ttl", "20s", "-patience", "20s",
 		"-contenders", "lock-redislock,lock-sqlite").Scenarios[0]
 	for _, name := range []string{"lock-redislock", "lock-sqlite"} {
-		if rs := s.Results[name]; s.Failed[name] != "" || len(rs) != 1 || len(rs[0].Loads) != 2 || rs[0].Requests != 20 {
+		if rs := s.Results[name]; s.Failed[name] != "" || len(rs) != 1 || len(rs[0].Loads) != 2 ||
+			rs[0].Requests != 20 {
 			t.Errorf("%s: %s: %+v", name, s.Failed[name], rs)
 		}
 	}
@@ -107,7 +121,8 @@ func TestScenarioUnderLocks(t *testing.T) {
 // row names the fault.
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers", "5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s",
+	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers",
+		"5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s",
 		"-contenders", "singleflight,cacheguard,cacheguard-strong")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -117,8 +132,11 @@ func TestStandardTable(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, stdout)
 		}
 	}
-	// without StrongReads it may serve what it was loading, until the message arrives: see TestScenarios
-	if row := rowOf(stdout, "cacheguard"); row == nil || slices.Contains(row, "<-") && !strings.Contains(strings.Join(row, " "), "<- "+servesStale.words) {
+	// without StrongReads it may serve what it was loading, until the message arrives: see
+	// TestScenarios
+	if row := rowOf(stdout, "cacheguard"); row == nil ||
+		slices.Contains(row, "<-") &&
+			!strings.Contains(strings.Join(row, " "), "<- "+servesStale.words) {
 		t.Errorf("cacheguard's row: %q", row)
 	}
 	if row := rowOf(stdout, "cacheguard-strong"); row == nil || slices.Contains(row, "<-") {
@@ -132,7 +150,8 @@ func TestStandardTable(t *testing.T) {
 // If there is no redis-server, a Redis is embedded, and the output says so.
 func TestScenariosWithoutARedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	code, stdout, stderr := bench(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "1", "-repeat", "1", "-contenders", "singleflight,cacheguard")
+	code, stdout, stderr := bench(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "1",
+		"-repeat", "1", "-contenders", "singleflight,cacheguard")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
@@ -151,12 +170,15 @@ func TestStandardRunWithoutARedisServer(t *testing.T) {
 		t.Skip("this takes long: set CACHEGUARD_TEST=full for it")
 	}
 	t.Setenv("PATH", t.TempDir())
-	p := runScenario(t, "-contenders", "cacheguard", "-rounds", "1", "-repeat", "1", "-load", "20ms")
+	p := runScenario(t, "-contenders", "cacheguard", "-rounds", "1", "-repeat", "1", "-load",
+		"20ms")
 	var names []string
 	for _, s := range p.Scenarios {
 		names = append(names, s.Scenario)
 	}
-	if want := []string{"cold", "cold", "missing", "failing", "killed", "race-same", "race-other"}; !slices.Equal(names, want) {
+	if want := []string{
+		"cold", "cold", "missing", "failing", "killed", "race-same", "race-other",
+	}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 }
@@ -165,20 +187,26 @@ func TestStandardRunWithoutARedisServer(t *testing.T) {
 // table. Peers are compared unless other contenders are named.
 func TestPeersAreDescribed(t *testing.T) {
 	ours := contender.Contender{Name: "ours", What: "one of ours", Note: "With a flaw."}
-	theirs := contender.Contender{Name: "theirs", What: "one of theirs", Note: "example.com/theirs v1.2.3."}
+	theirs := contender.Contender{
+		Name: "theirs", What: "one of theirs", Note: "example.com/theirs v1.2.3.",
+	}
 	peers := Peers{Contenders: []contender.Contender{theirs}}
 	for _, c := range []struct {
 		chosen []contender.Contender
 		want   string
 	}{
-		{[]contender.Contender{ours, theirs}, "\nours: one of ours. With a flaw.\ntheirs: one of theirs. example.com/theirs v1.2.3.\n"},
+		{
+			[]contender.Contender{ours, theirs},
+			"\nours: one of ours. With a flaw.\ntheirs: one of theirs. example.com/theirs v1.2.3.\n",
+		},
 		{[]contender.Contender{ours}, ""},
 	} {
 		var out strings.Builder
 		if err := (runPlan{}).print(&out, about{}, nil, c.chosen, peers); err != nil {
 			t.Fatal(err)
 		}
-		if c.want == "" && strings.Contains(out.String(), "ours: ") || !strings.HasSuffix(out.String(), c.want) {
+		if c.want == "" && strings.Contains(out.String(), "ours: ") ||
+			!strings.HasSuffix(out.String(), c.want) {
 			t.Errorf("want at the end %q:\n%s", c.want, out.String())
 		}
 	}

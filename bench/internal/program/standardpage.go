@@ -45,35 +45,58 @@ func writePage(name string, p chart.Page, stderr io.Writer) error {
 func matchSections(reports []matchReport, chosen []contender.Contender) []chart.Section {
 	var sections []chart.Section
 	for _, r := range reports {
-		loads := chart.Bars{Title: "loads in " + r.Scenario, Unit: "loads", Log: true, Names: []string{"most of a round"}}
-		took := chart.Bars{Title: "latency in " + r.Scenario, Unit: "ms", Names: []string{"p50", "p99", "max"}}
-		commands := chart.Bars{Title: "commands at Redis in " + r.Scenario, Unit: "commands", Log: true, Names: []string{"most of a round"}}
+		loads := chart.Bars{
+			Title: "loads in " + r.Scenario, Unit: "loads", Log: true,
+			Names: []string{"most of a round"},
+		}
+		took := chart.Bars{
+			Title: "latency in " + r.Scenario, Unit: "ms", Names: []string{"p50", "p99", "max"},
+		}
+		commands := chart.Bars{
+			Title: "commands at Redis in " + r.Scenario, Unit: "commands", Log: true,
+			Names: []string{"most of a round"},
+		}
 		for _, c := range chosen {
 			rs := r.Results[c.Name]
 			if len(rs) == 0 {
 				continue
 			}
 			most := []float64{float64(slices.Max(allLoads(rs)))}
-			loads.Rows = append(loads.Rows, chart.Row{Label: c.Name, Values: most, Note: r.Failed[c.Name]})
-			ms := func(of func(contestResult) int64) float64 { return float64(middle(rs, of)) / 1e6 }
+			loads.Rows = append(loads.Rows,
+				chart.Row{Label: c.Name, Values: most, Note: r.Failed[c.Name]})
+			ms := func(of func(contestResult) int64) float64 {
+				return float64(middle(rs, of)) / 1e6
+			}
 			took.Rows = append(took.Rows, chart.Row{Label: c.Name, Values: []float64{
-				ms(func(r contestResult) int64 { return r.P50 }), ms(func(r contestResult) int64 { return r.P99 }),
+				ms(func(r contestResult) int64 { return r.P50 }),
+				ms(func(r contestResult) int64 { return r.P99 }),
 				ms(func(r contestResult) int64 { return r.Max }),
 			}})
 			if n := mostCommandsOf(rs); n > 0 {
-				commands.Rows = append(commands.Rows, chart.Row{Label: c.Name, Values: []float64{float64(n)}})
+				commands.Rows = append(commands.Rows,
+					chart.Row{Label: c.Name, Values: []float64{float64(n)}})
 			}
 		}
 		s := chart.Section{
-			Title: fmt.Sprintf("%s, %d processes with %d callers in each", r.Scenario, r.Processes, r.Callers),
-			Text:  []string{sentence(r.What)},
+			Title: fmt.Sprintf("%s, %d processes with %d callers in each", r.Scenario, r.Processes,
+				r.Callers),
+			Text: []string{sentence(r.What)},
 			Figures: []chart.Figure{
-				{Caption: "Loads of the origin, the most of a round, on a logarithmic scale; below a row, what the contender did that it must not.", Chart: loads},
-				{Caption: "How long callers took who got an answer, the load included; the middle one of the repetitions.", Chart: took},
+				{
+					Caption: "Loads of the origin, the most of a round, on a logarithmic scale; below a row, what the contender did that it must not.",
+					Chart:   loads,
+				},
+				{
+					Caption: "How long callers took who got an answer, the load included; the middle one of the repetitions.",
+					Chart:   took,
+				},
 			},
 		}
 		if len(commands.Rows) > 0 {
-			s.Figures = append(s.Figures, chart.Figure{Caption: "Commands at Redis in a round, those in scripts too, on a logarithmic scale.", Chart: commands})
+			s.Figures = append(s.Figures, chart.Figure{
+				Caption: "Commands at Redis in a round, those in scripts too, on a logarithmic scale.",
+				Chart:   commands,
+			})
 		}
 		sections = append(sections, s)
 	}
@@ -97,7 +120,8 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 		Title: "What happens to the origin",
 		Intro: []string{
 			about.String(),
-			fmt.Sprintf("A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
+			fmt.Sprintf(
+				"A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
 				p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat),
 		},
 		Sections: sections,
@@ -107,44 +131,70 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 // page returns the page of growth.
 func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.Page {
 	perProcess, fixed := slope(byProcesses)
-	page := chart.Page{Title: "What grows with the fleet", Intro: []string{about.String(), fmt.Sprintf(
-		"%s on a cold key, a load of %v, %d rounds in each of %s.", p.Contender, p.Load, p.Rounds, repetitions(p.Repeat))}}
+	page := chart.Page{Title: "What grows with the fleet",
+		Intro: []string{about.String(), fmt.Sprintf(
+			"%s on a cold key, a load of %v, %d rounds in each of %s.", p.Contender, p.Load,
+			p.Rounds,
+			repetitions(p.Repeat))}}
 	for _, part := range []struct {
 		title, axis string
 		rows        []growthRow
 		x           func(growthRow) int
 	}{
-		{fmt.Sprintf("Processes, with %d callers in each", growthCallers), "processes", byProcesses, func(r growthRow) int { return r.Processes }},
-		{fmt.Sprintf("Callers in each of %d processes", growthProcesses), "callers", byCallers, func(r growthRow) int { return r.Callers }},
+		{fmt.Sprintf("Processes, with %d callers in each", growthCallers), "processes", byProcesses,
+			func(r growthRow) int {
+				return r.Processes
+			}},
+		{fmt.Sprintf("Callers in each of %d processes", growthProcesses), "callers", byCallers,
+			func(r growthRow) int {
+				return r.Callers
+			}},
 	} {
 		if len(part.rows) == 0 {
 			continue
 		}
-		commands := chart.Lines{Title: "commands by " + part.axis, X: part.axis, Y: "commands", LogX: true, Series: []chart.Series{{Name: p.Contender}}}
+		commands := chart.Lines{
+			Title: "commands by " + part.axis, X: part.axis, Y: "commands", LogX: true,
+			Series: []chart.Series{{Name: p.Contender}},
+		}
 		both := func(title, y string, of func(growthTimes) []int64) chart.Lines {
-			lines := chart.Lines{Title: title + " by " + part.axis, X: part.axis, Y: y, LogX: true, Series: []chart.Series{{Name: p.Contender}, {Name: growthFloor}}}
+			lines := chart.Lines{
+				Title: title + " by " + part.axis, X: part.axis, Y: y, LogX: true,
+				Series: []chart.Series{{Name: p.Contender}, {Name: growthFloor}},
+			}
 			for _, r := range part.rows {
 				for i, times := range []growthTimes{r.Took, r.Floor} {
 					if ns := of(times); len(ns) > 0 {
-						lines.Series[i].Points = append(lines.Series[i].Points, chart.Point{X: float64(part.x(r)), Y: float64(median(ns)) / 1e6})
+						lines.Series[i].Points = append(lines.Series[i].Points,
+							chart.Point{X: float64(part.x(r)), Y: float64(median(ns)) / 1e6})
 					}
 				}
 			}
 			return lines
 		}
 		for _, r := range part.rows {
-			commands.Series[0].Points = append(commands.Series[0].Points, chart.Point{X: float64(part.x(r)), Y: float64(r.Commands)})
+			commands.Series[0].Points = append(commands.Series[0].Points,
+				chart.Point{X: float64(part.x(r)), Y: float64(r.Commands)})
 		}
 		s := chart.Section{Title: part.title, Figures: []chart.Figure{
 			{Caption: "Commands at Redis for one stampede, those in scripts too.", Chart: commands},
 			{Caption: "99th percentile of latency without the load, beside a flight in each process that asks no other.",
-				Chart: both("p99", "ms over the load", func(t growthTimes) []int64 { return t.P99 })},
-			{Caption: "Of that: until the load begins.", Chart: both("first load", "ms", func(t growthTimes) []int64 { return t.First })},
+				Chart: both("p99", "ms over the load", func(t growthTimes) []int64 {
+					return t.P99
+				})},
+			{Caption: "Of that: until the load begins.",
+				Chart: both("first load", "ms", func(t growthTimes) []int64 {
+					return t.First
+				})},
 			{Caption: "And from the end of the load until 99 of 100 callers have its result.",
-				Chart: both("wake-up", "ms after the load", func(t growthTimes) []int64 { return t.Woken })},
+				Chart: both("wake-up", "ms after the load", func(t growthTimes) []int64 {
+					return t.Woken
+				})},
 		}}
 		if part.axis == "processes" {
-			s.Text = []string{fmt.Sprintf("%.2f commands for each process and %.1f besides.", perProcess, fixed)}
+			s.Text = []string{
+				fmt.Sprintf("%.2f commands for each process and %.1f besides.", perProcess, fixed),
+			}
 		}
 		page.Sections = append(page.Sections, s)
 	}

@@ -11,19 +11,23 @@ import (
 
 // matchReport is the result of a scenario in the form in which -json prints it.
 type matchReport struct {
-	Scenario  string                     `json:"scenario"`
-	What      string                     `json:"what"`
-	Processes int                        `json:"processes"`
-	Callers   int                        `json:"callers"`
-	Results   map[string][]contestResult `json:"results"` // by contender, one result for each repetition
-	Failed    map[string]string          `json:"failed"`  // by contender: what went wrong
+	Scenario  string `json:"scenario"`
+	What      string `json:"what"`
+	Processes int    `json:"processes"`
+	Callers   int    `json:"callers"`
+	// By contender, one result for each repetition.
+	Results map[string][]contestResult `json:"results"`
+	Failed  map[string]string          `json:"failed"` // by contender: what went wrong
 }
 
 // reportsOf returns the reports of matches.
 func reportsOf(matches []match, results []map[string][]contestResult) []matchReport {
 	reports := make([]matchReport, len(matches))
 	for i, m := range matches {
-		reports[i] = matchReport{m.scenario.Name, m.scenario.What, m.Processes, m.Callers, results[i], map[string]string{}}
+		reports[i] = matchReport{
+			m.scenario.Name, m.scenario.What, m.Processes, m.Callers, results[i],
+			map[string]string{},
+		}
 		for name, rs := range results[i] {
 			if wrong := m.scenario.verdict(rs); wrong != "" {
 				reports[i].Failed[name] = wrong
@@ -34,13 +38,18 @@ func reportsOf(matches []match, results []map[string][]contestResult) []matchRep
 }
 
 // print writes the results as text or as JSON.
-func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen []contender.Contender, peers Peers) error {
+func (p runPlan) print(
+	w io.Writer, about about, reports []matchReport, chosen []contender.Contender, peers Peers,
+) error {
 	if p.json {
 		notes := map[string]string{}
 		for _, c := range chosen {
 			notes[c.Name] = described(c)
 		}
-		return printJSON(w, map[string]any{"about": about, "plan": p, "contenders": notes, "scenarios": reports, "ratios": p.ratios(reports)})
+		return printJSON(w, map[string]any{
+			"about": about, "plan": p, "contenders": notes, "scenarios": reports,
+			"ratios": p.ratios(reports),
+		})
 	}
 	var s sheet
 	s.say("a load takes %v; value %d bytes; locks and leases of %v; polling every %v; %s\n%v\n",
@@ -50,20 +59,26 @@ func (p runPlan) print(w io.Writer, about about, reports []matchReport, chosen [
 	}
 	for _, r := range reports {
 		s.say("\n%s, %d processes x %d callers: %s\n", r.Scenario, r.Processes, r.Callers, r.What)
-		s.columns("contender", "loads", "at once", "errors", "stuck", "stale", "left", "p50 ms", "p99 ms", "max ms", "trips",
+		s.columns("contender", "loads", "at once", "errors", "stuck", "stale", "left", "p50 ms",
+			"p99 ms", "max ms", "trips",
 			"commands", remark(" "))
 		for _, c := range chosen {
 			rs := r.Results[c.Name]
 			s.row(c.Name, span(allLoads(rs)),
-				most(rs, func(r contestResult) int { return r.AtOnce }), total(rs, func(r contestResult) int { return r.Errors }),
-				total(rs, func(r contestResult) int { return r.Stuck }), total(rs, func(r contestResult) int { return r.Stale }),
+				most(rs, func(r contestResult) int { return r.AtOnce }),
+				total(rs, func(r contestResult) int { return r.Errors }),
+				total(rs, func(r contestResult) int { return r.Stuck }),
+				total(rs, func(r contestResult) int { return r.Stale }),
 				total(rs, func(r contestResult) int { return r.Left }),
-				tookOf(rs, func(r contestResult) int64 { return r.P50 }), tookOf(rs, func(r contestResult) int64 { return r.P99 }),
+				tookOf(rs, func(r contestResult) int64 { return r.P50 }),
+				tookOf(rs, func(r contestResult) int64 { return r.P99 }),
 				tookOf(rs, func(r contestResult) int64 { return r.Max }),
-				count(int64(most(rs, func(r contestResult) int { return int(r.Trips) }))), count(mostCommandsOf(rs)), mark(r.Failed[c.Name]))
+				count(int64(most(rs, func(r contestResult) int { return int(r.Trips) }))),
+				count(mostCommandsOf(rs)), mark(r.Failed[c.Name]))
 		}
 		for _, c := range chosen {
-			if i := slices.IndexFunc(r.Results[c.Name], errs.seen); i >= 0 && strings.Contains(r.Failed[c.Name], errs.words) {
+			if i := slices.IndexFunc(r.Results[c.Name], errs.seen); i >= 0 &&
+				strings.Contains(r.Failed[c.Name], errs.words) {
 				s.say("%s got: %s\n", c.Name, r.Results[c.Name][i].Error)
 			}
 		}
@@ -101,7 +116,9 @@ func allLoads(rs []contestResult) []int {
 
 // tookOf formats times. It returns a dash if no caller got an answer.
 func tookOf(rs []contestResult, of func(contestResult) int64) string {
-	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool { return r.Max == 0 })
+	answered := slices.DeleteFunc(slices.Clone(rs), func(r contestResult) bool {
+		return r.Max == 0
+	})
 	return ms(answered, of)
 }
 

@@ -31,21 +31,24 @@ type steady struct {
 
 func (s *steady) flags(flags *flag.FlagSet, of ...string) {
 	flags.IntVar(&s.Processes, "processes", 4, "replicas, each a process")
-	flags.IntVar(&s.Rate, "rate", 500, "requests per second of each, whether or not earlier ones have been answered")
+	flags.IntVar(&s.Rate, "rate", 500,
+		"requests per second of each, whether or not earlier ones have been answered")
 	flags.DurationVar(&s.TTL, "ttl", time.Second, "how long a value is fresh")
 	flags.DurationVar(&s.Load, "load", 100*time.Millisecond, "how long a load takes")
 	flags.IntVar(&s.Size, "size", 1024, "bytes of the value")
 	flags.IntVar(&s.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
 	flags.StringVar(&s.Redis, "redis", "", redisHelp)
 	s.of = of
-	s.names = flags.String("protections", strings.Join(of, ","), "which to compare, of "+strings.Join(of, ", "))
+	s.names = flags.String("protections", strings.Join(of, ","),
+		"which to compare, of "+strings.Join(of, ", "))
 	flags.BoolVar(&s.JSON, "json", false, "print JSON")
 }
 
 func (s *steady) validate() (err error) {
 	s.Protections, err = chosen("protections", *s.names, s.of)
 	return cmp.Or(err,
-		within("processes", s.Processes, 1, 256), within("rate", s.Rate, 1, 100000), within("size", s.Size, versionDigits, 64<<20),
+		within("processes", s.Processes, 1, 256), within("rate", s.Rate, 1, 100000),
+		within("size", s.Size, versionDigits, 64<<20),
 		within("repeat", s.Repeat, 1, 1000), within("ttl", s.TTL, 10*time.Millisecond, time.Hour),
 		within("load", s.Load, 0, 30*time.Second))
 }
@@ -63,7 +66,8 @@ type sight struct {
 	Replicas   []record
 	Loads      []load // of all
 	Interval   time.Duration
-	Offset     time.Duration // the delay of each replica's arrivals after those of the previous replica
+	// The delay of each replica's arrivals after those of the previous replica.
+	Offset time.Duration
 }
 
 // due returns the time at which the k-th request of a replica was due.
@@ -87,7 +91,9 @@ func measured[T any](
 }
 
 // run runs a fleet for one protection. The cache is filled before requests arrive.
-func (s *steady) run(ctx context.Context, server *server, c course, name string) (seen sight, err error) {
+func (s *steady) run(
+	ctx context.Context, server *server, c course, name string,
+) (seen sight, err error) {
 	chosen, err := contender.Named(Peers{}.known(), name)
 	if err != nil {
 		return seen, err
@@ -103,7 +109,8 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 			return err
 		}
 		interval := time.Second / time.Duration(s.Rate)
-		warmUp := max(2*s.Load, min(c.Time, time.Second)) // the time before the clock starts, in which connections are dialled
+		// The time before the clock starts, in which connections are dialled.
+		warmUp := max(2*s.Load, min(c.Time, time.Second))
 		start := time.Now().Add(warmUp + 100*time.Millisecond)
 		seen = sight{
 			Start: start.UnixNano(), End: start.Add(c.Time).UnixNano(),
@@ -116,7 +123,9 @@ func (s *steady) run(ctx context.Context, server *server, c course, name string)
 			t.origin.Replan(key, plan)
 		}
 		seen.Replicas, err = askAll(t.ctx, t.fleet, func(i int) job[record] {
-			return shift{key, seen.due(i, 0), interval, int(warmUp / interval), int(c.Time / interval)}
+			return shift{
+				key, seen.due(i, 0), interval, int(warmUp / interval), int(c.Time / interval),
+			}
 		})
 		for _, l := range t.origin.Loads(key) {
 			seen.Loads = append(seen.Loads, loadOf(l))
@@ -185,7 +194,8 @@ func (s sight) tally(in period, look func(request)) (t steadyTally) {
 			t.Late++
 		}
 	}
-	t.P50, t.P99, t.P999, t.Max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999), quantile(took, 1)
+	t.P50, t.P99, t.P999, t.Max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999),
+		quantile(took, 1)
 	t.LateP999 = quantile(late, 0.999)
 	return t
 }
@@ -202,7 +212,9 @@ func (s sight) requests(in period) iter.Seq[request] {
 	return func(yield func(request) bool) {
 		for i, r := range s.Replicas {
 			for k := range r.Latency {
-				q := request{Due: s.due(i, k), Latency: r.Latency[k], Kind: r.Kind[k], Made: r.Made[k]}
+				q := request{
+					Due: s.due(i, k), Latency: r.Latency[k], Kind: r.Kind[k], Made: r.Made[k],
+				}
 				if in.has(q.Due) && !yield(q) {
 					return
 				}
@@ -212,7 +224,9 @@ func (s sight) requests(in period) iter.Seq[request] {
 }
 
 // noise explains the last columns.
-var noise = fmt.Sprintf("late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.", tooLate)
+var noise = fmt.Sprintf(
+	"late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.",
+	tooLate)
 
 // heading begins a sheet with a description of the run.
 func (s *steady) heading(what string, about about) *sheet {

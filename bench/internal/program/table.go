@@ -74,7 +74,8 @@ func figure[T any](ts []T, format string, of func(T) float64) string {
 	case 1:
 		return fmt.Sprintf(format, values[0])
 	}
-	return fmt.Sprintf(format+" ("+format+"-"+format+")", median(values), slices.Min(values), slices.Max(values))
+	return fmt.Sprintf(format+" ("+format+"-"+format+")", median(values), slices.Min(values),
+		slices.Max(values))
 }
 
 // ms formats a time of the repetitions in milliseconds.

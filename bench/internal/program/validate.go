@@ -18,7 +18,8 @@ import (
 // validated are the protections whose stampedes are run and simulated, each with its policy in the
 // simulation.
 var validated = []struct{ protection, policy string }{
-	{"none", "none"}, {"singleflight", "local"}, {contender.FlightLock, "lock"}, {"cacheguard", "lease"},
+	{"none", "none"}, {"singleflight", "local"}, {contender.FlightLock, "lock"},
+	{"cacheguard", "lease"},
 }
 
 // comparison is one protection's stampede, run and simulated. Each slice has one value for each
@@ -32,9 +33,10 @@ type comparison struct {
 	SimP99     []int64 `json:"simulatedP99Nanos"`
 	Overhead   []int64 `json:"overheadP99Nanos"` // the same without the load
 	SimOver    []int64 `json:"simulatedOverheadP99Nanos"`
-	Deviation  float64 `json:"p99Deviation"` // the difference between the simulated and the real median, as a share of the real median
-	OverDev    float64 `json:"overheadP99Deviation"`
-	Errors     int     `json:"errors"`
+	// The difference between the simulated and the real median, as a share of the real median.
+	Deviation float64 `json:"p99Deviation"`
+	OverDev   float64 `json:"overheadP99Deviation"`
+	Errors    int     `json:"errors"`
 }
 
 // extent is a range from least to most.
@@ -58,9 +60,14 @@ type validation struct {
 
 // run compares real stampedes with simulated ones. Each run has fresh processes and measures the
 // machine anew.
-func (v validation) run(ctx context.Context, server *server) (all []comparison, measured []calibration, err error) {
+func (v validation) run(
+	ctx context.Context, server *server,
+) (all []comparison, measured []calibration, err error) {
 	for _, processes := range v.Processes {
-		p := plan{Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds, warmUp: 2}
+		p := plan{
+			Processes: processes, Callers: v.Callers, Load: v.Load, Size: 1024, Rounds: v.Rounds,
+			warmUp: 2,
+		}
 		compared := make([]comparison, len(validated))
 		loads, simLoads := make([][]int, len(validated)), make([][]int, len(validated))
 		for run := range v.Runs {
@@ -75,8 +82,10 @@ func (v validation) run(ctx context.Context, server *server) (all []comparison, 
 					return nil, nil, fmt.Errorf("%s: %w", which.protection, err)
 				}
 				one := &compared[i]
-				one.Processes, one.Protection, one.Errors = processes, which.protection, one.Errors+t.Errors
-				one.P99, one.Overhead = append(one.P99, t.P99+p.Load.Nanoseconds()), append(one.Overhead, t.P99)
+				one.Processes, one.Protection, one.Errors = processes, which.protection, one.Errors+
+					t.Errors
+				one.P99, one.Overhead = append(one.P99, t.P99+p.Load.Nanoseconds()),
+					append(one.Overhead, t.P99)
 				loads[i] = append(loads[i], t.Loads...)
 
 				var took []int64
@@ -88,13 +97,15 @@ func (v validation) run(ctx context.Context, server *server) (all []comparison, 
 					}
 				}
 				p99 := quantile(took, 0.99)
-				one.SimP99, one.SimOver = append(one.SimP99, p99), append(one.SimOver, p99-p.Load.Nanoseconds())
+				one.SimP99, one.SimOver = append(one.SimP99, p99),
+					append(one.SimOver, p99-p.Load.Nanoseconds())
 			}
 		}
 		for i := range compared {
 			one := &compared[i]
 			one.Loads, one.SimLoads = extentOf(loads[i]), extentOf(simLoads[i])
-			one.Deviation, one.OverDev = deviation(one.SimP99, one.P99), deviation(one.SimOver, one.Overhead)
+			one.Deviation, one.OverDev = deviation(one.SimP99, one.P99),
+				deviation(one.SimOver, one.Overhead)
 		}
 		all = append(all, compared...)
 	}
@@ -120,18 +131,23 @@ func policyOf(name string) simulate.Policy {
 	return simulate.Policy{}
 }
 
-func (v validation) print(w io.Writer, about about, asJSON bool, all []comparison, measured []calibration) error {
+func (v validation) print(
+	w io.Writer, about about, asJSON bool, all []comparison, measured []calibration,
+) error {
 	if asJSON {
-		return printJSON(w, map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
+		return printJSON(w,
+			map[string]any{"about": about, "plan": v, "calibrations": measured, "results": all})
 	}
 	var s sheet
 	s.say("stampedes of %v processes x %d callers, load %v, %d rounds x %d runs: run, and simulated\n%v\n\n",
 		v.Processes, v.Callers, v.Load, v.Rounds, v.Runs, about)
 	percent := func(share float64) string { return fmt.Sprintf("%+.0f%%", 100*share) }
-	s.columns("processes", "protection", "errors", "loads", "simulated", "p99 ms", "simulated", "deviation",
+	s.columns("processes", "protection", "errors", "loads", "simulated", "p99 ms", "simulated",
+		"deviation",
 		"of it beyond the load", "simulated", "deviation")
 	for _, c := range all {
-		s.row(c.Processes, c.Protection, c.Errors, c.Loads, c.SimLoads, tenths(c.P99, 1e6), tenths(c.SimP99, 1e6), percent(c.Deviation),
+		s.row(c.Processes, c.Protection, c.Errors, c.Loads, c.SimLoads, tenths(c.P99, 1e6),
+			tenths(c.SimP99, 1e6), percent(c.Deviation),
 			tenths(c.Overhead, 1e6), tenths(c.SimOver, 1e6), percent(c.OverDev))
 	}
 	s.say(`
@@ -140,7 +156,8 @@ Median of the runs (least to most); a deviation is that of the medians. Two roun
 `)
 	var starts, clients, servers, idles []int64
 	for _, c := range measured {
-		starts, clients, servers, idles = append(starts, c.Start), append(clients, c.Client), append(servers, c.Server), append(idles, c.Idle)
+		starts, clients, servers, idles = append(starts, c.Start), append(clients, c.Client),
+			append(servers, c.Server), append(idles, c.Idle)
 	}
 	s.say("Measured before each run, without a stampede: a caller %s µs, its command %s µs and %s µs in Redis, an idle PING %s µs.\n",
 		tenths(starts, 1e3), tenths(clients, 1e3), tenths(servers, 1e3), tenths(idles, 1e3))
@@ -155,12 +172,13 @@ func tenths(ns []int64, unit float64) string {
 // calibration contains the times that the machine takes for the steps of a stampede. None of them
 // is measured during a stampede.
 type calibration struct {
-	Start    int64 `json:"startNanos"`   // processor time for each caller
-	Client   int64 `json:"clientNanos"`  // processor time for each of its commands
-	Server   int64 `json:"serverNanos"`  // processor time of Redis for each command
-	Script   int64 `json:"scriptNanos"`  // processor time of Redis for a script
-	Message  int64 `json:"messageNanos"` // processor time of Redis for each process that gets a message
-	Idle     int64 `json:"idleNanos"`    // the time of a round trip when nothing else runs
+	Start  int64 `json:"startNanos"`  // processor time for each caller
+	Client int64 `json:"clientNanos"` // processor time for each of its commands
+	Server int64 `json:"serverNanos"` // processor time of Redis for each command
+	Script int64 `json:"scriptNanos"` // processor time of Redis for a script
+	// Processor time of Redis for each process that gets a message.
+	Message  int64 `json:"messageNanos"`
+	Idle     int64 `json:"idleNanos"` // the time of a round trip when nothing else runs
 	Delivery int64 `json:"deliveryNanos"`
 	Late     int64 `json:"lateNanos"`  // the delay of a timer
 	Begin    int64 `json:"beginNanos"` // the delay of the first caller
@@ -209,7 +227,8 @@ func (c *calibration) alone(ctx context.Context, rdb *redis.Client) error {
 		return err
 	}
 	// This script has as many commands as the scripts of a lease.
-	script := redis.NewScript(`redis.call('MGET', KEYS[1], KEYS[2]) redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return {'granted', '1', 0}`)
+	script := redis.NewScript(
+		`redis.call('MGET', KEYS[1], KEYS[2]) redis.call('TIME') redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000) return {'granted', '1', 0}`)
 	if err := script.Load(ctx, rdb).Err(); err != nil {
 		return err
 	}
@@ -274,9 +293,11 @@ func serverTime(ctx context.Context, rdb *redis.Client) (int64, error) {
 func (c calibration) burst(p plan, seed uint64) simulate.Burst {
 	d := func(ns int64) time.Duration { return time.Duration(ns) }
 	return simulate.Burst{
-		Seed: seed, Processes: p.Processes, Callers: p.Callers, Cores: runtime.NumCPU(), Load: p.Load + d(c.Late),
+		Seed: seed, Processes: p.Processes, Callers: p.Callers, Cores: runtime.NumCPU(),
+		Load:      p.Load + d(c.Late),
 		PollLeast: pollLeast, PollMost: pollMost,
 		RoundTrip: d(max(0, c.Idle-c.Client-c.Server)), Noise: 0, Delivery: d(c.Delivery),
-		Start: d(c.Start), Wake: d(c.Start), Client: d(c.Client), Command: d(c.Server), Script: d(c.Script), Message: d(c.Message),
+		Start: d(c.Start), Wake: d(c.Start), Client: d(c.Client), Command: d(c.Server),
+		Script: d(c.Script), Message: d(c.Message),
 	}
 }

@@ -166,10 +166,12 @@ func (s *Server) accept() {
 func (s *Server) serve(conn net.Conn) {
 	stop := context.AfterFunc(s.ctx, func() { _ = conn.Close() })
 	defer stop()
+	// An error means that the connection has ended, or that the replica has ended in the middle of
+	// a message.
 	_ = wire.Serve(s.ctx, conn, conn, func(ctx context.Context, ask any) (any, error) {
 		r, _ := ask.(request)
 		return s.load(ctx, r), nil
-	}) // an error means that the connection has ended, or that the replica has ended in the middle of a message
+	})
 	_ = conn.Close()
 }
 

@@ -61,7 +61,8 @@ func TestLoads(t *testing.T) {
 		t.Errorf("the second load: %+v", a)
 	}
 	loads := s.Loads("slow")
-	if len(loads) != 2 || loads[0].Replica != 0 || loads[1].Replica != 1 || loads[0].GivenUp || loads[1].End.Sub(loads[1].Begin) < 300*time.Millisecond {
+	if len(loads) != 2 || loads[0].Replica != 0 || loads[1].Replica != 1 || loads[0].GivenUp ||
+		loads[1].End.Sub(loads[1].Begin) < 300*time.Millisecond {
 		t.Errorf("%+v", loads)
 	}
 }
@@ -85,7 +86,8 @@ func TestGivenUp(t *testing.T) {
 	s, c := open(t, 3)
 	s.Put("long", Plan{Takes: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
-	leaves, dies, stays := c[0].ask(ctx, "long"), c[1].ask(t.Context(), "long"), c[2].ask(t.Context(), "long")
+	leaves, dies, stays := c[0].ask(ctx, "long"), c[1].ask(t.Context(), "long"),
+		c[2].ask(t.Context(), "long")
 	for len(s.Loads("long")) < 3 { // a test that waits in vain is ended by go test
 	}
 	cancel()
@@ -125,7 +127,11 @@ func TestMostAtOnce(t *testing.T) {
 	}{
 		{nil, 0},
 		{[]Load{{Begin: at(1), End: at(2)}, {Begin: at(2), End: at(3)}}, 1},
-		{[]Load{{Begin: at(1), End: at(4)}, {Begin: at(2), End: at(3)}, {Begin: at(3), End: at(5)}}, 2},
+		{
+			[]Load{
+				{Begin: at(1), End: at(4)}, {Begin: at(2), End: at(3)}, {Begin: at(3), End: at(5)},
+			}, 2,
+		},
 		{[]Load{{Begin: at(1)}, {Begin: at(9)}}, 2},
 	} {
 		if got := MostAtOnce(c.loads); got != c.want {
@@ -145,7 +151,8 @@ func TestDated(t *testing.T) {
 		t.Errorf("%d, %v; want a moment after %d", first, err, began)
 	}
 	s.keys["hot"].version += int64(time.Hour) // as if another load had ended at the same moment
-	if v, err := c[0].Renew(t.Context(), "hot", first); v != first+int64(time.Hour)+1 || err != nil {
+	if v, err := c[0].Renew(t.Context(), "hot", first); v != first+int64(time.Hour)+1 ||
+		err != nil {
 		t.Errorf("%d, %v; want one more than %d and an hour", v, err, first)
 	}
 	s.Replan("hot", Plan{Dated: true, Down: time.Now(), Up: time.Now().Add(time.Hour)})
@@ -156,7 +163,8 @@ func TestDated(t *testing.T) {
 	if v, err := c[0].Load(t.Context(), "hot"); v <= first || err != nil {
 		t.Errorf("when it is up again: %d, %v", v, err)
 	}
-	if loads := s.Loads("hot"); len(loads) != 4 || loads[1].Replaces != first || !loads[2].Failed || loads[3].Failed {
+	if loads := s.Loads("hot"); len(loads) != 4 || loads[1].Replaces != first || !loads[2].Failed ||
+		loads[3].Failed {
 		t.Errorf("%+v", loads)
 	}
 }

@@ -41,7 +41,9 @@ var ErrEnded = errors.New("the other end is gone")
 
 // NewClient returns a client that sends questions to out, and reads answers from in until in ends.
 func NewClient(in io.Reader, out io.Writer) *Client {
-	c := &Client{over: make(chan struct{}), out: gob.NewEncoder(out), waiting: map[int]chan<- reply{}}
+	c := &Client{
+		over: make(chan struct{}), out: gob.NewEncoder(out), waiting: map[int]chan<- reply{},
+	}
 	go c.listen(gob.NewDecoder(bufio.NewReader(in)))
 	return c
 }
@@ -105,7 +107,8 @@ func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 		defer c.mu.Unlock()
 		if c.waiting != nil {
 			delete(c.waiting, id)
-			_ = c.out.Encode(question{ID: id}) // an error means that the other end is gone, which listen notices
+			// An error means that the other end is gone, which listen notices.
+			_ = c.out.Encode(question{ID: id})
 		}
 		return nil, context.Cause(ctx)
 	}
@@ -114,7 +117,8 @@ func (c *Client) Ask(ctx context.Context, ask any) (answer any, err error) {
 // Serve is the answering end. It answers until there are no more questions. Then it ends the
 // contexts of the questions that are still running, and waits for them.
 func Serve(
-	ctx context.Context, in io.Reader, out io.Writer, answer func(ctx context.Context, ask any) (any, error),
+	ctx context.Context, in io.Reader, out io.Writer,
+	answer func(ctx context.Context, ask any) (any, error),
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup

@@ -13,7 +13,9 @@ type word string
 func init() { gob.Register(word("")) }
 
 // open returns a client of an answering end, and a function that ends that end.
-func open(t *testing.T, answer func(ctx context.Context, ask any) (any, error)) (c *Client, end func() error) {
+func open(
+	t *testing.T, answer func(ctx context.Context, ask any) (any, error),
+) (c *Client, end func() error) {
 	asks, ask := io.Pipe()
 	answers, out := io.Pipe()
 	served := make(chan error, 1)
@@ -56,7 +58,8 @@ func TestAnswers(t *testing.T) {
 	if got := <-first; got != word("to the first") {
 		t.Errorf("first: %v", got)
 	}
-	if got, err := c.Ask(t.Context(), word("wrong")); got != word("half") || err == nil || err.Error() != "it is wrong" {
+	if got, err := c.Ask(t.Context(), word("wrong")); got != word("half") || err == nil ||
+		err.Error() != "it is wrong" {
 		t.Errorf("wrong: %v, %v", got, err)
 	}
 	if err := end(); err != nil {

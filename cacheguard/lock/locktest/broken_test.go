@@ -126,18 +126,23 @@ type brokenSystem struct {
 	acquireAs func(ctx context.Context, name, owner string, lease time.Duration) (Answer, error)
 	renewAs   func(name, owner string) (bool, error)
 	releaseAs func(name, owner string) (bool, error)
-	takeAs    func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)
-	waitFor   func(ctx context.Context, name string) error
+	takeAs    func(ctx context.Context, name, owner string, from int64,
+		lease time.Duration) (Answer, error)
+	waitFor func(ctx context.Context, name string) error
 }
 
-func (b *brokenSystem) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (b *brokenSystem) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	if b.acquireAs != nil {
 		return b.acquireAs(ctx, name, owner, lease)
 	}
 	return b.system.acquire(ctx, name, owner, lease)
 }
 
-func (b *brokenSystem) renew(ctx context.Context, name, owner string, lease time.Duration) (bool, error) {
+func (b *brokenSystem) renew(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (bool, error) {
 	if b.renewAs != nil {
 		return b.renewAs(name, owner)
 	}
@@ -151,7 +156,9 @@ func (b *brokenSystem) release(ctx context.Context, name, owner string) (bool, e
 	return b.system.release(ctx, name, owner)
 }
 
-func (b *brokenSystem) take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+func (b *brokenSystem) take(
+	ctx context.Context, name, owner string, from int64, lease time.Duration,
+) (Answer, error) {
 	if b.takeAs != nil {
 		return b.takeAs(ctx, name, owner, from, lease)
 	}

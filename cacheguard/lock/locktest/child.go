@@ -45,9 +45,12 @@ func (e *env) start() *child {
 	if err != nil {
 		e.unlucky("the test binary: %v", err)
 	}
-	p := &child{e: e, cmd: exec.Command(program), gone: make(chan struct{}), more: make(chan struct{})}
+	p := &child{
+		e: e, cmd: exec.Command(program), gone: make(chan struct{}), more: make(chan struct{}),
+	}
 	p.cmd.Env = append(os.Environ(), processEnv+"="+e.fleet.Process,
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50") // by default the race detector makes each process sleep for a second at its end
+		// By default the race detector makes each process sleep for a second at its end.
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50")
 	p.cmd.Stderr = &p.stderr
 	setGroup(p.cmd)
 	stdin, err := p.cmd.StdinPipe()
@@ -107,7 +110,8 @@ func (p *child) await(what string, match func(report) bool) report {
 			}
 			if reports[next].Kind == reportGone {
 				<-p.gone
-				p.e.Fatalf("%s: the process has ended: %s\n%s", what, p.cmd.ProcessState, p.stderr.String())
+				p.e.Fatalf("%s: the process has ended: %s\n%s", what, p.cmd.ProcessState,
+					p.stderr.String())
 			}
 		}
 		select {
@@ -132,7 +136,9 @@ func (p *child) do(o order) int {
 // done waits until the process has carried out an order, and returns its report.
 func (p *child) done(id int) report {
 	p.e.Helper()
-	return p.await("an order is carried out", func(r report) bool { return r.ID == id && r.Kind == reportDone })
+	return p.await("an order is carried out", func(r report) bool {
+		return r.ID == id && r.Kind == reportDone
+	})
 }
 
 // lock makes the process acquire a lock, and returns the number of its hold and the token.
@@ -220,7 +226,9 @@ func (p *child) end() {
 }
 
 func (r report) is(err error) bool {
-	return slices.ContainsFunc(r.Is, func(name string) bool { return errors.Is(err, processErrors[name]) })
+	return slices.ContainsFunc(r.Is, func(name string) bool {
+		return errors.Is(err, processErrors[name])
+	})
 }
 
 func (r report) isTimeout() bool { return slices.Contains(r.Is, "deadline") }

@@ -59,7 +59,8 @@ func closeEnds(e *env) {
 	e.shut()
 	if err := w.returned(); !errors.Is(err, lock.ErrClosed) {
 		if w.at.Before(closing) {
-			e.unexpected(w.at.Sub(w.began), err, "a Lock that waited returned: %v, before Close", err)
+			e.unexpected(w.at.Sub(w.began), err, "a Lock that waited returned: %v, before Close",
+				err)
 		}
 		e.Errorf("a Lock that waited returned: %v; want ErrClosed", err)
 	}
@@ -125,7 +126,9 @@ func closeTogether(e *env) {
 				took := time.Since(began)
 				if err != nil {
 					if !errors.Is(err, lock.ErrClosed) {
-						failed <- failure{took, err, "Lock of a locker that is being closed: %v; want ErrClosed"}
+						failed <- failure{
+							took, err, "Lock of a locker that is being closed: %v; want ErrClosed",
+						}
 					}
 					return
 				}
@@ -139,7 +142,10 @@ func closeTogether(e *env) {
 				took = time.Since(began)
 				cancel()
 				if err != nil && !errors.Is(err, lock.ErrLost) {
-					failed <- failure{took, err, "Unlock while the locker is being closed: %v; want nil or ErrLost"}
+					failed <- failure{
+						took, err,
+						"Unlock while the locker is being closed: %v; want nil or ErrLost",
+					}
 					return
 				}
 			}

@@ -59,7 +59,8 @@ func processKillHolder(e *env) {
 	held := first.got()
 	took := first.at.Sub(began)
 	e.Logf("the lock of a holder that was killed was had by the next after %v", took)
-	e.soon("the lock of a holder that was killed was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	e.soon("the lock of a holder that was killed was had by the next", took,
+		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	seen.next(held.Token())
 	second.waits(held)
 	e.unlock(held)
@@ -82,7 +83,8 @@ func processKillWaiter(e *env) {
 	next := w.got()
 	took := w.at.Sub(began)
 	e.Logf("the lock that one waited for who was killed was had by the next after %v", took)
-	e.soon("the lock that one waited for who was killed was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	e.soon("the lock that one waited for who was killed was had by the next", took,
+		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	e.refused(e.c, next)
 	e.unlock(next)
 }
@@ -100,15 +102,19 @@ func processStop(e *env) {
 	next := w.got()
 	e.Logf("the lock of a holder that stood still was had by the next after %v", w.at.Sub(began))
 	if e.fleet.Fenced && token >= next.Token() {
-		e.Errorf("the holder that stood still has the token %d and the next one %d: what they write to can't tell who is late", token, next.Token())
+		e.Errorf("the holder that stood still has the token %d and the next one %d: what they write to can't tell who is late",
+			token, next.Token())
 	}
 	asked := p.do(order{Do: doErr, Hold: hold})
 	resume(p.cmd.Process)
 	if r := p.done(asked); !r.is(lock.ErrLost) {
 		e.isHeld(next)
-		e.Errorf("another has the lock, and Err of a holder that stood still is: %q; want ErrLost", r.Err)
+		e.Errorf("another has the lock, and Err of a holder that stood still is: %q; want ErrLost",
+			r.Err)
 	}
-	p.await("Lost is closed in a process that stood still", func(r report) bool { return r.ID == hold && r.Kind == reportLost })
+	p.await("Lost is closed in a process that stood still", func(r report) bool {
+		return r.ID == hold && r.Kind == reportLost
+	})
 	if r := p.done(p.do(order{Do: doUnlock, Hold: hold})); !r.is(lock.ErrLost) {
 		e.Errorf("Unlock of a holder that stood still: %q; want ErrLost", r.Err)
 	}

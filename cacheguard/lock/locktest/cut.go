@@ -61,11 +61,13 @@ func cutHolder(e *env) {
 	next := w.got()
 	took := w.at.Sub(began)
 	if !errors.Is(known, lock.ErrLost) {
-		e.Errorf("another has the lock, and Err of the holder that is cut off is: %v; want ErrLost", known)
+		e.Errorf("another has the lock, and Err of the holder that is cut off is: %v; want ErrLost",
+			known)
 	}
 	e.isLost(held)
 	e.Logf("the lock of one who was cut off was had by the next after %v", took)
-	e.soon("the lock of one who was cut off was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	e.soon("the lock of one who was cut off was had by the next", took,
+		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	heal()
 	e.recovers()
 	e.saysLost(held)
@@ -87,7 +89,8 @@ func cutAcquires(e *env) {
 		case err == nil:
 			e.keep(held)
 			e.Errorf("%s while cut off has the lock", what)
-		case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrClosed), errors.Is(err, lock.ErrLost), took >= e.limit:
+		case errors.Is(err, lock.ErrHeld), errors.Is(err, lock.ErrClosed),
+			errors.Is(err, lock.ErrLost), took >= e.limit:
 			e.Errorf("%s while cut off: %v after %v; want an error of the system", what, err, took)
 		}
 	}
@@ -124,7 +127,8 @@ func cutWaiter(e *env) {
 	e.unlock(held)
 	e.pass(e.fleet.Lease / 5)
 	heal()
-	if cut := time.Since(began); cut > e.fleet.Lease*3/5 { // after a long cut the waiting call may give up
+	// After a long cut the waiting call may give up.
+	if cut := time.Since(began); cut > e.fleet.Lease*3/5 {
 		e.unlucky("the machine took %v for a short cut", cut)
 	}
 	got := w.got()

@@ -40,7 +40,9 @@ func doReturns(e *env) {
 
 func doExits(e *env) {
 	name := e.name()
-	for how, exit := range map[string]func(){"a panic": func() { panic("of the work") }, "Goexit": runtime.Goexit} {
+	for how, exit := range map[string]func(){
+		"a panic": func() { panic("of the work") }, "Goexit": runtime.Goexit,
+	} {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)

@@ -21,7 +21,8 @@ type env struct {
 	ctx     context.Context // ends with the case
 	a, b, c lock.Locker
 	limit   time.Duration // for events that must happen
-	prompt  time.Duration // the time limit for events that happen at once unless the machine is slow
+	// The time limit for events that happen at once unless the machine is slow.
+	prompt  time.Duration
 	waiters []*waiter
 	ended   []func()
 
@@ -57,8 +58,8 @@ func (e *env) Fatalf(format string, args ...any) {
 	e.TB.Fatalf(format+"\n\tprotects: "+e.rule, args...)
 }
 
-// unlucky makes the case begin again, unless it has closed a locker that can't be opened again. Call
-// it only on the case's own goroutine.
+// unlucky makes the case begin again, unless it has closed a locker that can't be opened again.
+// Call it only on the case's own goroutine.
 func (e *env) unlucky(format string, args ...any) {
 	e.Helper()
 	if e.shutDown && e.fleet.Longer == nil {

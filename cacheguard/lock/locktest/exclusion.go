@@ -31,7 +31,9 @@ type guard struct {
 	wrong   []string
 }
 
-func newGuard(fenced bool) *guard { return &guard{fenced: fenced, inside: make(map[lock.Lock]bool)} }
+func newGuard(fenced bool) *guard {
+	return &guard{fenced: fenced, inside: make(map[lock.Lock]bool)}
+}
 
 func (g *guard) enter(held lock.Lock) {
 	g.mu.Lock()
@@ -43,7 +45,9 @@ func (g *guard) enter(held lock.Lock) {
 	}
 	for other := range g.inside {
 		if other.Err() == nil {
-			g.wrong = append(g.wrong, fmt.Sprintf("two are inside at once, with the tokens %d and %d", other.Token(), held.Token()))
+			g.wrong = append(g.wrong,
+				fmt.Sprintf("two are inside at once, with the tokens %d and %d", other.Token(),
+					held.Token()))
 		}
 	}
 	if g.fenced && held.Token() <= g.last {
@@ -85,7 +89,10 @@ func exclusionContended(e *env) {
 	)
 	name, g := e.name(), newGuard(e.fleet.Fenced)
 	began := time.Now()
-	over := func() bool { n := g.entered(); return n >= enough || n >= 10 && time.Since(began) > forTime }
+	over := func() bool {
+		n := g.entered()
+		return n >= enough || n >= 10 && time.Since(began) > forTime
+	}
 	all := e.crew()
 	failed := make(chan error, each*len(e.fleet.Lockers))
 	for _, l := range e.fleet.Lockers {
@@ -146,7 +153,8 @@ func (e *env) enterOnce(l lock.Locker, name string, g *guard, how entry) error {
 	defer cancel()
 	held, err := step(ctx, name)
 	switch {
-	case how == leavesEarly && errors.Is(err, context.DeadlineExceeded), how == entersByTry && errors.Is(err, lock.ErrHeld):
+	case how == leavesEarly && errors.Is(err, context.DeadlineExceeded), how == entersByTry &&
+		errors.Is(err, lock.ErrHeld):
 		e.pass(time.Duration(rand.IntN(500)) * time.Microsecond)
 		return nil
 	case err != nil && ctx.Err() != nil && how != leavesEarly:

@@ -26,10 +26,11 @@ type history struct {
 	left   atomic.Int64 // the number of replies that may still be lost
 	tick   atomic.Int64 // orders calls and returns, whatever the clock's resolution
 
-	mu       sync.Mutex // guards the fields below
-	ops      []porcupine.Operation
-	refused  []interval // TryLocks that returned ErrHeld
-	attempts []interval // all calls that may have had the lock for a moment, or may be about to get it
+	mu      sync.Mutex // guards the fields below
+	ops     []porcupine.Operation
+	refused []interval // TryLocks that returned ErrHeld
+	// All calls that may have had the lock for a moment, or may be about to get it.
+	attempts []interval
 	trouble  error
 }
 
@@ -110,7 +111,9 @@ func (e *env) record(histories map[string]*history) {
 			client := i*each + n
 			all.do(func() {
 				// If waits take long, a caller makes fewer rounds, so that the crew ends in time.
-				for n := 0; n < rounds && (n < 3 && time.Since(began) < e.limit/2 || time.Since(began) < 3*time.Second); n++ {
+				for n := 0; n < rounds &&
+					(n < 3 && time.Since(began) < e.limit/2 ||
+						time.Since(began) < 3*time.Second); n++ {
 					for name, h := range histories {
 						h.once(e, client, l, name)
 					}
@@ -186,7 +189,8 @@ func (h *history) time(client int, do func() error) (at interval, err error) {
 func (h *history) add(at interval, op lockOp) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
+	h.ops = append(h.ops,
+		porcupine.Operation{ClientId: at.client, Input: op, Call: at.call, Return: at.ret})
 }
 
 // failed records an acquisition that returned an error. Its outcome is unknown: it may have got a
@@ -198,7 +202,8 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 	case errors.Is(err, lock.ErrHeld):
 		h.refused = append(h.refused, at)
 		return
-	case errors.Is(err, errNever), !h.lossy && !(leaves && errors.Is(err, context.DeadlineExceeded)):
+	case errors.Is(err, errNever), !h.lossy &&
+		!(leaves && errors.Is(err, context.DeadlineExceeded)):
 		h.trouble = err
 	}
 	last := &h.attempts[len(h.attempts)-1]
@@ -215,7 +220,9 @@ func (h *history) failed(at interval, err error, lease time.Duration, leaves boo
 // For example, two callers that ask at once may each get half of the votes.
 func (h *history) excused(at interval) bool {
 	for _, other := range h.attempts {
-		if other.call != at.call && other.call < at.ret && (other.ret == unknown && other.ended.After(at.began) || other.ret != unknown && other.ret > at.call) {
+		if other.call != at.call && other.call < at.ret &&
+			(other.ret == unknown && other.ended.After(at.began) ||
+				other.ret != unknown && other.ret > at.call) {
 			return true
 		}
 	}
@@ -237,7 +244,8 @@ func (h *history) check(e *env) {
 			acquired++
 		}
 	}
-	e.Logf("%d acquisitions, %d refusals, of which %d met nobody else who asked", acquired, len(h.refused), judged)
+	e.Logf("%d acquisitions, %d refusals, of which %d met nobody else who asked", acquired,
+		len(h.refused), judged)
 	switch porcupine.CheckOperationsTimeout(lockModel(e.fleet.Fenced), h.ops, e.limit) {
 	case porcupine.Illegal:
 		e.Fatalf("the history of %d operations is not linearizable", len(h.ops))

@@ -21,8 +21,8 @@ type Fleet struct {
 	Lease time.Duration
 
 	// Longer opens the same lockers with a longer lease, for a case that had bad luck because the
-	// machine was too busy for Lease. If Longer is nil, such a case begins again with this fleet, or
-	// fails if it has closed a locker.
+	// machine was too busy for Lease. If Longer is nil, such a case begins again with this fleet,
+	// or fails if it has closed a locker.
 	Longer func(lease time.Duration) Fleet
 
 	// Fenced means that the locks have fencing tokens. Without Fenced, tokens must be 0.
@@ -84,7 +84,8 @@ func Run(t *testing.T, open func(t *testing.T) Fleet) {
 func Cases() []Case {
 	var all []Case
 	for _, s := range slices.Concat(
-		exclusionCases, tryCases, waitCases, unlockCases, stateCases, nameCases, tokenCases, reentrantCases, doCases,
+		exclusionCases, tryCases, waitCases, unlockCases, stateCases, nameCases, tokenCases,
+		reentrantCases, doCases,
 		closeCases, takeCases, cutCases, replyCases, processCases, linearCases,
 	) {
 		all = append(all, Case{Name: s.name, Rule: s.rule, Run: s.run})
@@ -116,7 +117,8 @@ func (s spec) run(t TB, f Fleet) {
 		case again == nil:
 			return
 		case n == attempts:
-			t.Fatalf("in each of %d attempts, the last time: %s\n\tprotects: %s", n, again.reason, s.rule)
+			t.Fatalf("in each of %d attempts, the last time: %s\n\tprotects: %s", n, again.reason,
+				s.rule)
 		default:
 			t.Logf("once more, for %s", again.reason)
 			<-time.After(recovery(n, f))

@@ -20,7 +20,10 @@ var mainCalled bool
 //	os.Exit(locktest.Main(m, open))
 //
 // If TestMain has other tasks, do them in the Run method of your own m.
-func Main(m interface{ Run() int }, open func(config string) (locker lock.Locker, close func(), err error)) int {
+func Main(
+	m interface{ Run() int },
+	open func(config string) (locker lock.Locker, close func(), err error),
+) int {
 	if config := os.Getenv(processEnv); config != "" {
 		return processMain(config, open, os.Stdin, os.Stdout)
 	}

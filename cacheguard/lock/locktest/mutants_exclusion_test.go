@@ -9,10 +9,15 @@ import (
 
 var exclusionMutants = []mutant{
 	{
-		name:   "no exclusion now and then",
-		caught: []string{"exclusion: under contention", "exclusion: many wait at once", "linearizable: Lock, TryLock and Unlock"},
+		name: "no exclusion now and then",
+		caught: []string{
+			"exclusion: under contention", "exclusion: many wait at once",
+			"linearizable: Lock, TryLock and Unlock",
+		},
 		mutate: func(s *seat) {
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				if s.shared.each(7) {
 					s.table.steal(name)
 				}
@@ -21,10 +26,15 @@ var exclusionMutants = []mutant{
 		},
 	},
 	{
-		name:   "looks first and takes it then",
-		caught: []string{"exclusion: many try at once", "exclusion: under contention", "linearizable: Lock, TryLock and Unlock"},
+		name: "looks first and takes it then",
+		caught: []string{
+			"exclusion: many try at once", "exclusion: under contention",
+			"linearizable: Lock, TryLock and Unlock",
+		},
 		mutate: func(s *seat) {
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				if s.table.isHeld(name) {
 					return Answer{}, nil
 				}
@@ -35,8 +45,11 @@ var exclusionMutants = []mutant{
 		},
 	},
 	{
-		name:   "TryLock takes what is held",
-		caught: []string{"try: held", "unlock: again, while another holds", "wait: deadline", "state: held for several leases"},
+		name: "TryLock takes what is held",
+		caught: []string{
+			"try: held", "unlock: again, while another holds", "wait: deadline",
+			"state: held for several leases",
+		},
 		mutate: func(s *seat) {
 			s.locker.try = func(ctx context.Context, name string) (lock.Lock, error) {
 				s.table.steal(name)
@@ -77,8 +90,10 @@ var exclusionMutants = []mutant{
 		},
 	},
 	{
-		name:   "TryLock has an error of its own for what is held",
-		caught: []string{"try: held", "exclusion: under contention", "linearizable: Lock, TryLock and Unlock"},
+		name: "TryLock has an error of its own for what is held",
+		caught: []string{
+			"try: held", "exclusion: under contention", "linearizable: Lock, TryLock and Unlock",
+		},
 		mutate: func(s *seat) {
 			s.locker.try = func(ctx context.Context, name string) (lock.Lock, error) {
 				held, err := s.inner.TryLock(ctx, name)

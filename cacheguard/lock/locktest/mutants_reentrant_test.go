@@ -25,10 +25,15 @@ func (s *shared) hold(name string) *tenure.Hold {
 
 var reentrantMutants = []mutant{
 	{
-		name:   "a Context carries nothing",
-		caught: []string{"reentrant: with the Context, at once", "do: inside itself", "reentrant: the last Unlock counts"},
+		name: "a Context carries nothing",
+		caught: []string{
+			"reentrant: with the Context, at once", "do: inside itself",
+			"reentrant: the last Unlock counts",
+		},
 		mutate: func(s *seat) {
-			s.inner.flaws.again = func(context.Context, string) (*tenure.Hold, error) { return nil, nil }
+			s.inner.flaws.again = func(context.Context, string) (*tenure.Hold, error) {
+				return nil, nil
+			}
 		},
 	},
 	{
@@ -84,8 +89,10 @@ var reentrantMutants = []mutant{
 		},
 	},
 	{
-		name:   "the first Unlock counts",
-		caught: []string{"reentrant: the last Unlock counts", "reentrant: with the Context, at once"},
+		name: "the first Unlock counts",
+		caught: []string{
+			"reentrant: the last Unlock counts", "reentrant: with the Context, at once",
+		},
 		mutate: func(s *seat) {
 			remembers(s)
 			s.inner.flaws.again = func(ctx context.Context, name string) (*tenure.Hold, error) {

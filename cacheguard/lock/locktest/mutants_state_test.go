@@ -11,8 +11,11 @@ import (
 
 var stateMutants = []mutant{
 	{
-		name:   "Err stays nil",
-		caught: []string{"state: while held and after Unlock", "state: lost", "reentrant: the last Unlock counts", "close: waits end, locks are lost"},
+		name: "Err stays nil",
+		caught: []string{
+			"state: while held and after Unlock", "state: lost",
+			"reentrant: the last Unlock counts", "close: waits end, locks are lost",
+		},
 		mutate: onLock(func(_ *seat, b *brokenLock) { b.err = func() error { return nil } }),
 	},
 	{
@@ -32,9 +35,14 @@ var stateMutants = []mutant{
 		}),
 	},
 	{
-		name:   "Lost is never closed",
-		caught: []string{"state: lost", "state: lost, under a Context", "do: lost", "cut: the holder knows before another has the lock"},
-		mutate: onLock(func(_ *seat, b *brokenLock) { b.lost = func() <-chan struct{} { return nil } }),
+		name: "Lost is never closed",
+		caught: []string{
+			"state: lost", "state: lost, under a Context", "do: lost",
+			"cut: the holder knows before another has the lock",
+		},
+		mutate: onLock(func(_ *seat, b *brokenLock) {
+			b.lost = func() <-chan struct{} { return nil }
+		}),
 	},
 	{
 		name:   "Lost is closed late",
@@ -53,14 +61,18 @@ var stateMutants = []mutant{
 		}),
 	},
 	{
-		name:   "a lock is not renewed",
-		caught: []string{"state: held for several leases", "state: the context of its acquisition ends", "reentrant: the last Unlock counts"},
+		name: "a lock is not renewed",
+		caught: []string{
+			"state: held for several leases", "state: the context of its acquisition ends",
+			"reentrant: the last Unlock counts",
+		},
 		mutate: func(s *seat) { s.inner.flaws.terms = func(t *tenure.Terms) { t.Renew = nil } },
 	},
 	{
 		name: "a lock is not renewed, and its holder doesn't know",
 		caught: []string{
-			"state: held for several leases", "state: the context of its acquisition ends", "cut: the holder knows before another has the lock",
+			"state: held for several leases", "state: the context of its acquisition ends",
+			"cut: the holder knows before another has the lock",
 		},
 		mutate: func(s *seat) {
 			s.inner.flaws.terms = func(t *tenure.Terms) { t.Renew, t.Until = nil, time.Time{} }
@@ -128,8 +140,10 @@ var stateMutants = []mutant{
 		},
 	},
 	{
-		name:   "the lock ends with the context of its acquisition",
-		caught: []string{"state: the context of its acquisition ends", "do: the context ends during the work"},
+		name: "the lock ends with the context of its acquisition",
+		caught: []string{
+			"state: the context of its acquisition ends", "do: the context ends during the work",
+		},
 		mutate: func(s *seat) {
 			s.locker.lock = func(ctx context.Context, name string) (lock.Lock, error) {
 				held, err := s.inner.Lock(ctx, name)
@@ -144,7 +158,9 @@ var stateMutants = []mutant{
 		name:   "a Context has another parent",
 		caught: []string{"state: a Context without a loss"},
 		mutate: onLock(func(_ *seat, b *brokenLock) {
-			b.carry = func(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+			b.carry = func(ctx context.Context) context.Context {
+				return context.WithoutCancel(ctx)
+			}
 		}),
 	},
 	{
@@ -166,7 +182,9 @@ var stateMutants = []mutant{
 		name:   "after Close there are other errors",
 		caught: []string{"close: waits end, locks are lost", "close: in the middle of everything"},
 		mutate: func(s *seat) {
-			other := func(acquire func(context.Context, string) (lock.Lock, error)) func(context.Context, string) (lock.Lock, error) {
+			other := func(
+				acquire func(context.Context, string) (lock.Lock, error),
+			) func(context.Context, string) (lock.Lock, error) {
 				return func(ctx context.Context, name string) (lock.Lock, error) {
 					held, err := acquire(ctx, name)
 					if errors.Is(err, lock.ErrClosed) {

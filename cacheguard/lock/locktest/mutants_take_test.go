@@ -8,9 +8,14 @@ import (
 )
 
 // takes replaces the system's take.
-func takes(take func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error)) func(s *seat) {
+func takes(
+	take func(s *seat, ctx context.Context, name, owner string, from int64,
+		lease time.Duration) (Answer, error),
+) func(s *seat) {
 	return func(s *seat) {
-		s.system.takeAs = func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		s.system.takeAs = func(
+			ctx context.Context, name, owner string, from int64, lease time.Duration,
+		) (Answer, error) {
 			return take(s, ctx, name, owner, from, lease)
 		}
 	}
@@ -29,14 +34,18 @@ var takeMutants = []mutant{
 	{
 		name:   "whoever names a token has the lock",
 		caught: []string{"continue: by a token that has none", "continue: two at once"},
-		mutate: takes(func(s *seat, ctx context.Context, name, owner string, _ int64, lease time.Duration) (Answer, error) {
+		mutate: takes(func(
+			s *seat, ctx context.Context, name, owner string, _ int64, lease time.Duration,
+		) (Answer, error) {
 			return s.line.take(ctx, name, owner, anybody, lease)
 		}),
 	},
 	{
 		name:   "a lock that is continued keeps its token",
 		caught: []string{"continue: a lock is handed over", "seize: from a holder"},
-		mutate: takes(func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		mutate: takes(func(
+			s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration,
+		) (Answer, error) {
 			a, err := s.line.take(ctx, name, owner, from, lease)
 			a.Token = max(a.Token-1, 1)
 			return a, err
@@ -52,7 +61,9 @@ var takeMutants = []mutant{
 	{
 		name:   "a lock is free for a moment before it is continued",
 		caught: []string{"continue: a lock is handed over"},
-		mutate: takes(func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		mutate: takes(func(
+			s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration,
+		) (Answer, error) {
 			s.table.steal(name)
 			s.pass(lease / 10)
 			a, err := s.line.acquire(ctx, name, owner, lease)
@@ -62,7 +73,9 @@ var takeMutants = []mutant{
 	{
 		name:   "what nobody has can't be seized",
 		caught: []string{"seize: what nobody has"},
-		mutate: takes(func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		mutate: takes(func(
+			s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration,
+		) (Answer, error) {
 			if !s.table.isHeld(name) {
 				return Answer{}, nil
 			}
@@ -72,7 +85,9 @@ var takeMutants = []mutant{
 	{
 		name:   "a lock that is held can't be seized",
 		caught: []string{"seize: from a holder"},
-		mutate: takes(func(s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+		mutate: takes(func(
+			s *seat, ctx context.Context, name, owner string, from int64, lease time.Duration,
+		) (Answer, error) {
 			if s.table.isHeld(name) {
 				return Answer{}, nil
 			}

@@ -15,5 +15,6 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return slices.Concat(exclusionMutants, waitMutants, unlockMutants, stateMutants, nameMutants, tokenMutants, takeMutants, reentrantMutants, troubleMutants)
+	return slices.Concat(exclusionMutants, waitMutants, unlockMutants, stateMutants, nameMutants,
+		tokenMutants, takeMutants, reentrantMutants, troubleMutants)
 }

@@ -16,8 +16,11 @@ func numbers(token func(s *seat, was int64) int64) func(s *seat) {
 
 var tokenMutants = []mutant{
 	{
-		name:   "one token for all",
-		caught: []string{"token: larger for each holder", "linearizable: Lock, TryLock and Unlock", "exclusion: under contention"},
+		name: "one token for all",
+		caught: []string{
+			"token: larger for each holder", "linearizable: Lock, TryLock and Unlock",
+			"exclusion: under contention",
+		},
 		mutate: numbers(func(*seat, int64) int64 { return 1 }),
 	},
 	{

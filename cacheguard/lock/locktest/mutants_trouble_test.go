@@ -16,7 +16,9 @@ var troubleMutants = []mutant{
 		name:   "a system that is away has nobody's locks",
 		caught: []string{"cut: acquisitions return an error"},
 		mutate: func(s *seat) {
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				a, err := s.line.acquire(ctx, name, owner, d)
 				if errors.Is(err, context.DeadlineExceeded) {
 					return Answer{Granted: true, Token: 1}, nil
@@ -29,7 +31,9 @@ var troubleMutants = []mutant{
 		name:   "a system that is away has all locks held",
 		caught: []string{"cut: acquisitions return an error"},
 		mutate: func(s *seat) {
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				a, err := s.line.acquire(ctx, name, owner, d)
 				if errors.Is(err, context.DeadlineExceeded) {
 					return Answer{}, nil
@@ -54,7 +58,9 @@ var troubleMutants = []mutant{
 		name:   "a lock whose reply was lost is another's",
 		caught: []string{"lost reply: TryLock", "linearizable: replies are lost"},
 		mutate: func(s *seat) {
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				a, err := s.line.acquire(ctx, name, owner, d)
 				if errors.Is(err, errReplyLost) {
 					a, err = s.line.acquire(ctx, name, owner+" again", d)
@@ -64,11 +70,15 @@ var troubleMutants = []mutant{
 		},
 	},
 	{
-		name:   "a lock whose reply was lost is kept",
-		caught: []string{"lost reply: TryLock", "lost reply: Lock", "linearizable: replies are lost"},
+		name: "a lock whose reply was lost is kept",
+		caught: []string{
+			"lost reply: TryLock", "lost reply: Lock", "linearizable: replies are lost",
+		},
 		mutate: func(s *seat) {
 			s.inner.flaws.left = func(string, string) {}
-			s.system.acquireAs = func(ctx context.Context, name, owner string, _ time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, _ time.Duration,
+			) (Answer, error) {
 				return s.line.acquire(ctx, name, owner, time.Hour)
 			}
 		},

@@ -23,9 +23,12 @@ var unlockMutants = []mutant{
 	{
 		name: "Unlock does nothing",
 		caught: []string{
-			"try: free", "unlock: again", "do: returns what work does", "do: panic and Goexit", "names: any bytes",
+			"try: free", "unlock: again", "do: returns what work does", "do: panic and Goexit",
+			"names: any bytes",
 		},
-		mutate: onLock(func(_ *seat, b *brokenLock) { b.unlock = func(context.Context) error { return nil } }),
+		mutate: onLock(func(_ *seat, b *brokenLock) {
+			b.unlock = func(context.Context) error { return nil }
+		}),
 	},
 	{
 		name:   "one Unlock says that it failed",
@@ -41,8 +44,11 @@ var unlockMutants = []mutant{
 		}),
 	},
 	{
-		name:   "another Unlock says ErrNotHeld",
-		caught: []string{"unlock: again", "unlock: again, while another holds", "unlock: many at once", "reentrant: the last Unlock counts"},
+		name: "another Unlock says ErrNotHeld",
+		caught: []string{
+			"unlock: again", "unlock: again, while another holds", "unlock: many at once",
+			"reentrant: the last Unlock counts",
+		},
 		mutate: onLock(func(_ *seat, b *brokenLock) {
 			var once sync.Once
 			b.unlock = func(ctx context.Context) error {
@@ -64,8 +70,11 @@ var unlockMutants = []mutant{
 		}),
 	},
 	{
-		name:   "a release is by name",
-		caught: []string{"unlock: by who lost it", "unlock: nobody has it any more", "cut: the holder knows before another has the lock"},
+		name: "a release is by name",
+		caught: []string{
+			"unlock: by who lost it", "unlock: nobody has it any more",
+			"cut: the holder knows before another has the lock",
+		},
 		mutate: func(s *seat) {
 			s.system.releaseAs = func(name, _ string) (bool, error) {
 				s.table.steal(name)
@@ -86,8 +95,11 @@ var unlockMutants = []mutant{
 		}),
 	},
 	{
-		name:   "Unlock always says nil",
-		caught: []string{"unlock: by who lost it", "unlock: nobody has it any more", "state: lost", "do: lost", "reentrant: after a loss", "close: waits end, locks are lost"},
+		name: "Unlock always says nil",
+		caught: []string{
+			"unlock: by who lost it", "unlock: nobody has it any more", "state: lost", "do: lost",
+			"reentrant: after a loss", "close: waits end, locks are lost",
+		},
 		mutate: onLock(func(_ *seat, b *brokenLock) {
 			b.unlock = func(ctx context.Context) error {
 				if err := b.Lock.Unlock(ctx); !errors.Is(err, lock.ErrLost) {

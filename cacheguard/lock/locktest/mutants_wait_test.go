@@ -16,7 +16,8 @@ var waitMutants = []mutant{
 	{
 		name: "contexts are not looked at",
 		caught: []string{
-			"try: with a context that has ended", "wait: deadline", "wait: cancelled", "wait: no ghost of one who left",
+			"try: with a context that has ended", "wait: deadline", "wait: cancelled",
+			"wait: no ghost of one who left",
 		},
 		mutate: func(s *seat) { s.inner.flaws.context = context.WithoutCancel },
 	},
@@ -34,8 +35,11 @@ var waitMutants = []mutant{
 		},
 	},
 	{
-		name:   "Lock doesn't say why it ended",
-		caught: []string{"try: with a context that has ended", "wait: deadline", "wait: cancelled", "wait: left as the lock becomes free"},
+		name: "Lock doesn't say why it ended",
+		caught: []string{
+			"try: with a context that has ended", "wait: deadline", "wait: cancelled",
+			"wait: left as the lock becomes free",
+		},
 		mutate: func(s *seat) {
 			s.locker.lock = func(ctx context.Context, name string) (lock.Lock, error) {
 				held, err := s.inner.Lock(ctx, name)
@@ -47,8 +51,11 @@ var waitMutants = []mutant{
 		},
 	},
 	{
-		name:   "Lock doesn't say once why it ended",
-		caught: []string{"wait: deadline", "wait: cancelled", "wait: no ghost of one who left", "wait: left as the lock becomes free"},
+		name: "Lock doesn't say once why it ended",
+		caught: []string{
+			"wait: deadline", "wait: cancelled", "wait: no ghost of one who left",
+			"wait: left as the lock becomes free",
+		},
 		mutate: func(s *seat) {
 			s.locker.lock = func(ctx context.Context, name string) (lock.Lock, error) {
 				held, err := s.inner.Lock(ctx, name)
@@ -91,8 +98,11 @@ var waitMutants = []mutant{
 		},
 	},
 	{
-		name:   "Lock says ErrHeld",
-		caught: []string{"wait: until the holder unlocks", "wait: one after another", "exclusion: under contention"},
+		name: "Lock says ErrHeld",
+		caught: []string{
+			"wait: until the holder unlocks", "wait: one after another",
+			"exclusion: under contention",
+		},
 		mutate: func(s *seat) { s.locker.lock = s.inner.TryLock },
 	},
 	{
@@ -129,8 +139,10 @@ var waitMutants = []mutant{
 		harm:   func(f *locktest.Fleet, t *table) { f.Steal = t.stealQuietly },
 	},
 	{
-		name:   "those who wait look again after a lease",
-		caught: []string{"wait: how long a hand-over takes", "unlock: with a context that has ended"},
+		name: "those who wait look again after a lease",
+		caught: []string{
+			"wait: how long a hand-over takes", "unlock: with a context that has ended",
+		},
 		mutate: func(s *seat) {
 			s.system.waitFor = func(ctx context.Context, _ string) error {
 				select {
@@ -179,7 +191,9 @@ var waitMutants = []mutant{
 				defer func() { <-pool }()
 				return s.line.wait(ctx, name)
 			}
-			s.system.acquireAs = func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+			s.system.acquireAs = func(
+				ctx context.Context, name, owner string, d time.Duration,
+			) (Answer, error) {
 				pool <- struct{}{}
 				defer func() { <-pool }()
 				return s.line.acquire(ctx, name, owner, d)
@@ -189,7 +203,9 @@ var waitMutants = []mutant{
 }
 
 // leavesGhost is a Lock that continues to wait after its caller has left.
-func leavesGhost(s *seat, then func(held lock.Lock)) func(ctx context.Context, name string) (lock.Lock, error) {
+func leavesGhost(
+	s *seat, then func(held lock.Lock),
+) func(ctx context.Context, name string) (lock.Lock, error) {
 	return func(ctx context.Context, name string) (lock.Lock, error) {
 		type result struct {
 			held lock.Lock
@@ -213,7 +229,8 @@ func leavesGhost(s *seat, then func(held lock.Lock)) func(ctx context.Context, n
 }
 
 // slowly is an acquire that takes a while. Its caller may be gone before it returns.
-func slowly(s *seat) func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+func slowly(s *seat) func(ctx context.Context, name, owner string,
+	d time.Duration) (Answer, error) {
 	return func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
 		a, err := s.line.acquire(ctx, name, owner, d)
 		select {

@@ -18,12 +18,30 @@ var nameCases = []spec{
 // may not accept them at all.
 var oddNames = [][]string{
 	{"", "a", "A", "á", "a\u0301", "ａ", "à", "ß", "ss", "İ", "i"},
-	{"", "a", "a ", " a", "a  ", "a\t", "a\n", "a\r\n", "a\x00", "\x00a", "\x00", "a\x00b", "a b", "a+b", "+", "a\u00a0"},
-	{"", "a", "b", "a/b", "a%2Fb", "a%2fb", `a\b`, "a//b", "/", "//", "/a", "a/", ".", "..", "...", "./a", "a/.", "a/..", "../a", "%", "%00", "%2F", "a%", "%s"},
-	{"a", "b", "ab", "{", "}", "{}", "}{", "{a}", "{a}b", "a{b}", "{}a", "}a", "{a}:lock", "{a}:queue"},
-	{"a", "a:lock", "a:queue", "a:token", "a:fence", "a:owner", "a:wait", ":", "::", "a:", ":a", "a.lock", "lock-a", "a-0000000001", "a0000000001"},
-	{"", "a", "*", "?", "[a]", "a*", "_", "a_", "'", `"`, "'; --", `\`, `\x00`, "`", "$1", "#", "null", "0", "00", "1", "1e3", "1000", "true"},
-	{"\xff", "\xfe", "\xfe\xff", "\x80", "\xc3\x28", "\xed\xa0\x80", "\ufffd", "\u2028", "🔒", "\x01", "\x7f", "\x1b[2J"},
+	{
+		"", "a", "a ", " a", "a  ", "a\t", "a\n", "a\r\n", "a\x00", "\x00a", "\x00", "a\x00b",
+		"a b", "a+b", "+", "a\u00a0",
+	},
+	{
+		"", "a", "b", "a/b", "a%2Fb", "a%2fb", `a\b`, "a//b", "/", "//", "/a", "a/", ".", "..",
+		"...", "./a", "a/.", "a/..", "../a", "%", "%00", "%2F", "a%", "%s",
+	},
+	{
+		"a", "b", "ab", "{", "}", "{}", "}{", "{a}", "{a}b", "a{b}", "{}a", "}a", "{a}:lock",
+		"{a}:queue",
+	},
+	{
+		"a", "a:lock", "a:queue", "a:token", "a:fence", "a:owner", "a:wait", ":", "::", "a:", ":a",
+		"a.lock", "lock-a", "a-0000000001", "a0000000001",
+	},
+	{
+		"", "a", "*", "?", "[a]", "a*", "_", "a_", "'", `"`, "'; --", `\`, `\x00`, "`", "$1", "#",
+		"null", "0", "00", "1", "1e3", "1000", "true",
+	},
+	{
+		"\xff", "\xfe", "\xfe\xff", "\x80", "\xc3\x28", "\xed\xa0\x80", "\ufffd", "\u2028", "🔒",
+		"\x01", "\x7f", "\x1b[2J",
+	},
 }
 
 // longNames returns long names that differ only at their end, so that a system that cuts names
@@ -101,7 +119,9 @@ func (e *env) heldTogether(all []string) {
 }
 
 func namesWrong(e *env) {
-	for what, name := range map[string]string{"an empty name": "", "a name of 513 bytes": strings.Repeat("n", lock.MaxName+1)} {
+	for what, name := range map[string]string{
+		"an empty name": "", "a name of 513 bytes": strings.Repeat("n", lock.MaxName+1),
+	} {
 		for _, step := range []acquire{e.a.Lock, e.a.TryLock} {
 			held, err := e.ask(e.ctx, step, name)
 			if err == nil {

@@ -64,7 +64,10 @@ var processErrors = map[string]error{
 
 // processMain is the main function of a process. It carries out orders until its input ends, and
 // returns the exit code.
-func processMain(config string, open func(config string) (lock.Locker, func(), error), stdin io.Reader, stdout io.Writer) int {
+func processMain(
+	config string, open func(config string) (lock.Locker, func(), error), stdin io.Reader,
+	stdout io.Writer,
+) int {
 	locker, end, err := open(config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "locktest: opening a locker:", err)
@@ -158,5 +161,6 @@ func (p *process) done(o order, token int64, err error) {
 func (p *process) say(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.out.Encode(r) // an error doesn't matter: if the test process no longer reads the output, the input ends, too
+	// An error doesn't matter: if the test process no longer reads the output, the input ends, too.
+	_ = p.out.Encode(r)
 }

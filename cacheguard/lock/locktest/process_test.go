@@ -23,39 +23,61 @@ type processMutant struct {
 }
 
 var processMutants = map[string]processMutant{
-	"each process has its own locks": {caught: "process: one after another", child: func(l *reference) lock.Locker {
+	"each process has its own locks": {caught: "process: one after another", child: func(
+		l *reference,
+	) lock.Locker {
 		l.system = newTable()
 		return l
 	}},
-	"each process has its own tokens": {caught: "process: one after another", child: func(l *reference) lock.Locker {
-		return &broken{reference: l, wrap: func(held lock.Lock) lock.Lock { return &brokenLock{Lock: held, token: func() int64 { return 1 }} }}
-	}},
-	"a lock outlives its holder for ever": {caught: "process: the holder is killed", server: func(s *table) system {
-		return &brokenSystem{system: s, acquireAs: func(ctx context.Context, name, owner string, _ time.Duration) (Answer, error) {
-			return s.acquire(ctx, name, owner, time.Hour)
-		}, renewAs: func(name, owner string) (bool, error) { return s.renew(context.Background(), name, owner, time.Hour) }}
-	}},
-	"one who died stays in the queue": {caught: "process: one who waits is killed", server: func(s *table) system {
-		q := &queue{system: s, names: map[string][]string{}}
-		return &brokenSystem{system: s, acquireAs: q.acquire, releaseAs: q.release}
-	}},
-	"Err waits to be told": {caught: "process: the holder stands still", child: func(l *reference) lock.Locker {
-		return &broken{reference: l, wrap: func(held lock.Lock) lock.Lock { return &brokenLock{Lock: held, err: func() error { return nil }} }}
-	}},
-	"a late holder unlocks": {caught: "process: the holder stands still", server: func(s *table) system {
-		return &brokenSystem{system: s, releaseAs: func(name, _ string) (bool, error) {
-			s.steal(name)
-			return true, nil
+	"each process has its own tokens": {caught: "process: one after another", child: func(
+		l *reference,
+	) lock.Locker {
+		return &broken{reference: l, wrap: func(held lock.Lock) lock.Lock {
+			return &brokenLock{Lock: held, token: func() int64 { return 1 }}
 		}}
 	}},
+	"a lock outlives its holder for ever": {caught: "process: the holder is killed",
+		server: func(s *table) system {
+			return &brokenSystem{system: s, acquireAs: func(
+				ctx context.Context, name, owner string, _ time.Duration,
+			) (Answer, error) {
+				return s.acquire(ctx, name, owner, time.Hour)
+			}, renewAs: func(name, owner string) (bool, error) {
+				return s.renew(context.Background(), name, owner, time.Hour)
+			}}
+		}},
+	"one who died stays in the queue": {caught: "process: one who waits is killed",
+		server: func(s *table) system {
+			q := &queue{system: s, names: map[string][]string{}}
+			return &brokenSystem{system: s, acquireAs: q.acquire, releaseAs: q.release}
+		}},
+	"Err waits to be told": {caught: "process: the holder stands still", child: func(
+		l *reference,
+	) lock.Locker {
+		return &broken{reference: l, wrap: func(held lock.Lock) lock.Lock {
+			return &brokenLock{Lock: held, err: func() error { return nil }}
+		}}
+	}},
+	"a late holder unlocks": {caught: "process: the holder stands still",
+		server: func(s *table) system {
+			return &brokenSystem{system: s, releaseAs: func(name, _ string) (bool, error) {
+				s.steal(name)
+				return true, nil
+			}}
+		}},
 	"an old hand-over is believed, with the lease counted from a new question": {
 		caught: "process: those who wait stand still as the lock is given back",
 		server: func(s *table) system {
 			h := &handing{table: s, lines: map[string][]*place{}, given: map[string]chan struct{}{}}
-			return &brokenSystem{system: s, acquireAs: h.acquire, releaseAs: h.release, waitFor: h.wait}
+			return &brokenSystem{
+				system: s, acquireAs: h.acquire, releaseAs: h.release, waitFor: h.wait,
+			}
 		},
 		child: func(l *reference) lock.Locker {
-			l.system = &hearing{remote: l.system.(*remote), poll: l.lease / 3, words: map[string]*rpc.Call{}, owners: map[string]string{}}
+			l.system = &hearing{
+				remote: l.system.(*remote), poll: l.lease / 3, words: map[string]*rpc.Call{},
+				owners: map[string]string{},
+			}
 			return l
 		},
 	},
@@ -83,7 +105,9 @@ var processMutants = map[string]processMutant{
 		child: func(l *reference) lock.Locker {
 			l.flaws.terms = func(t *tenure.Terms) {
 				t.Until = t.Until.Add(4 * l.lease)
-				t.Renew = func(context.Context) (time.Time, bool, error) { return time.Now().Add(5 * l.lease), true, nil }
+				t.Renew = func(context.Context) (time.Time, bool, error) {
+					return time.Now().Add(5 * l.lease), true, nil
+				}
 			}
 			return l
 		},
@@ -100,7 +124,9 @@ var processMutants = map[string]processMutant{
 			l.system = slowToHear(l, func(time.Duration) {})
 			l.flaws.terms = func(t *tenure.Terms) {
 				t.Until = t.Until.Add(time.Minute)
-				t.Renew = func(context.Context) (time.Time, bool, error) { return time.Now().Add(time.Minute), true, nil }
+				t.Renew = func(context.Context) (time.Time, bool, error) {
+					return time.Now().Add(time.Minute), true, nil
+				}
 			}
 			return l
 		},
@@ -109,7 +135,9 @@ var processMutants = map[string]processMutant{
 		caught: "process: those who unlock stand still",
 		child: func(l *reference) lock.Locker {
 			inner := l.system
-			l.system = &brokenSystem{system: inner, releaseAs: func(name, owner string) (bool, error) {
+			l.system = &brokenSystem{system: inner, releaseAs: func(
+				name, owner string,
+			) (bool, error) {
 				<-time.After(30 * time.Millisecond)
 				return inner.release(context.Background(), name, owner)
 			}}
@@ -127,7 +155,9 @@ var processMutants = map[string]processMutant{
 // slowToHear is a system whose replies reach the locker late.
 func slowToHear(l *reference, heard func(took time.Duration)) system {
 	inner := l.system
-	return &brokenSystem{system: inner, acquireAs: func(ctx context.Context, name, owner string, d time.Duration) (Answer, error) {
+	return &brokenSystem{system: inner, acquireAs: func(
+		ctx context.Context, name, owner string, d time.Duration,
+	) (Answer, error) {
 		sent := time.Now()
 		a, err := inner.acquire(ctx, name, owner, d)
 		<-time.After(30 * time.Millisecond)
@@ -140,7 +170,9 @@ func slowToHear(l *reference, heard func(took time.Duration)) system {
 // lease from then on.
 func slowToTake(l *reference) lock.Locker {
 	inner := l.system
-	l.system = &brokenSystem{system: inner, takeAs: func(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+	l.system = &brokenSystem{system: inner, takeAs: func(
+		ctx context.Context, name, owner string, from int64, lease time.Duration,
+	) (Answer, error) {
 		a, err := inner.take(ctx, name, owner, from, lease)
 		<-time.After(30 * time.Millisecond)
 		return a, err
@@ -164,11 +196,15 @@ type place struct {
 	until time.Time
 }
 
-func (h *handing) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (h *handing) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	a, err := h.table.acquire(ctx, name, owner, lease)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lines[name] = slices.DeleteFunc(h.lines[name], func(p *place) bool { return p.owner == owner })
+	h.lines[name] = slices.DeleteFunc(h.lines[name], func(p *place) bool {
+		return p.owner == owner
+	})
 	if err == nil && !a.Granted {
 		h.lines[name] = append(h.lines[name], &place{owner, time.Now().Add(lease)})
 		h.hears(owner)
@@ -241,13 +277,16 @@ type hearing struct {
 	owners map[string]string // by name
 }
 
-func (h *hearing) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (h *hearing) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	a, err := h.remote.acquire(ctx, name, owner, lease)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.owners[name] = owner
 	if h.words[owner] == nil {
-		h.words[owner] = h.client.Go("Table.Wait", Ask{Name: name + "\x00" + owner}, new(bool), make(chan *rpc.Call, 1))
+		h.words[owner] = h.client.Go("Table.Wait", Ask{Name: name + "\x00" + owner}, new(bool),
+			make(chan *rpc.Call, 1))
 	}
 	if word := h.words[owner]; err == nil && !a.Granted && len(word.Done) > 0 {
 		a.Granted = true
@@ -280,7 +319,9 @@ type queue struct {
 	names map[string][]string
 }
 
-func (q *queue) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (q *queue) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !slices.Contains(q.names[name], owner) {
@@ -306,7 +347,9 @@ func TestProcessCasesFailBrokenLockers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// The time at which a signal arrives can't be controlled.
-			suite().Fails(t, m.caught, 5, func(c suitetest.Case[locktest.Fleet]) *suitetest.Recorder {
+			suite().Fails(t, m.caught, 5, func(
+				c suitetest.Case[locktest.Fleet],
+			) *suitetest.Recorder {
 				f := serverFleet(t, name)
 				return suitetest.Record(func(r *suitetest.Recorder) { c.Run(r, f) })
 			})

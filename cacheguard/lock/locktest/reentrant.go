@@ -30,12 +30,16 @@ func (e *env) under(l lock.Locker, name string) (context.Context, lock.Lock) {
 
 func reentrantAtOnce(e *env) {
 	ctx, held := e.under(e.a, e.name())
-	for _, again := range []lock.Lock{e.lockIn(ctx, e.a, held.Name()), e.tryIn(ctx, e.a, held.Name())} {
+	for _, again := range []lock.Lock{
+		e.lockIn(ctx, e.a, held.Name()), e.tryIn(ctx, e.a, held.Name()),
+	} {
 		if again.Token() != held.Token() {
-			e.Errorf("the lock with the token %d has the token %d when it is had again", held.Token(), again.Token())
+			e.Errorf("the lock with the token %d has the token %d when it is had again",
+				held.Token(), again.Token())
 		}
 		if again.Name() != held.Name() {
-			e.Errorf("the lock of %q has the name %q when it is had again", held.Name(), again.Name())
+			e.Errorf("the lock of %q has the name %q when it is had again", held.Name(),
+				again.Name())
 		}
 		// Lock once more, with a Context of the second hold that isn't derived from the first
 		// hold's Context.

@@ -23,10 +23,13 @@ type reference struct {
 
 // flaws are ways to break the reference from within. The zero value has none.
 type flaws struct {
-	name    func(name string) string                                     // the name that is sent to the system
-	terms   func(t *tenure.Terms)                                        // of each lock
-	left    func(name, owner string)                                     // instead of giving back the lock of a call that gave up
-	context func(ctx context.Context) context.Context                    // instead of the acquisition's context
+	// The name that is sent to the system.
+	name  func(name string) string
+	terms func(t *tenure.Terms) // of each lock
+	// Instead of giving back the lock of a call that gave up.
+	left func(name, owner string)
+	// Instead of the acquisition's context.
+	context func(ctx context.Context) context.Context
 	again   func(ctx context.Context, name string) (*tenure.Hold, error) // reentrancy
 	begun   func(h *tenure.Hold)
 	weak    bool // a waiting call doesn't tolerate trouble
@@ -89,7 +92,9 @@ func (l *reference) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, 
 }
 
 func (l *reference) take(ctx context.Context, name string, from int64) (lock.Lock, error) {
-	held, err := l.keeper.Take(ctx, "reference", name, func(ctx context.Context) (*tenure.Hold, error) {
+	held, err := l.keeper.Take(ctx, "reference", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		owner, sent := rand.Text(), time.Now()
 		a, err := l.system.take(ctx, name, owner, from, l.lease)
 		switch {
@@ -107,7 +112,9 @@ func (l *reference) take(ctx context.Context, name string, from int64) (lock.Loc
 }
 
 // ask sends requests until it has the lock or gives up.
-func (l *reference) ask(within context.Context, name, owner string, wait bool) (*tenure.Hold, error) {
+func (l *reference) ask(
+	within context.Context, name, owner string, wait bool,
+) (*tenure.Hold, error) {
 	at := name
 	if l.flaws.name != nil {
 		at = l.flaws.name(name)
@@ -131,7 +138,8 @@ func (l *reference) ask(within context.Context, name, owner string, wait bool) (
 		if err == nil {
 			continue
 		}
-		if within.Err() == nil && asked && !l.flaws.weak && (trouble.IsZero() || time.Since(trouble) < l.lease) {
+		if within.Err() == nil && asked && !l.flaws.weak &&
+			(trouble.IsZero() || time.Since(trouble) < l.lease) {
 			if trouble.IsZero() {
 				trouble = sent
 			}

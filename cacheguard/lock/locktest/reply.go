@@ -33,15 +33,18 @@ func (e *env) replyLost(step acquire) {
 			e.unlock(held)
 			unlocked := time.Now()
 			e.unlock(e.lock(e.b, name))
-			e.soon("the lock whose reply was lost was had by the next after its Unlock", time.Since(unlocked), e.prompt)
+			e.soon("the lock whose reply was lost was had by the next after its Unlock",
+				time.Since(unlocked), e.prompt)
 			continue
 		}
 		e.Logf("the reply was lost: %v", err)
 		failed := time.Now()
 		next := e.lock(e.b, name)
 		took := time.Since(failed)
-		e.Logf("%v after the error, which took %v, the next one has the lock", took, failed.Sub(began))
-		e.soon("the next one has the lock that nobody knows to have", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+		e.Logf("%v after the error, which took %v, the next one has the lock", took,
+			failed.Sub(began))
+		e.soon("the next one has the lock that nobody knows to have", took,
+			2*e.fleet.Lease+e.fleet.Poll+time.Second)
 		e.pass(e.fleet.Lease / 2) // late requests could do harm now
 		e.refused(e.c, next)
 		e.unlock(next)

@@ -117,11 +117,15 @@ func (r *remote) call(ctx context.Context, method string, q Ask, reply any) erro
 	}
 }
 
-func (r *remote) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (r *remote) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	return r.answer(ctx, "Acquire", Ask{Name: name, Owner: owner, Lease: lease})
 }
 
-func (r *remote) take(ctx context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+func (r *remote) take(
+	ctx context.Context, name, owner string, from int64, lease time.Duration,
+) (Answer, error) {
 	return r.answer(ctx, "Take", Ask{Name: name, Owner: owner, Lease: lease, From: from})
 }
 

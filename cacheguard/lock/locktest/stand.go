@@ -14,13 +14,15 @@ type still struct {
 	names  []string
 	before []lock.Lock // locks of other holders, given back while the process is stopped
 	from   []lock.Lock // like the locks in before, but the process may have taken them over
-	seizes bool        // the process may have taken a rival's lock; the rival learns of that within a lease
-	all    bool        // the process has all locks or none, by one order
-	holds  []int       // by name: the order that acquires the process' own lock
+	// The process may have taken a rival's lock; the rival learns of that within a lease.
+	seizes bool
+	all    bool  // the process has all locks or none, by one order
+	holds  []int // by name: the order that acquires the process' own lock
 	rivals []*waiter
-	after  time.Duration // the time for which the process is stopped; 0: until the rivals have the locks
-	on     bool          // the process goes on
-	next   int           // the next report to check
+	// The time for which the process is stopped; 0: until the rivals have the locks.
+	after time.Duration
+	on    bool // the process goes on
+	next  int  // the next report to check
 }
 
 // namesOfStill is the number of names. It is large enough to find defects that show only with some
@@ -70,7 +72,8 @@ func (e *env) standStill(prepare func(s *still)) {
 			s.judge()
 		}
 		if time.Since(began) > 2*e.limit {
-			e.Fatalf("others don't have within %v what one had, or wanted, who stands still", 2*e.limit)
+			e.Fatalf("others don't have within %v what one had, or wanted, who stands still",
+				2*e.limit)
 		}
 	}
 	for resumed := time.Now(); time.Since(resumed) < e.fleet.Lease/2; e.pass(e.fleet.Lease / 100) {
@@ -132,7 +135,8 @@ func (s *still) judge() {
 		r := reports[s.next]
 		if r.Kind == reportGone {
 			<-s.gone
-			s.e.Fatalf("a process that stood still has ended: %s\n%s", s.cmd.ProcessState, s.stderr.String())
+			s.e.Fatalf("a process that stood still has ended: %s\n%s", s.cmd.ProcessState,
+				s.stderr.String())
 		}
 		for i, hold := range s.holds {
 			if r.ID == hold && r.Kind == reportDone && r.Err == "" {
@@ -187,7 +191,8 @@ func (s *still) release(i int) {
 			break
 		}
 		if time.Since(began) > e.limit {
-			e.Fatalf("neither one that stood still nor its rival has the lock of %q within %v", s.names[i], e.limit)
+			e.Fatalf("neither one that stood still nor its rival has the lock of %q within %v",
+				s.names[i], e.limit)
 		}
 	}
 	if w.has() { // the rival got the lock a moment ago, or it was unlocked above

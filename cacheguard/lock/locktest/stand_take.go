@@ -16,7 +16,10 @@ func standContinuing(e *env) {
 			s.from = append(s.from, e.lock(e.a, name))
 		}
 		for _, held := range s.from {
-			s.holds = append(s.holds, s.do(order{Do: doContinue, Name: held.Name(), Token: held.Token(), Wait: 2 * e.limit}))
+			s.holds = append(s.holds,
+				s.do(order{
+					Do: doContinue, Name: held.Name(), Token: held.Token(), Wait: 2 * e.limit,
+				}))
 		}
 		e.pass(rand.N(took))
 	})
@@ -79,12 +82,14 @@ func (s *still) letFinish() {
 	e := s.e
 	e.Helper()
 	for i, w := range slices.Backward(s.rivals) {
-		for began := time.Now(); time.Since(began) < e.fleet.Lease/4 || !s.had(i) && !w.hasReturned(); e.pass(e.fleet.Lease / 100) {
+		for began := time.Now(); time.Since(began) < e.fleet.Lease/4 ||
+			!s.had(i) && !w.hasReturned(); e.pass(e.fleet.Lease / 100) {
 			if s.judge(); s.returned(i) {
 				return
 			}
 			if time.Since(began) > 2*e.limit {
-				e.Fatalf("neither one that stood still nor its rival has the lock of %q within %v", s.names[i], 2*e.limit)
+				e.Fatalf("neither one that stood still nor its rival has the lock of %q within %v",
+					s.names[i], 2*e.limit)
 			}
 		}
 		if w.has() {

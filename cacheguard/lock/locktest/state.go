@@ -20,7 +20,9 @@ var stateCases = []spec{
 
 func stateAfterUnlock(e *env) {
 	name := e.name()
-	for step, acquire := range map[string]func(lock.Locker, string) lock.Lock{"Lock": e.lock, "TryLock": e.try} {
+	for step, acquire := range map[string]func(lock.Locker, string) lock.Lock{
+		"Lock": e.lock, "TryLock": e.try,
+	} {
 		held := acquire(e.a, name)
 		if held.Name() != name {
 			e.Errorf("what %s of %q returned has the name %q", step, name, held.Name())
@@ -51,14 +53,16 @@ func stateUntil(e *env) {
 		case until.IsZero():
 			e.Skipf("the lock has no end of its own")
 		case until.After(now.Add(e.fleet.Lease)):
-			e.Errorf("the lock ends in %v, if nothing renews it; a lease is %v", until.Sub(now), e.fleet.Lease)
+			e.Errorf("the lock ends in %v, if nothing renews it; a lease is %v", until.Sub(now),
+				e.fleet.Lease)
 		}
 		return until
 	}
 	first := within()
 	for began := time.Now(); !within().After(first); e.pass(e.fleet.Lease / 50) {
 		if time.Since(began) > e.limit {
-			e.Fatalf("after %v of holding the lock, Until is still that of the question", time.Since(began))
+			e.Fatalf("after %v of holding the lock, Until is still that of the question",
+				time.Since(began))
 		}
 	}
 	e.unlock(held)
@@ -124,7 +128,8 @@ func stateLostContext(e *env) {
 	e.fleet.Steal(held.Name())
 	e.happens("the Context of a lock that was stolen ends", under.Done())
 	if cause := context.Cause(under); !errors.Is(cause, lock.ErrLost) {
-		e.Errorf("the Context of a lock that was lost ended with the cause: %v; want ErrLost", cause)
+		e.Errorf("the Context of a lock that was lost ended with the cause: %v; want ErrLost",
+			cause)
 	}
 	e.saysLost(held)
 }

@@ -138,10 +138,15 @@ func TestCasesAreNamed(t *testing.T) { suite().CasesAreNamed(t) }
 // the fleet can be opened with another lease. A locker that is always too slow fails all the same.
 func TestLeaseThatIsTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tryFree := locktest.Cases()[slices.IndexFunc(locktest.Cases(), func(c locktest.Case) bool { return c.Name == "try: free" })]
+		tryFree := locktest.Cases()[slices.IndexFunc(locktest.Cases(), func(c locktest.Case) bool {
+			return c.Name == "try: free"
+		})]
 		for enough, want := range map[time.Duration][]time.Duration{
 			4 * time.Millisecond: {2 * time.Millisecond, 4 * time.Millisecond},
-			time.Hour:            {2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond, 16 * time.Millisecond},
+			time.Hour: {
+				2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond,
+				16 * time.Millisecond,
+			},
 		} {
 			var leases []time.Duration
 			var open func(lease time.Duration) locktest.Fleet
@@ -162,9 +167,13 @@ func TestLeaseThatIsTooShort(t *testing.T) {
 				}
 				return f
 			}
-			r := suitetest.Record(func(r *suitetest.Recorder) { tryFree.Run(r, open(time.Millisecond)) })
-			if passes := enough < time.Hour; passes != (len(r.Failures) == 0) || !slices.Equal(leases, want) {
-				t.Errorf("needs %v: it began again with %v, want %v; failures %v", enough, leases, want, r.Failures)
+			r := suitetest.Record(func(r *suitetest.Recorder) {
+				tryFree.Run(r, open(time.Millisecond))
+			})
+			if passes := enough < time.Hour; passes != (len(r.Failures) == 0) ||
+				!slices.Equal(leases, want) {
+				t.Errorf("needs %v: it began again with %v, want %v; failures %v", enough, leases,
+					want, r.Failures)
 			}
 		}
 	})

@@ -66,7 +66,9 @@ func (e *entry) free() {
 	e.freed = make(chan struct{})
 }
 
-func (t *table) acquire(_ context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (t *table) acquire(
+	_ context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.at(name)
@@ -103,7 +105,9 @@ func (t *table) release(_ context.Context, name, owner string) (bool, error) {
 	return true, nil
 }
 
-func (t *table) take(_ context.Context, name, owner string, from int64, lease time.Duration) (Answer, error) {
+func (t *table) take(
+	_ context.Context, name, owner string, from int64, lease time.Duration,
+) (Answer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.at(name)
@@ -195,7 +199,9 @@ func (l *line) LoseReply() {
 	l.loses = true
 }
 
-func (l *line) acquire(ctx context.Context, name, owner string, lease time.Duration) (Answer, error) {
+func (l *line) acquire(
+	ctx context.Context, name, owner string, lease time.Duration,
+) (Answer, error) {
 	if err := l.passes(ctx); err != nil {
 		return Answer{}, err
 	}

@@ -18,12 +18,16 @@ var takeCases = []spec{
 
 func continueHandsOver(e *env) {
 	b := e.continuer(e.b)
-	e.goesToAnother("Continue", func(first lock.Lock) (lock.Lock, error) { return b.Continue(e.bounded(), first.Name(), first.Token()) })
+	e.goesToAnother("Continue", func(first lock.Lock) (lock.Lock, error) {
+		return b.Continue(e.bounded(), first.Name(), first.Token())
+	})
 }
 
 func seizeFromHolder(e *env) {
 	b := e.seizer(e.b)
-	e.goesToAnother("SeizeUnsafely", func(first lock.Lock) (lock.Lock, error) { return b.SeizeUnsafely(e.bounded(), first.Name()) })
+	e.goesToAnother("SeizeUnsafely", func(first lock.Lock) (lock.Lock, error) {
+		return b.SeizeUnsafely(e.bounded(), first.Name())
+	})
 }
 
 // goesToAnother: a lock goes from one process to another without being free in between, and waiting
@@ -37,7 +41,8 @@ func (e *env) goesToAnother(how string, take func(first lock.Lock) (lock.Lock, e
 		next := e.take(how, name, func() (lock.Lock, error) { return take(first) })
 		w.waits(next)
 		if e.fleet.Fenced && next.Token() <= first.Token() {
-			e.Errorf("%s of the lock with the token %d gave the token %d: what they write to can't tell who is late", how, first.Token(), next.Token())
+			e.Errorf("%s of the lock with the token %d gave the token %d: what they write to can't tell who is late",
+				how, first.Token(), next.Token())
 		}
 		e.isLost(first)
 		e.saysLost(first)
@@ -115,7 +120,9 @@ func continueTwice(e *env) {
 func seizeFree(e *env) {
 	b, name := e.seizer(e.b), e.name()
 	for range 3 {
-		held := e.take("SeizeUnsafely", name, func() (lock.Lock, error) { return b.SeizeUnsafely(e.bounded(), name) })
+		held := e.take("SeizeUnsafely", name, func() (lock.Lock, error) {
+			return b.SeizeUnsafely(e.bounded(), name)
+		})
 		e.refused(e.a, held)
 		e.unlock(held)
 		e.unlock(e.lock(e.a, name))

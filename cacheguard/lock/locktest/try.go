@@ -58,7 +58,8 @@ func tryEnded(e *env) {
 					e.keep(held)
 				}
 				if !errors.Is(err, ctx.Err()) {
-					e.Errorf("%s with a context that has ended returned: %v; want an error that wraps %v", what, err, ctx.Err())
+					e.Errorf("%s with a context that has ended returned: %v; want an error that wraps %v",
+						what, err, ctx.Err())
 				}
 			}
 		}

@@ -29,7 +29,8 @@ func unlockAgain(e *env) {
 func unlockAgainOther(e *env) {
 	held := e.lock(e.a, e.name())
 	e.unlock(held)
-	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
+	// a later hold of the same locker is a different hold, too.
+	for _, l := range []lock.Locker{e.b, e.a} {
 		next := e.lock(l, held.Name())
 		e.unlock(held)
 		e.refused(e.c, next)
@@ -52,7 +53,8 @@ func unlockTogether(e *env) {
 	all.end()
 	for _, err := range answers {
 		if (err == nil) != (answers[0] == nil) {
-			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0], err)
+			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0],
+				err)
 		}
 	}
 	e.unlock(held) // returns nil, as it did for the callers above
@@ -70,10 +72,12 @@ func unlockEnded(e *env) {
 	if err, _ := e.unlocked(ctx, held); errors.Is(err, lock.ErrLost) {
 		e.unlucky("%q was lost", held.Name())
 	} else if err != nil && !errors.Is(err, context.Canceled) {
-		e.Errorf("Unlock with a context that has ended: %v; want nil or an error that wraps Canceled", err)
+		e.Errorf("Unlock with a context that has ended: %v; want nil or an error that wraps Canceled",
+			err)
 	}
 	next := w.got()
-	e.soon("the lock, unlocked with a context that has ended, was had by the next", w.at.Sub(began), e.prompt)
+	e.soon("the lock, unlocked with a context that has ended, was had by the next", w.at.Sub(began),
+		e.prompt)
 	e.unlock(held) // now with a context that lets Unlock wait for the reply
 	e.unlock(next)
 }
@@ -81,7 +85,8 @@ func unlockEnded(e *env) {
 // unlockAfterSteal: a holder that lost its lock does no harm to the next holder.
 func unlockAfterSteal(e *env) {
 	e.needsSteal()
-	for _, l := range []lock.Locker{e.b, e.a} { // a later hold of the same locker is a different hold, too
+	// a later hold of the same locker is a different hold, too.
+	for _, l := range []lock.Locker{e.b, e.a} {
 		held := e.lock(e.a, e.name())
 		e.fleet.Steal(held.Name())
 		next := e.lock(l, held.Name())

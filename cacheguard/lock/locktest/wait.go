@@ -25,7 +25,8 @@ var waitCases = []spec{
 func waitHandover(e *env) {
 	name := e.name()
 	held := e.lock(e.a, name)
-	for _, l := range []lock.Locker{e.b, e.b, e.c, e.a} { // to another locker, to the same locker, and back
+	// To another locker, to the same locker, and back.
+	for _, l := range []lock.Locker{e.b, e.b, e.c, e.a} {
 		w := e.wait(l, name)
 		e.pass(e.fleet.Lease / 10)
 		w.waits(held)
@@ -44,7 +45,9 @@ func waitInTurn(e *env) {
 	const waiters = 12
 	failed := make(chan error, waiters)
 	for i := range waiters {
-		all.do(func() { failed <- e.enterOnce(e.fleet.Lockers[i%len(e.fleet.Lockers)], name, g, entersByLock) })
+		all.do(func() {
+			failed <- e.enterOnce(e.fleet.Lockers[i%len(e.fleet.Lockers)], name, g, entersByLock)
+		})
 	}
 	e.pass(e.fleet.Lease / 10)
 	e.unlock(first)
@@ -91,7 +94,8 @@ func waitDisappears(e *env) {
 	next := first.got()
 	took := first.at.Sub(began)
 	e.Logf("a lock that had disappeared was had by the next after %v", took)
-	e.soon("a lock that had disappeared was had by the next", took, 2*e.fleet.Lease+e.fleet.Poll+time.Second)
+	e.soon("a lock that had disappeared was had by the next", took,
+		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	second.waits(next)
 	e.unlock(next)
 	e.unlock(second.got())
@@ -138,7 +142,8 @@ func waitCancelled(e *env) {
 			e.Fatalf("two have the lock of %q", held.Name())
 		case !errors.Is(err, context.Canceled):
 			if w.at.Before(began) {
-				e.unexpected(w.at.Sub(w.began), err, "Lock returned: %v, before it was cancelled", err)
+				e.unexpected(w.at.Sub(w.began), err, "Lock returned: %v, before it was cancelled",
+					err)
 			}
 			e.Errorf("Lock returned: %v; want an error that wraps Canceled", err)
 		}
@@ -220,9 +225,11 @@ func (e *env) leave(held, unlockFirst bool) {
 			e.Fatalf("two had the lock of %q", g.name)
 		case w.err != nil && !errors.Is(w.err, context.Canceled):
 			if w.at.Before(gone[i]) {
-				e.unexpected(w.at.Sub(w.began), w.err, "Lock returned: %v, before it was cancelled", w.err)
+				e.unexpected(w.at.Sub(w.began), w.err, "Lock returned: %v, before it was cancelled",
+					w.err)
 			}
-			e.Fatalf("a Lock that was cancelled returned: %v; want an error that wraps Canceled", w.err)
+			e.Fatalf("a Lock that was cancelled returned: %v; want an error that wraps Canceled",
+				w.err)
 		}
 	}
 	left, slow := 0, 0
@@ -236,7 +243,8 @@ func (e *env) leave(held, unlockFirst bool) {
 	for i := range gs {
 		next := nexts[i].got()
 		took := nexts[i].at.Sub(free[i])
-		e.soon("the lock that one had left who waited for it was had by the next", took, e.fleet.Lease+e.prompt)
+		e.soon("the lock that one had left who waited for it was had by the next", took,
+			e.fleet.Lease+e.prompt)
 		if leavers[i].err != nil {
 			left++
 			longest = max(longest, took)
@@ -247,7 +255,8 @@ func (e *env) leave(held, unlockFirst bool) {
 		e.unlock(next)
 	}
 	if slow > max(1, left/2) {
-		e.unlucky("the locks that %d had left were had by the next late, for %d of them, after up to %v; want it within %v", left, slow, longest, e.prompt)
+		e.unlucky("the locks that %d had left were had by the next late, for %d of them, after up to %v; want it within %v",
+			left, slow, longest, e.prompt)
 	}
 }
 

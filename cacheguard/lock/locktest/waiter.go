@@ -16,10 +16,11 @@ type waiter struct {
 	name   string
 	cancel context.CancelFunc
 	began  time.Time
-	over   chan struct{} // closed when the acquisition has returned: read the fields below only then
-	held   lock.Lock
-	err    error
-	at     time.Time // when it returned
+	// Closed when the acquisition has returned: read the fields below only then.
+	over chan struct{}
+	held lock.Lock
+	err  error
+	at   time.Time // when it returned
 }
 
 func (e *env) begin(ctx context.Context, step acquire, name string) *waiter {
@@ -63,7 +64,8 @@ func (e *env) asked(ctx context.Context, step acquire, name string) *waiter {
 	case <-w.over:
 	case <-timeout.C:
 		e.waiters = append(e.waiters, w)
-		e.Fatalf("an acquisition of %q does not return, although its context ended %v ago", name, e.limit)
+		e.Fatalf("an acquisition of %q does not return, although its context ended %v ago", name,
+			e.limit)
 	}
 	w.cancel()
 	return w
@@ -147,7 +149,8 @@ func (w *waiter) waits(held lock.Lock) {
 func (w *waiter) giveUp() {
 	select {
 	case <-w.over:
-	case <-time.After(w.e.limit): // the case has failed already, because this Lock ignores its context
+	case <-time.After(w.e.limit):
+		// The case has failed already, because this Lock ignores its context.
 		return
 	}
 	if w.err == nil {

@@ -18,9 +18,12 @@ import (
 )
 
 var (
-	deafLine = report.Line{Level: slog.LevelWarn, Text: "redislock: messages don't arrive; calls that wait ask from time to time",
+	deafLine = report.Line{Level: slog.LevelWarn,
+		Text:  "redislock: messages don't arrive; calls that wait ask from time to time",
 		Means: "a lock is handed over later than it could be", See: "locks-cant-be-had"}
-	heardLine = report.Line{Level: slog.LevelInfo, Text: "redislock: messages arrive again", See: "locks-cant-be-had"}
+	heardLine = report.Line{
+		Level: slog.LevelInfo, Text: "redislock: messages arrive again", See: "locks-cant-be-had",
+	}
 )
 
 // calls are the waiting calls of this process, and the one subscription that wakes them. The
@@ -99,7 +102,8 @@ func (c *calls) ready(ctx context.Context) error {
 	case <-sub.Ended():
 		return lock.ErrClosed
 	case <-ctx.Done():
-		return fmt.Errorf("subscribing to %s: %w", c.channel, errors.Join(tenure.Why(ctx), sub.Last()))
+		return fmt.Errorf("subscribing to %s: %w", c.channel,
+			errors.Join(tenure.Why(ctx), sub.Last()))
 	}
 }
 
@@ -107,7 +111,8 @@ func (c *calls) subscribe() *redislink.Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sub == nil && !c.closed {
-		c.sub = c.link.Subscribe(redislink.Ear{Restored: c.restored, Heard: c.heard, Lost: c.lost}, "", c.channel)
+		c.sub = c.link.Subscribe(redislink.Ear{Restored: c.restored, Heard: c.heard, Lost: c.lost},
+			"", c.channel)
 	}
 	return c.sub
 }
@@ -156,8 +161,10 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	if !errors.Is(err, context.Canceled) { // if it is Canceled, Close was called, which is not a failure
-		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error", c.link.Told(err))
+	// If it is Canceled, Close was called, which is not a failure.
+	if !errors.Is(err, context.Canceled) {
+		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error",
+			c.link.Told(err))
 	}
 	if c.arriving {
 		c.arriving = false

@@ -42,7 +42,9 @@ func TestConformanceDefaultClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
-		return overProxy(t, server.Addr(), redislock.Options{}, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
+		return overProxy(t, server.Addr(), redislock.Options{}, func(o *redis.Options) {
+			o.ContextTimeoutEnabled = false
+		})
 	})
 }
 
@@ -61,7 +63,10 @@ func TestConformanceSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t, 1, 1)
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
 		// Each locker dials the Sentinels, too.
-		return openFleet(t, site{Addrs: sentinel.Addrs(), Sentinel: true, Options: redislock.Options{Lease: 2 * suiteLease}})
+		return openFleet(t, site{
+			Addrs: sentinel.Addrs(), Sentinel: true,
+			Options: redislock.Options{Lease: 2 * suiteLease},
+		})
 	})
 }
 
@@ -76,7 +81,11 @@ func TestConformanceMiniredis(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			server := miniredis.RunT(t)
 			server.ClockTTL(true)
-			c.Run(t, openFleet(t, site{Addrs: []string{server.Addr()}, Options: redislock.Options{Lease: 2 * suiteLease}}))
+			c.Run(t,
+				openFleet(t, site{
+					Addrs:   []string{server.Addr()},
+					Options: redislock.Options{Lease: 2 * suiteLease},
+				}))
 		})
 	}
 }
@@ -98,7 +107,8 @@ func openFleet(t *testing.T, s site) locktest.Fleet {
 	operator := s.client()
 	t.Cleanup(func() { operator.Close() })
 	f.Steal = func(name string) {
-		if err := operator.Del(context.Background(), redislock.LockName(suitePrefix, name)).Err(); err != nil {
+		if err := operator.Del(context.Background(),
+			redislock.LockName(suitePrefix, name)).Err(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -107,7 +117,9 @@ func openFleet(t *testing.T, s site) locktest.Fleet {
 
 // overProxy opens the lockers of three processes. The first is connected through a proxy that can
 // be cut.
-func overProxy(t *testing.T, addr string, opts redislock.Options, change func(*redis.Options)) locktest.Fleet {
+func overProxy(
+	t *testing.T, addr string, opts redislock.Options, change func(*redis.Options),
+) locktest.Fleet {
 	t.Helper()
 	f := openFleet(t, site{Addrs: []string{addr}, Options: opts})
 	f.Longer = func(lease time.Duration) locktest.Fleet {

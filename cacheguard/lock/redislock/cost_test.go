@@ -36,7 +36,9 @@ func TestUncontendedRoundTrips(t *testing.T) {
 // Lock and Unlock run the commands that the documentation names.
 func TestUncontendedCommands(t *testing.T) {
 	const n = 10
-	usual := map[string]int64{"EVALSHA": 2 * n, "GET": n, "TIME": n, "SET": 3 * n, "ZREM": n, "ZPOPMIN": n, "DEL": n}
+	usual := map[string]int64{
+		"EVALSHA": 2 * n, "GET": n, "TIME": n, "SET": 3 * n, "ZREM": n, "ZPOPMIN": n, "DEL": n,
+	}
 	fair := maps.Clone(usual)
 	fair["GET"], fair["ZRANGE"] = 2*n, n
 	early := maps.Clone(usual)
@@ -65,7 +67,8 @@ func TestUncontendedCommands(t *testing.T) {
 			stats, err := redistest.CommandStats(t.Context(), rdb)
 			must(t, err)
 			maps.DeleteFunc(stats, func(name string, _ int64) bool {
-				return name == "PING" || strings.HasPrefix(name, "CONFIG") || name == "INFO" // commands of the subscription and of this test
+				// Commands of the subscription and of this test.
+				return name == "PING" || strings.HasPrefix(name, "CONFIG") || name == "INFO"
 			})
 			if !maps.Equal(stats, c.want) {
 				t.Errorf("%d times Lock and Unlock took %v; want %v", n, stats, c.want)
@@ -88,8 +91,14 @@ func TestContextEndsWhileRedisIsSilent(t *testing.T) {
 		most time.Duration
 		do   func(ctx context.Context) error
 	}{
-		{"the first Lock", opTimeout, func(ctx context.Context) error { _, err := l.Lock(ctx, "m"); return err }},
-		{"the next Lock", opTimeout / 4, func(ctx context.Context) error { _, err := l.Lock(ctx, "m"); return err }},
+		{"the first Lock", opTimeout, func(ctx context.Context) error {
+			_, err := l.Lock(ctx, "m")
+			return err
+		}},
+		{"the next Lock", opTimeout / 4, func(ctx context.Context) error {
+			_, err := l.Lock(ctx, "m")
+			return err
+		}},
 		{"Unlock", opTimeout / 4, held.Unlock},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +110,8 @@ func TestContextEndsWhileRedisIsSilent(t *testing.T) {
 			t.Errorf("%s: %v", what.is, err)
 		}
 		if took > what.most+opTimeout/2 { // for a busy machine
-			t.Errorf("%s noticed the end of its context after %v; want %v at most", what.is, took, what.most)
+			t.Errorf("%s noticed the end of its context after %v; want %v at most", what.is, took,
+				what.most)
 		}
 	}
 }
@@ -114,7 +124,9 @@ func TestHandOverWakesOne(t *testing.T) {
 				const prefix, name = "wakes", "n"
 				addr := redistest.Shared(t).Addr()
 				rdb := client(t, addr)
-				opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: time.Hour, OpTimeout: patience}
+				opts := redislock.Options{
+					Prefix: prefix, Fair: fair, Lease: time.Hour, OpTimeout: patience,
+				}
 				held := locked(t, locker(t, addr, opts), name)
 				var waits []*call
 				for i := range waiting {
@@ -136,7 +148,8 @@ func TestHandOverWakesOne(t *testing.T) {
 				stats, err := redistest.CommandStats(t.Context(), rdb)
 				must(t, err)
 				if stats["PUBLISH"] != 1 || stats["EVALSHA"] != 1 {
-					t.Errorf("one hand-over with %d waiting took %d messages and %d steps; want 1 and 1", waiting, stats["PUBLISH"], stats["EVALSHA"])
+					t.Errorf("one hand-over with %d waiting took %d messages and %d steps; want 1 and 1",
+						waiting, stats["PUBLISH"], stats["EVALSHA"])
 				}
 				unlock(t, woken.lock(t))
 				for range waits[1:] {

@@ -17,7 +17,8 @@ func TestGivenUpWhileRedisStandsStill(t *testing.T) {
 	const prefix, name = "debts", "n"
 	l, proxy, rdb := indebted(t, prefix)
 	isAcquire := redistest.IsEval(redislock.AcquireScript)
-	question, again := proxy.HoldBack(isAcquire, redistest.Hangup), proxy.HoldBack(isAcquire, redistest.Hangup)
+	question, again := proxy.HoldBack(isAcquire, redistest.Hangup),
+		proxy.HoldBack(isAcquire, redistest.Hangup)
 	heal := loseReleases(proxy)
 	if _, err := l.Lock(t.Context(), name); err == nil {
 		t.Fatal("Lock returned no error")
@@ -52,7 +53,9 @@ func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy,
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
 	proxy := newProxy(t, addr)
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: patience})
 	must(t, l.Warm(t.Context()))
@@ -63,7 +66,8 @@ func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy,
 func loseReleases(proxy *redistest.Proxy) (heal func()) {
 	var faults []*redistest.Fault
 	for range 1000 {
-		faults = append(faults, proxy.DropCommand(redistest.IsEval(redislock.ReleaseScript), redistest.Hangup))
+		faults = append(faults,
+			proxy.DropCommand(redistest.IsEval(redislock.ReleaseScript), redistest.Hangup))
 	}
 	return func() {
 		for _, f := range faults {

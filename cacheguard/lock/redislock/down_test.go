@@ -24,7 +24,9 @@ func TestDown(t *testing.T) {
 		for _, looks := range []bool{true, false} { // whether the client looks at contexts
 			t.Run(name, func(t *testing.T) {
 				proxy := newProxy(t, server.Addr())
-				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: looks})
+				rdb := redis.NewClient(&redis.Options{
+					Addr: proxy.Addr(), ContextTimeoutEnabled: looks,
+				})
 				t.Cleanup(func() { _ = rdb.Close() })
 				l := open(t, rdb, redislock.Options{OpTimeout: op})
 				unlock(t, locked(t, l, "n"))

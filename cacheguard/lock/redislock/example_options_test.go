@@ -50,7 +50,8 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	handed, err := locker.Continue(ctx, "import", seized.Token()) // in the process that continues the job
+	// In the process that continues the job.
+	handed, err := locker.Continue(ctx, "import", seized.Token())
 	fmt.Println(err, errors.Is(hangs.Unlock(ctx), lock.ErrLost))
 	fmt.Println(handed.Unlock(ctx))
 	// Output:

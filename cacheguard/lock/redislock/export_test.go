@@ -20,7 +20,9 @@ var (
 func (l *Locker) Lease() time.Duration { return l.opts.Lease }
 
 // NextOwner returns the name of the owner of the locker's next question.
-func NextOwner(l *Locker) string { return l.process + "/" + strconv.FormatInt(l.asked.Load()+1, 36) }
+func NextOwner(l *Locker) string {
+	return l.process + "/" + strconv.FormatInt(l.asked.Load()+1, 36)
+}
 
 // LockName returns the key of a lock.
 func LockName(prefix, name string) string { return namesOf(prefix, name).lock }
@@ -48,7 +50,9 @@ func (l *Locker) Debts() int { return l.debts.Len() }
 // Tried returns the commands that Warm tries, each with its key.
 func Tried(l *Locker) map[string]bool {
 	n, tried := namesOfNobody(l.opts.Prefix), make(map[string]bool)
-	keys := map[any]string{n.lock: " lock", n.line: " line", n.seen: " seen", n.fence: " fence", n.given(""): " given"}
+	keys := map[any]string{
+		n.lock: " lock", n.line: " line", n.seen: " seen", n.fence: " fence", n.given(""): " given",
+	}
 	for _, command := range l.commands() {
 		key := ""
 		if len(command) > 1 {

@@ -49,7 +49,8 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	}
 	atMaster := redis.NewClient(&redis.Options{Addr: master})
 	defer atMaster.Close()
-	must(t, atMaster.Do(ctx, "CLIENT", "KILL", "TYPE", "replica").Err()) // otherwise the proxy would keep the data for the replica
+	// Otherwise the proxy would keep the data for the replica.
+	must(t, atMaster.Do(ctx, "CLIENT", "KILL", "TYPE", "replica").Err())
 	began := time.Now()
 	first, err := a.Lock(ctx, name)
 	must(t, err)

@@ -23,7 +23,9 @@ func TestTokensGrow(t *testing.T) {
 	token := func() int64 {
 		held := locked(t, l, name)
 		defer unlock(t, held)
-		if is := rdb.Get(t.Context(), redislock.LockName(prefix, name)).Val(); !strings.HasSuffix(is, " "+strconv.FormatInt(held.Token(), 10)) {
+		if is := rdb.Get(t.Context(),
+			redislock.LockName(prefix, name)).Val(); !strings.HasSuffix(is,
+			" "+strconv.FormatInt(held.Token(), 10)) {
 			t.Errorf("of the lock with the token %d it stands in Redis: %q", held.Token(), is)
 		}
 		return held.Token()
@@ -44,7 +46,9 @@ func TestTokensGrow(t *testing.T) {
 	}
 	// If a clock was set back, it was ahead before.
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), strconv.FormatInt(ahead, 10), 0).Err())
+	must(t,
+		rdb.Set(t.Context(), redislock.FenceName(prefix, name), strconv.FormatInt(ahead, 10),
+			0).Err())
 	for want := ahead + 1; want < ahead+4; want++ {
 		if got := token(); got != want {
 			t.Errorf("token %d; want %d", got, want)
@@ -59,7 +63,8 @@ func TestGarbage(t *testing.T) {
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
 	ctx := t.Context()
-	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: 200 * time.Millisecond}) // this Lease is short; lasting has a longer one
+	// This Lease is short; lasting has a longer one.
+	l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: 200 * time.Millisecond})
 	lasting := locker(t, addr, redislock.Options{Prefix: prefix})
 
 	must(t, rdb.Set(ctx, redislock.LockName(prefix, "foreign"), "somebody else's", 0).Err())
@@ -77,7 +82,8 @@ func TestGarbage(t *testing.T) {
 	held, err := lasting.Lock(ctx, "fence")
 	must(t, err)
 	unlock(t, held)
-	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "far"), int64(1)<<60, 0).Err()) // no clock ever had this time
+	// No clock ever had this time.
+	must(t, rdb.Set(ctx, redislock.FenceName(prefix, "far"), int64(1)<<60, 0).Err())
 	for before := int64(0); before == 0; before = held.Token() {
 		held = locked(t, lasting, "far")
 		if held.Token() <= before || held.Token() > time.Now().Add(time.Hour).UnixMicro() {
@@ -117,7 +123,8 @@ func TestLateCopies(t *testing.T) {
 	if err := other.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if left := client(t, addr).PTTL(t.Context(), redislock.LockName(prefix, name)).Val(); left <= 0 {
+	if left := client(t, addr).PTTL(t.Context(),
+		redislock.LockName(prefix, name)).Val(); left <= 0 {
 		t.Fatalf("a late copy of a release ended another's lock: %v", left)
 	}
 	_, err = acquire.Release(t.Context())
@@ -188,7 +195,8 @@ func TestTokensGrowWhileTheClockStandsStill(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.SetTime(time.Now())
 	rdb := client(t, server.Addr())
-	a, b := locker(t, server.Addr(), redislock.Options{Prefix: prefix}), locker(t, server.Addr(), redislock.Options{Prefix: prefix})
+	a, b := locker(t, server.Addr(), redislock.Options{Prefix: prefix}),
+		locker(t, server.Addr(), redislock.Options{Prefix: prefix})
 	for how, next := range map[string]func(name string, held lock.Lock) lock.Lock{
 		"asked": func(name string, held lock.Lock) lock.Lock {
 			unlock(t, held)

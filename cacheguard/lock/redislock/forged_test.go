@@ -42,10 +42,18 @@ func TestKeysOfAnotherType(t *testing.T) {
 		is   string
 		make func(key string) error
 	}{
-		redislock.LockName(prefix, name):  {"string", func(key string) error { return rdb.LPush(t.Context(), key, "x").Err() }},
-		redislock.LineName(prefix, name):  {"sorted set", func(key string) error { return rdb.Set(t.Context(), key, "x", 0).Err() }},
-		redislock.SeenName(prefix, name):  {"hash", func(key string) error { return rdb.Set(t.Context(), key, "x", 0).Err() }},
-		redislock.FenceName(prefix, name): {"string", func(key string) error { return rdb.LPush(t.Context(), key, "x").Err() }},
+		redislock.LockName(prefix, name): {"string", func(key string) error {
+			return rdb.LPush(t.Context(), key, "x").Err()
+		}},
+		redislock.LineName(prefix, name): {"sorted set", func(key string) error {
+			return rdb.Set(t.Context(), key, "x", 0).Err()
+		}},
+		redislock.SeenName(prefix, name): {"hash", func(key string) error {
+			return rdb.Set(t.Context(), key, "x", 0).Err()
+		}},
+		redislock.FenceName(prefix, name): {"string", func(key string) error {
+			return rdb.LPush(t.Context(), key, "x").Err()
+		}},
 	} {
 		t.Run(key, func(t *testing.T) {
 			must(t, rdb.FlushAll(t.Context()).Err())
@@ -116,7 +124,9 @@ func TestLockThatIsMadePersistent(t *testing.T) {
 	must(t, rdb.Persist(t.Context(), redislock.LockName(prefix, name)).Err())
 	waits := calls(t.Context(), b, name)
 	line(t, rdb, prefix, name, 1)
-	waittest.Until(t, "it has an end again", func() bool { return rdb.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() > 0 })
+	waittest.Until(t, "it has an end again", func() bool {
+		return rdb.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() > 0
+	})
 	unlock(t, held)
 	unlock(t, waits.lock(t))
 }
@@ -136,7 +146,8 @@ func TestTokensEnd(t *testing.T) {
 	}
 	full := func(t *testing.T, name string, err error) {
 		t.Helper()
-		says(t, err, fmt.Sprintf("%q", redislock.FenceName(prefix, name)), "2^53-1", "delete that key")
+		says(t, err, fmt.Sprintf("%q", redislock.FenceName(prefix, name)), "2^53-1",
+			"delete that key")
 	}
 	last := func(t *testing.T, name string) lock.Lock {
 		t.Helper()
@@ -186,13 +197,16 @@ func TestTokensEnd(t *testing.T) {
 		}
 	})
 	t.Run("larger were never given", func(t *testing.T) {
-		for i, forged := range []any{mostToken + 1, 1 << 62, "1e300", "inf", "nan", "0x20000000000000", "no number"} {
+		for i, forged := range []any{
+			mostToken + 1, 1 << 62, "1e300", "inf", "nan", "0x20000000000000", "no number",
+		} {
 			name := fmt.Sprint("larger", i)
 			last := int64(0)
 			next := func(held lock.Lock) lock.Lock {
 				t.Helper()
 				if held.Token() <= last || held.Token() >= mostToken {
-					t.Errorf("after %v, and %v in Redis, it has the token %d", last, forged, held.Token())
+					t.Errorf("after %v, and %v in Redis, it has the token %d", last, forged,
+						held.Token())
 				}
 				last = held.Token()
 				forge(name, forged)
@@ -226,11 +240,17 @@ func TestForgedLine(t *testing.T) {
 			name := fmt.Sprint(i, fair)
 			l := locker(t, addr, redislock.Options{Prefix: prefix, Fair: fair})
 			held := locked(t, l, name)
-			must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: "forged/1"}).Err())
-			must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
+			must(t,
+				rdb.ZAdd(t.Context(), redislock.LineName(prefix, name),
+					redis.Z{Score: 1, Member: "forged/1"}).Err())
+			must(t,
+				rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
 			unlock(t, held)
-			must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: "forged/1"}).Err())
-			must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
+			must(t,
+				rdb.ZAdd(t.Context(), redislock.LineName(prefix, name),
+					redis.Z{Score: 1, Member: "forged/1"}).Err())
+			must(t,
+				rdb.HSet(t.Context(), redislock.SeenName(prefix, name), "forged/1", until).Err())
 			held = locked(t, l, name)
 			unlock(t, held)
 		}

@@ -20,7 +20,9 @@ import (
 // stand puts an owner into the queue. The owner counts as present until the given time.
 func stand(t *testing.T, rdb *redis.Client, prefix, name, owner string, until time.Time) {
 	t.Helper()
-	must(t, rdb.ZAdd(t.Context(), redislock.LineName(prefix, name), redis.Z{Score: 1, Member: owner}).Err())
+	must(t,
+		rdb.ZAdd(t.Context(), redislock.LineName(prefix, name),
+			redis.Z{Score: 1, Member: owner}).Err())
 	must(t, rdb.HSet(t.Context(), redislock.SeenName(prefix, name), owner, until.UnixMicro()).Err())
 }
 
@@ -80,13 +82,16 @@ func TestGivenTokenIsRemembered(t *testing.T) {
 	const prefix, name = "given", "n"
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
-	a, b := locker(t, addr, redislock.Options{Prefix: prefix}), locker(t, addr, redislock.Options{Prefix: prefix})
+	a, b := locker(t, addr, redislock.Options{Prefix: prefix}),
+		locker(t, addr, redislock.Options{Prefix: prefix})
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, rdb, prefix, name, 1)
 	unlock(t, held)
 	next := waits.lock(t)
-	if text := rdb.Get(t.Context(), redislock.FenceName(prefix, name)).Val(); text != fmt.Sprint(next.Token()) || next.Token() <= held.Token() {
+	if text := rdb.Get(t.Context(),
+		redislock.FenceName(prefix, name)).Val(); text != fmt.Sprint(next.Token()) ||
+		next.Token() <= held.Token() {
 		t.Errorf("token %d follows %d; remembered is %s", next.Token(), held.Token(), text)
 	}
 	unlock(t, next)
@@ -114,7 +119,8 @@ func TestLeavingFirstPassesOn(t *testing.T) {
 				must(t, rdb.Del(t.Context(), redislock.FenceName(prefix, name)).Err())
 			} else {
 				last = time.Now().Add(time.Hour).UnixMicro()
-				must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, name), last, time.Hour).Err())
+				must(t,
+					rdb.Set(t.Context(), redislock.FenceName(prefix, name), last, time.Hour).Err())
 			}
 			must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
 			next := waits.lock(t)
@@ -141,12 +147,16 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 			waits := calls(t.Context(), b, name)
 			owner := line(t, rdb, prefix, name, 1)[0]
 			process, _, _ := strings.Cut(owner, "/")
-			seen := func() string { return rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() }
+			seen := func() string {
+				return rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val()
+			}
 			hears := func(message string) {
 				t.Helper()
 				before := seen()
 				must(t, rdb.Publish(t.Context(), prefix+":"+process, message).Err())
-				waittest.Until(t, "it asks, or returns", func() bool { return waits.returned() || seen() != before })
+				waittest.Until(t, "it asks, or returns", func() bool {
+					return waits.returned() || seen() != before
+				})
 			}
 			hears(fmt.Sprint(owner, " ", held.Token()-1))
 			hears(fmt.Sprint(owner, " ", held.Token()))
@@ -156,7 +166,8 @@ func TestOldMessageIsNotBelieved(t *testing.T) {
 			hears(fmt.Sprint(owner, " ", taken.Token()))
 			unlock(t, taken)
 			if next := waits.lock(t); next.Token() <= taken.Token() {
-				t.Errorf("while one had the lock with the token %d, another believed a message of %d", taken.Token(), next.Token())
+				t.Errorf("while one had the lock with the token %d, another believed a message of %d",
+					taken.Token(), next.Token())
 			} else {
 				unlock(t, next)
 			}
@@ -179,9 +190,11 @@ func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 	owner := line(t, rdb, prefix, name, 2)[1]
 	process, _, _ := strings.Cut(owner, "/")
 	before := rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val()
-	must(t, rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", first.Token())).Err())
+	must(t,
+		rdb.Publish(t.Context(), prefix+":"+process, fmt.Sprint(owner, " ", first.Token())).Err())
 	waittest.Until(t, "it asks, or returns", func() bool {
-		return waits.returned() || rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() != before
+		return waits.returned() ||
+			rdb.HGet(t.Context(), redislock.SeenName(prefix, name), owner).Val() != before
 	})
 
 	must(t, redislock.Leave(t.Context(), rdb, prefix, name, "deaf/1"))
@@ -200,7 +213,8 @@ func TestGivenLockEndsInTime(t *testing.T) {
 	rdb := client(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: time.Second}
 	commands := newProxy(t, addr)
-	a, b := locker(t, addr, opts), open(t, separate{client(t, commands.Addr()), client(t, addr)}, opts)
+	a, b := locker(t, addr, opts),
+		open(t, separate{client(t, commands.Addr()), client(t, addr)}, opts)
 	must(t, b.Warm(t.Context()))
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
@@ -266,7 +280,9 @@ func TestGivenLockThatHasEnded(t *testing.T) {
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
 	deaf.Store(true)
-	<-asks // and gets no other reply until OpTimeout is over, more than a lease after the question that got a reply
+	// And gets no other reply until OpTimeout is over, more than a lease after the question that
+	// got a reply.
+	<-asks
 	unlock(t, held)
 	<-asks // the same question once more
 	select {
@@ -290,7 +306,8 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 		err := next(ctx, cmd)
 		if stands.CompareAndSwap(true, false) { // this process is stopped until the lock has ended
 			waittest.Until(t, "the lock has ended", func() bool {
-				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"), redislock.LockName(prefix, "try")).Val() == 0
+				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"),
+					redislock.LockName(prefix, "try")).Val() == 0
 			})
 
 		}
@@ -318,7 +335,8 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 		now := time.Now()
 		err := next(ctx, cmd)
 		waittest.Until(t, "the answer is old", func() bool {
-			return operator.PTTL(t.Context(), redislock.LockName(prefix, name)).Val() < lease-lease/10
+			return operator.PTTL(t.Context(),
+				redislock.LockName(prefix, name)).Val() < lease-lease/10
 		})
 
 		asked.Store(&now)
@@ -330,7 +348,8 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 		t.Helper()
 		until := held.Until()
 		if most := asked.Load().Add(lease); until.After(most) {
-			t.Errorf("%s: the lock counts as held for %v longer than Redis may have it", what, until.Sub(most))
+			t.Errorf("%s: the lock counts as held for %v longer than Redis may have it", what,
+				until.Sub(most))
 		}
 		return until
 	}
@@ -362,14 +381,17 @@ func TestLeavingFollowsTheQuestion(t *testing.T) {
 	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
 	// There are more connections than the question needs. Otherwise the release would have to dial
 	// first.
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MinIdleConns: 4})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr(), ContextTimeoutEnabled: true, MinIdleConns: 4,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	a, b := open(t, rdb, opts), locker(t, addr, opts)
 	must(t, a.Warm(t.Context()))
 	waittest.Until(t, "it has connections", func() bool { return rdb.PoolStats().IdleConns >= 4 })
 	gate := make(chan struct{})
 	late := proxy.DelayCommand(redistest.IsEval(redislock.AcquireScript), gate)
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // nearer than OpTimeout, so that the call leaves without its answer
+	// Nearer than OpTimeout, so that the call leaves without its answer.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	leaves := calls(ctx, a, name)
 	<-late.Struck()
 	cancel()

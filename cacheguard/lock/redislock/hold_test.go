@@ -42,7 +42,8 @@ func TestHeldForManyLeases(t *testing.T) {
 	const prefix, name, lease = "renewed", "n", 150 * time.Millisecond
 	addr := redistest.Shared(t).Addr()
 	proxy := newProxy(t, addr)
-	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease, MaxHold: -1, OpTimeout: lease})
+	a := locker(t, proxy.Addr(),
+		redislock.Options{Prefix: prefix, Lease: lease, MaxHold: -1, OpTimeout: lease})
 	held := locked(t, a, name)
 	for range 20 {
 		select {

@@ -47,7 +47,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		link: link, opts: opts, process: uuid.NewString(), lease: millis(opts.Lease), again: millis(2 * opts.OpTimeout),
+		link: link, opts: opts, process: uuid.NewString(), lease: millis(opts.Lease),
+		again:  millis(2 * opts.OpTimeout),
 		keeper: tenure.NewKeeper(),
 	}
 	l.debts = tenure.NewDebts(l.keeper, firstPoll)
@@ -71,7 +72,9 @@ func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 }
 
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock, error) {
-	held, err := l.keeper.Acquire(ctx, "redislock", name, func(ctx context.Context) (*tenure.Hold, error) {
+	held, err := l.keeper.Acquire(ctx, "redislock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		return l.ask(ctx, l.question(name), wait)
 	})
 	if err != nil {
@@ -83,7 +86,8 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 // ask sends requests until it has the lock, or until it gives up. After it has given up, nothing of
 // the call stays in Redis.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
-	if wait && l.calls.arrive() { // the first request also takes a place in the queue; without messages, only later requests do
+	// The first request also takes a place in the queue; without messages, only later requests do.
+	if wait && l.calls.arrive() {
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
 	}
@@ -93,7 +97,8 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	}
 	endless := errors.Is(err, lock.ErrHeld)
 	switch {
-	case err != nil && !(wait && endless && a.token > 0): // but a call may wait for an endless lock that has a token, because a holder may renew it
+	case err != nil && !(wait && endless && a.token > 0):
+		// But a call may wait for an endless lock that has a token, because a holder may renew it.
 		l.abandon(q)
 		return nil, err
 	case a.granted:
@@ -113,9 +118,13 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 func (l *Locker) begin(q *question, a answer) *tenure.Hold {
 	return l.keeper.Begin(tenure.Terms{
 		Name: q.name, Token: a.token, Until: a.until,
-		Renew: func(ctx context.Context) (until time.Time, held bool, err error) { return l.renew(ctx, q) },
+		Renew: func(ctx context.Context) (until time.Time, held bool, err error) {
+			return l.renew(ctx, q)
+		},
 		Every: l.opts.Lease / 3, Most: l.opts.MaxHold,
-		Release: func(ctx context.Context) error { return l.giveBack(ctx, q) }, Prompt: l.link.Prompt,
+		Release: func(ctx context.Context) error {
+			return l.giveBack(ctx, q)
+		}, Prompt: l.link.Prompt,
 	})
 }
 
@@ -140,10 +149,13 @@ func (l *Locker) Warm(ctx context.Context) error {
 	defer leave()
 	rdb := l.link.Client()
 	// The check of rights is first, because its error names all rights that are missing.
-	err = l.rules().Try(ctx, rdb, namesOfNobody(l.opts.Prefix).lock, l.channels()+"try", l.commands()...)
+	err = l.rules().Try(ctx, rdb, namesOfNobody(l.opts.Prefix).lock, l.channels()+"try",
+		l.commands()...)
 	for _, s := range scripts {
 		if err == nil {
-			_, err = redislink.Aside(ctx, func(ctx context.Context) (string, error) { return s.Load(ctx, rdb).Result() })
+			_, err = redislink.Aside(ctx, func(ctx context.Context) (string, error) {
+				return s.Load(ctx, rdb).Result()
+			})
 		}
 	}
 	switch {
@@ -186,5 +198,8 @@ type question struct {
 
 func (l *Locker) question(name string) *question {
 	id, n := l.process+"/"+strconv.FormatInt(l.asked.Add(1), 36), namesOf(l.opts.Prefix, name)
-	return &question{name: name, names: n, id: id, lock: n.lock, line: n.line, seen: n.seen, fence: n.fence, owner: id}
+	return &question{
+		name: name, names: n, id: id, lock: n.lock, line: n.line, seen: n.seen, fence: n.fence,
+		owner: id,
+	}
 }

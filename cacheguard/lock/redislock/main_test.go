@@ -44,9 +44,14 @@ type site struct {
 func (s site) client() redis.UniversalClient {
 	switch {
 	case s.Cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: s.Addrs, ContextTimeoutEnabled: true})
+		return redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: s.Addrs, ContextTimeoutEnabled: true,
+		})
 	case s.Sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.SentinelMaster, SentinelAddrs: s.Addrs, ContextTimeoutEnabled: true})
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.SentinelMaster, SentinelAddrs: s.Addrs,
+			ContextTimeoutEnabled: true,
+		})
 	default:
 		return redis.NewClient(&redis.Options{Addr: s.Addrs[0], ContextTimeoutEnabled: true})
 	}

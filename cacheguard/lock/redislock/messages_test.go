@@ -85,7 +85,8 @@ func TestMessageIsLost(t *testing.T) {
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
-	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err()) // no waiting call is told
+	// No waiting call is told.
+	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err())
 	began := time.Now()
 	next := waits.lock(t)
 	if took := time.Since(began); took < lease/10 {
@@ -102,10 +103,16 @@ func TestWithoutTheRightToSubscribe(t *testing.T) {
 	const prefix, name = "rights", "n"
 	server := redistest.Start(t)
 	admin := client(t, server.Addr())
-	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all", "resetchannels").Err())
-	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	must(t,
+		admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all",
+			"resetchannels").Err())
+	opts := redislock.Options{
+		Prefix: prefix, Lease: time.Hour, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
 	free := locker(t, server.Addr(), opts)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	poor := open(t, rdb, opts)
 	says(t, poor.Warm(t.Context()), "the Redis user lacks &"+prefix+":*", "NOPERM") // at once
@@ -139,7 +146,9 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 					leave()
 				}
 			})
-			l := open(t, client(t, wire.Addr()), redislock.Options{Prefix: "silent", Logger: slog.New(slog.NewTextHandler(log, nil))})
+			l := open(t, client(t, wire.Addr()), redislock.Options{
+				Prefix: "silent", Logger: slog.New(slog.NewTextHandler(log, nil)),
+			})
 			if name != "its channel" {
 				go func() {
 					<-silent.Struck()
@@ -171,7 +180,10 @@ func TestLeastRights(t *testing.T) {
 	grant(t, admin, strings.Fields(leastRights))
 	opts := redislock.Options{Prefix: prefix, Fair: true}
 	open := func() *redislock.Locker {
-		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true, DisableIdentity: true})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true,
+			DisableIdentity: true,
+		})
 		t.Cleanup(func() { _ = rdb.Close() })
 		l := open(t, rdb, opts)
 		must(t, l.Warm(t.Context()))
@@ -198,7 +210,8 @@ func TestLeastRightsCluster(t *testing.T) {
 	}
 	open := func() *redislock.Locker {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: cluster.Addrs(), Username: "u", Password: "any", ContextTimeoutEnabled: true, DisableIdentity: true,
+			Addrs: cluster.Addrs(), Username: "u", Password: "any", ContextTimeoutEnabled: true,
+			DisableIdentity: true,
 		})
 		l := open(t, rdb, redislock.Options{Prefix: prefix, Fair: true})
 		must(t, l.Warm(t.Context()))

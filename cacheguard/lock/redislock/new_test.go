@@ -28,9 +28,18 @@ func TestNewRefuses(t *testing.T) {
 		{"nil", nil, redislock.Options{Prefix: "a{b"}, []string{"client is nil", "Prefix"}},
 		{"typed nil", (*redis.Client)(nil), redislock.Options{}, []string{"client is nil"}},
 		{"ring", ring, redislock.Options{}, []string{"Ring"}},
-		{"lease", nowhere, redislock.Options{Lease: time.Millisecond}, []string{"Options.Lease is 1ms"}},
-		{"negative", nowhere, redislock.Options{Lease: -1, OpTimeout: -1}, []string{"Options.Lease", "Options.OpTimeout"}},
-		{"op", nowhere, redislock.Options{Lease: time.Second, OpTimeout: 2 * time.Second}, []string{"more than the Lease"}},
+		{
+			"lease", nowhere, redislock.Options{Lease: time.Millisecond},
+			[]string{"Options.Lease is 1ms"},
+		},
+		{
+			"negative", nowhere, redislock.Options{Lease: -1, OpTimeout: -1},
+			[]string{"Options.Lease", "Options.OpTimeout"},
+		},
+		{
+			"op", nowhere, redislock.Options{Lease: time.Second, OpTimeout: 2 * time.Second},
+			[]string{"more than the Lease"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := redislock.New(c.rdb, c.opts)
@@ -57,7 +66,8 @@ func TestNewRefuses(t *testing.T) {
 
 // A lock doesn't last longer for its holder than on the server.
 func TestLeaseIsInMilliseconds(t *testing.T) {
-	l := open(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redislock.Options{Lease: 11*time.Millisecond - 1})
+	l := open(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
+		redislock.Options{Lease: 11*time.Millisecond - 1})
 	if got := l.Lease(); got != 10*time.Millisecond {
 		t.Errorf("the holder believes in %v of what ends after 10ms", got)
 	}

@@ -68,9 +68,13 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease == 0:
 		o.Lease = defaultLease
 	case o.Lease < leastLease:
-		errs = append(errs, fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
+		errs = append(errs,
+			fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease,
+				leastLease))
 	}
-	o.Lease = o.Lease.Truncate(time.Millisecond) // the server counts in ms: a holder with a longer lease could have its lock at the same time as the next holder
+	// The server counts in ms: a holder with a longer lease could have its lock at the same time as
+	// the next holder.
+	o.Lease = o.Lease.Truncate(time.Millisecond)
 	switch {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
@@ -81,9 +85,13 @@ func (o Options) withDefaults() (Options, error) {
 	case o.OpTimeout == 0:
 		o.OpTimeout = max(min(defaultOpTimeout, o.Lease/3), leastOpTimeout)
 	case o.OpTimeout < leastOpTimeout:
-		errs = append(errs, fmt.Errorf("redislock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout, leastOpTimeout))
+		errs = append(errs,
+			fmt.Errorf("redislock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout,
+				leastOpTimeout))
 	case o.OpTimeout > o.Lease && o.Lease >= leastLease:
-		errs = append(errs, fmt.Errorf("redislock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout, o.Lease))
+		errs = append(errs,
+			fmt.Errorf("redislock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout,
+				o.Lease))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -21,7 +21,9 @@ func TestFairOrder(t *testing.T) {
 	const prefix, name, waiting = "fair", "n", 100
 	addr := redistest.Shared(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: time.Minute}
-	lockers := []*redislock.Locker{locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts)}
+	lockers := []*redislock.Locker{
+		locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts), locker(t, addr, opts),
+	}
 	rdb := client(t, addr)
 	first := locked(t, lockers[0], name)
 
@@ -39,7 +41,8 @@ func TestFairOrder(t *testing.T) {
 			mu.Lock()
 			order = append(order, i)
 			mu.Unlock()
-			if held, err := lockers[(i+1)%len(lockers)].TryLock(t.Context(), name); !errors.Is(err, lock.ErrHeld) {
+			if held, err := lockers[(i+1)%len(lockers)].TryLock(t.Context(), name); !errors.Is(err,
+				lock.ErrHeld) {
 				t.Errorf("a newcomer has %v, %v", held, err)
 			}
 			if err := c.held.Unlock(context.Background()); err != nil {
@@ -75,7 +78,9 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 	before := line(t, client(t, addr), prefix, name, waiting)
 	proxy.ResetCounts()
-	waittest.Until(t, "each has asked again", func() bool { return proxy.Counts()["EVALSHA"] >= 3*waiting })
+	waittest.Until(t, "each has asked again", func() bool {
+		return proxy.Counts()["EVALSHA"] >= 3*waiting
+	})
 	if after := line(t, client(t, addr), prefix, name, waiting); !slices.Equal(before, after) {
 		t.Errorf("the line was %q and is %q", before, after)
 	}
@@ -129,7 +134,9 @@ func TestNewcomer(t *testing.T) {
 }
 
 // ownWire returns a locker whose messages come over a separate connection.
-func ownWire(t *testing.T, addr string, opts redislock.Options) (*redislock.Locker, *redistest.Proxy) {
+func ownWire(
+	t *testing.T, addr string, opts redislock.Options,
+) (*redislock.Locker, *redistest.Proxy) {
 	t.Helper()
 	wire := newProxy(t, addr)
 	l := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
@@ -188,7 +195,8 @@ func TestGivenAndNotHeard(t *testing.T) {
 	unlock(t, held)
 	owner := client(t, addr).Get(t.Context(), redislock.LockName(prefix, name)).Val()
 	next := waits.lock(t)
-	if now := client(t, addr).Get(t.Context(), redislock.LockName(prefix, name)).Val(); now != owner {
+	if now := client(t, addr).Get(t.Context(),
+		redislock.LockName(prefix, name)).Val(); now != owner {
 		t.Errorf("it was given as %q and is held as %q", owner, now)
 	}
 	unlock(t, next)

@@ -34,7 +34,9 @@ func TestOwnerWhoseNameBeginsWithAnothers(t *testing.T) {
 		l := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
 		held := locked(t, l, name)
 		takes(t)
-		waittest.Until(t, "it is lost, long before the hour is over", func() bool { return held.Err() != nil })
+		waittest.Until(t, "it is lost, long before the hour is over", func() bool {
+			return held.Err() != nil
+		})
 		if left := rdb.PTTL(t.Context(), lockName).Val(); left < time.Hour/2 {
 			t.Errorf("another's lock was renewed: it has %v left of an hour", left)
 		}

@@ -50,8 +50,12 @@ func TestTokensGrowWhereAFenceIsOld(t *testing.T) {
 		unlock(t, next)
 		_ = held.Unlock(t.Context())
 	}
-	for _, garbage := range []string{"-5", "-1", "0", "3", "1e300", "9223372036854775807", "nan", "inf", ""} {
-		must(t, rdb.Set(t.Context(), redislock.FenceName(prefix, "garbage"), garbage, redis.KeepTTL).Err())
+	for _, garbage := range []string{
+		"-5", "-1", "0", "3", "1e300", "9223372036854775807", "nan", "inf", "",
+	} {
+		must(t,
+			rdb.Set(t.Context(), redislock.FenceName(prefix, "garbage"), garbage,
+				redis.KeepTTL).Err())
 		before := int64(1 << 50)
 		for range 2 {
 			held := locked(t, l, "garbage")

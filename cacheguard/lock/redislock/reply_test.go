@@ -15,7 +15,9 @@ import (
 // has the lock.
 func TestUnlockReplyIsLost(t *testing.T) {
 	const prefix, name = "unlocks", "n"
-	for how, then := range map[string]redistest.Then{"hangup": redistest.Hangup, "silence": redistest.Silence} {
+	for how, then := range map[string]redistest.Then{
+		"hangup": redistest.Hangup, "silence": redistest.Silence,
+	} {
 		for _, contended := range []bool{false, true} {
 			t.Run(fmt.Sprint(how, contended), func(t *testing.T) {
 				addr := redistest.Shared(t).Addr()

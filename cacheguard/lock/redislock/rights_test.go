@@ -33,7 +33,10 @@ func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redi
 		}
 	}
 	must(t, admin.Do(t.Context(), append(rule, change...)...).Err())
-	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "locks", Password: "secret", ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: admin.Options().Addr, Username: "locks", Password: "secret",
+		ContextTimeoutEnabled: true,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -54,8 +57,12 @@ func TestWarmNamesMissingRights(t *testing.T) {
 	}
 	for _, change := range [][]any{
 		{"-get", "-set"}, {"-evalsha"}, {"-eval"}, {"-ping"}, {"-subscribe"}, {"-script"},
-		{"-del", "-pexpire", "-pttl", "-time", "-zadd", "-zrem", "-zpopmin", "-zrange", "-hset", "-hget", "-hdel", "-publish"},
-		{"resetkeys"}, {"resetkeys", "~" + prefix + ":{*}"}, {"resetchannels"}, {"resetchannels", "-get"},
+		{
+			"-del", "-pexpire", "-pttl", "-time", "-zadd", "-zrem", "-zpopmin", "-zrange", "-hset",
+			"-hget", "-hdel", "-publish",
+		},
+		{"resetkeys"}, {"resetkeys", "~" + prefix + ":{*}"}, {"resetchannels"},
+		{"resetchannels", "-get"},
 	} {
 		t.Run(fmt.Sprint(change...), func(t *testing.T) {
 			l := open(t, user(t, admin, prefix, change...), redislock.Options{Prefix: prefix})
@@ -97,9 +104,11 @@ func TestWarmTriesAllCommands(t *testing.T) {
 	tried := redislock.Tried(open(t, client(t, "127.0.0.1:1"), redislock.Options{}))
 	for file, keys := range map[string][]string{
 		redislock.AcquireScript: {"lock", "line", "seen", "fence"}, redislock.RenewScript: {"lock"},
-		redislock.ReleaseScript: {"lock", "line", "seen", "given", "fence"}, redislock.TakeScript: {"lock", "fence", "given"},
+		redislock.ReleaseScript: {"lock", "line", "seen", "given", "fence"},
+		redislock.TakeScript:    {"lock", "fence", "given"},
 	} {
-		for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`).FindAllStringSubmatch(file, -1) {
+		for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'(?:, KEYS\[(\d)\])?`).
+			FindAllStringSubmatch(file, -1) {
 			command := call[1]
 			if call[2] != "" {
 				command += " " + keys[call[2][0]-'1']
@@ -110,7 +119,8 @@ func TestWarmTriesAllCommands(t *testing.T) {
 		}
 		for i, l := range strings.Split(file, "\n") {
 			if strings.Count(l, "redis.call")+strings.Count(l, "redis.pcall") > 1 {
-				t.Errorf("line %d has two commands: of which one an error tells can't be said: %s", i+1, l)
+				t.Errorf("line %d has two commands: of which one an error tells can't be said: %s",
+					i+1, l)
 			}
 		}
 	}
@@ -144,7 +154,9 @@ func TestPoolIsUsedUp(t *testing.T) {
 	addr := redistest.Shared(t).Addr()
 	for name, careful := range map[string]bool{"careful": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, ContextTimeoutEnabled: careful})
+			rdb := redis.NewClient(&redis.Options{
+				Addr: addr, PoolSize: 1, ContextTimeoutEnabled: careful,
+			})
 			t.Cleanup(func() { _ = rdb.Close() })
 			l := open(t, rdb, redislock.Options{Prefix: "pool", OpTimeout: 300 * time.Millisecond})
 			mine := rdb.Conn()

@@ -34,10 +34,13 @@ var errLate = errors.New("the answer came when the lock had ended again")
 // answer is the reply to a request for a lock.
 type answer struct {
 	granted bool
-	token   int64         // of the lock; if the lock wasn't granted, the last token that was given to anybody
-	until   time.Time     // the end of the lease, if granted
-	sent    time.Time     // when the request was sent
-	left    time.Duration // the time until the lock, or another call's turn, ends by itself; negative: the lock has no end
+	// Of the lock; if the lock wasn't granted, the last token that was given to anybody.
+	token int64
+	until time.Time // the end of the lease, if granted
+	sent  time.Time // when the request was sent
+	// The time until the lock, or another call's turn, ends by itself; negative: the lock has no
+	// end.
+	left time.Duration
 }
 
 // put sends a request once.
@@ -49,7 +52,9 @@ func (l *Locker) put(ctx context.Context, q *question) (answer, error) {
 // the step out anyway, but it stops waiting for the reply. The exception is a step whose reply is
 // expected at once. This step runs on this goroutine, because another goroutine would cost more
 // than the step, and step waits for the reply even after the end of ctx.
-func (l *Locker) step(ctx context.Context, q *question, once func(context.Context, *question) (answer, error)) (answer, error) {
+func (l *Locker) step(
+	ctx context.Context, q *question, once func(context.Context, *question) (answer, error),
+) (answer, error) {
 	if l.link.Prompt(ctx) {
 		return once(context.WithoutCancel(ctx), q)
 	}
@@ -98,9 +103,13 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 		token = 0
 	}
 	q.place.Store(place)
-	a := answer{sent: sent, left: time.Duration(min(left, mostMillis)) * time.Millisecond, token: token}
+	a := answer{
+		sent: sent, left: time.Duration(min(left, mostMillis)) * time.Millisecond, token: token,
+	}
 	if tenure.Endless(a.left, l.opts.Lease) {
-		return a, fmt.Errorf("%w: the key %q has no end, or one that no lease has, so no locker has left it like that; delete it to free the lock, or take the lock by SeizeUnsafely", lock.ErrHeld, q.lock)
+		return a, fmt.Errorf(
+			"%w: the key %q has no end, or one that no lease has, so no locker has left it like that; delete it to free the lock, or take the lock by SeizeUnsafely",
+			lock.ErrHeld, q.lock)
 	}
 	return a, nil
 }
@@ -112,7 +121,8 @@ func (l *Locker) putOnce(ctx context.Context, q *question) (answer, error) {
 // Redis kept this call in the queue until one lease after that time.
 func (l *Locker) given(q *question, last answer) (answer, bool) {
 	token, until := q.ear.token.Swap(0), last.sent.Add(l.opts.Lease)
-	return answer{granted: true, token: token, until: until}, token > last.token && token <= mostToken && time.Now().Before(until)
+	return answer{granted: true, token: token, until: until}, token > last.token &&
+		token <= mostToken && time.Now().Before(until)
 }
 
 // renew extends the lock by one lease.
@@ -161,22 +171,29 @@ func (l *Locker) giveBack(ctx context.Context, q *question) error {
 
 // run runs a script with its keys and arguments. It takes OpTimeout at most.
 func (l *Locker) run(ctx context.Context, s *script, args ...any) (any, error) {
-	reply, err := redislink.Twice(ctx, l.link, func(ctx context.Context, rdb redis.UniversalClient) (any, error) {
+	reply, err := redislink.Twice(ctx, l.link, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) (any, error) {
 		return s.run(ctx, rdb, args)
 	})
 	var told *redislink.Trouble
 	switch {
-	case ctx.Err() == nil && (errors.Is(err, redislink.ErrExhausted) || errors.Is(err, context.DeadlineExceeded)) && errors.As(l.link.Told(err), &told):
+	case ctx.Err() == nil &&
+		(errors.Is(err, redislink.ErrExhausted) || errors.Is(err, context.DeadlineExceeded)) &&
+		errors.As(l.link.Told(err), &told):
 		// The deadline is OpTimeout. Callers would take DeadlineExceeded for the end of their
 		// context.
 		told.Err = fmt.Errorf("within %v: %v", l.opts.OpTimeout, told.Err)
 		return nil, told
 	case redis.HasErrorPrefix(err, "FENCE"):
 		key := strings.TrimPrefix(err.Error(), "FENCE ")
-		return nil, fmt.Errorf("the last fencing token, in the key %q, is 2^53-1, and Redis' scripts can count no further; delete that key, and reset what remembers the token: %w", key, err)
+		return nil,
+			fmt.Errorf("the last fencing token, in the key %q, is 2^53-1, and Redis' scripts can count no further; delete that key, and reset what remembers the token: %w",
+				key, err)
 	}
 	rules := l.rules()
-	return reply, rules.Explained(l.link.Told(rules.Explained(err)), args[:s.keys]...) // the log must not contain names of keys
+	// The log must not contain names of keys.
+	return reply, rules.Explained(l.link.Told(rules.Explained(err)), args[:s.keys]...)
 }
 
 func flag(on bool) any {

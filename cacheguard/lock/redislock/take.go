@@ -32,13 +32,19 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 // take takes a lock from the holder with the token from. If from is "", it takes the lock from any
 // holder.
 func (l *Locker) take(ctx context.Context, name, from string) (lock.Lock, error) {
-	hold, err := l.keeper.Take(ctx, "redislock", name, func(ctx context.Context) (*tenure.Hold, error) {
+	hold, err := l.keeper.Take(ctx, "redislock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		q := l.question(name)
-		a, err := l.step(ctx, q, func(ctx context.Context, q *question) (answer, error) { return l.takeOnce(ctx, q, from) })
+		a, err := l.step(ctx, q, func(ctx context.Context, q *question) (answer, error) {
+			return l.takeOnce(ctx, q, from)
+		})
 		switch {
 		case errors.Is(err, redis.Nil):
 			return nil, lock.ErrLost
-		case err != nil: // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
+		case err != nil:
+			// a lock that was taken isn't given back: its previous holder has to learn of the loss
+			// before another call may have it.
 			return nil, err
 		}
 		return l.begin(q, a), nil
@@ -69,7 +75,8 @@ func (l *Locker) granted(sent time.Time, reply any) (answer, error) {
 	}
 	until := sent.Add(l.opts.Lease)
 	if !time.Now().Before(until) {
-		return answer{}, fmt.Errorf("%w, after %v", errLate, time.Since(sent).Round(time.Millisecond))
+		return answer{},
+			fmt.Errorf("%w, after %v", errLate, time.Since(sent).Round(time.Millisecond))
 	}
 	return answer{granted: true, token: token, until: until, sent: sent}, nil
 }

@@ -15,7 +15,9 @@ import (
 
 // taking returns two lockers. over is connected through a proxy that can lose the take-over of a
 // lock, and past is connected directly. It also returns the lock of a holder.
-func taking(t *testing.T, prefix string, lease time.Duration) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
+func taking(
+	t *testing.T, prefix string, lease time.Duration,
+) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
 	wire = newProxy(t, addr)
@@ -46,7 +48,9 @@ func TestTakeWhoseAnswerIsLost(t *testing.T) {
 func TestContinueComparesWholeTokens(t *testing.T) {
 	over, past, _, held := taking(t, "taketoken", time.Hour)
 	token := held.Token()
-	for _, wrong := range []int64{token - 1, token + 1, token / 10, token % 1e15, token % 10, 0, -token} {
+	for _, wrong := range []int64{
+		token - 1, token + 1, token / 10, token % 1e15, token % 10, 0, -token,
+	} {
 		if next, err := over.Continue(t.Context(), "n", wrong); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("Continue with %d of %d: %v, %v; want ErrLost", wrong, token, next, err)
 		}
@@ -67,7 +71,8 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 	held := locked(t, past, "n")
 	wire.DropReply(isTake)
 	wire.DropReply(isTake)
-	if next, err := over.Continue(t.Context(), "n", held.Token()); err == nil || errors.Is(err, lock.ErrLost) {
+	if next, err := over.Continue(t.Context(), "n", held.Token()); err == nil ||
+		errors.Is(err, lock.ErrLost) {
 		t.Fatalf("Continue without an answer: %v, %v", next, err)
 	}
 	for {
@@ -94,7 +99,9 @@ func TestLateSeizureTakesNothing(t *testing.T) {
 	unlock(t, seized)
 	next := locked(t, past, "n")
 	_, _ = late.Release(t.Context())
-	if is := client(t, wire.Addr()).Get(t.Context(), redislock.LockName("takelate", "n")).Val(); !strings.HasSuffix(is, fmt.Sprint(" ", next.Token())) {
+	if is := client(t, wire.Addr()).Get(t.Context(),
+		redislock.LockName("takelate", "n")).Val(); !strings.HasSuffix(is,
+		fmt.Sprint(" ", next.Token())) {
 		t.Errorf("the lock is %q; want that of the holder with the token %d", is, next.Token())
 	}
 	unlock(t, next)

@@ -9,14 +9,18 @@ import (
 )
 
 const (
-	firstPoll = 20 * time.Millisecond // the first pause while messages don't arrive; each next one is twice as long
-	mostPoll  = time.Second / 4       // or a third of Lease if that is less: a call that sends its request too late loses its place
+	// The first pause while messages don't arrive; each next one is twice as long.
+	firstPoll = 20 * time.Millisecond
+	// Or a third of Lease if that is less: a call that sends its request too late loses its place.
+	mostPoll = time.Second / 4
 )
 
 // await sends the request again each time a message wakes it, and also from time to time, until it
 // has the lock. If Redis can't be used, await keeps trying for one Lease and then returns the
 // error. It also does this if the lock has no end. a and err are the result of the last request.
-func (l *Locker) await(ctx context.Context, q *question, a answer, err error) (*tenure.Hold, error) {
+func (l *Locker) await(
+	ctx context.Context, q *question, a answer, err error,
+) (*tenure.Hold, error) {
 	if q.ear == nil {
 		// The last reply came before the subscription, so it may be out of date, and the message
 		// about the change may have been missed. So send the request once more.

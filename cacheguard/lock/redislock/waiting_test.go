@@ -31,7 +31,9 @@ func TestLeasesDiffer(t *testing.T) {
 	cancel()
 	<-leaves.done
 	line(t, rdb, prefix, name, 1)
-	for _, key := range []string{redislock.LineName(prefix, name), redislock.SeenName(prefix, name)} {
+	for _, key := range []string{
+		redislock.LineName(prefix, name), redislock.SeenName(prefix, name),
+	} {
 		if left := rdb.PTTL(t.Context(), key).Val(); left <= patience {
 			t.Errorf("%s ends in %v, with one in it who waits for %v", key, left, long.Lease)
 		}
@@ -47,7 +49,10 @@ func TestLastMillisecond(t *testing.T) {
 	rdb := client(t, redistest.Shared(t).Addr())
 	ctx := t.Context()
 	lock, script := redislock.LockName(prefix, name), redis.NewScript(redislock.AcquireScript)
-	keys := []string{lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name), redislock.FenceName(prefix, name)}
+	keys := []string{
+		lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name),
+		redislock.FenceName(prefix, name),
+	}
 	for range 200 {
 		must(t, rdb.Set(ctx, lock, "another 1", 2*time.Millisecond).Err())
 		for {
@@ -71,7 +76,10 @@ func TestTurnEnds(t *testing.T) {
 	rdb := client(t, redistest.Shared(t).Addr())
 	ctx := t.Context()
 	lock, script := redislock.LockName(prefix, name), redis.NewScript(redislock.AcquireScript)
-	keys := []string{lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name), redislock.FenceName(prefix, name)}
+	keys := []string{
+		lock, redislock.LineName(prefix, name), redislock.SeenName(prefix, name),
+		redislock.FenceName(prefix, name),
+	}
 	ask := func(owner string) (held []any) { // nil: the lock was granted
 		t.Helper()
 		answer, err := script.Run(ctx, rdb, keys, owner, there, "1", "", "1", 1000).Result()
@@ -87,7 +95,8 @@ func TestTurnEnds(t *testing.T) {
 		t.Fatal("another's turn was had")
 	}
 	if left, _ := held[0].(int64); left <= there/2 || left > there+1 {
-		t.Errorf("it is the turn of one that counts as there for %d ms, and the next one is told %v", there, held)
+		t.Errorf("it is the turn of one that counts as there for %d ms, and the next one is told %v",
+			there, held)
 	}
 	if held := ask("first/1"); held != nil {
 		t.Errorf("whose turn it is, is told %v", held)
@@ -119,13 +128,19 @@ func TestLeavingAsksNothing(t *testing.T) {
 }
 
 // deaf returns a locker whose messages never arrive, and the proxy of its requests.
-func deaf(t *testing.T, opts redislock.Options) (l *redislock.Locker, admin *redis.Client, wire *redistest.Proxy) {
+func deaf(
+	t *testing.T, opts redislock.Options,
+) (l *redislock.Locker, admin *redis.Client, wire *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
 	admin = client(t, server.Addr())
-	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all", "resetchannels").Err())
+	must(t,
+		admin.Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "~*", "+@all",
+			"resetchannels").Err())
 	wire = newProxy(t, server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: wire.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: wire.Addr(), Username: "u", Password: "any", ContextTimeoutEnabled: true,
+	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return open(t, rdb, opts), admin, wire
@@ -153,7 +168,8 @@ func TestNoMessagesNoWait(t *testing.T) {
 // While messages don't arrive, waiting calls send their requests before they count as gone.
 func TestAsksWithinItsLease(t *testing.T) {
 	const prefix, name, lease, n = "within", "n", 300 * time.Millisecond, 12
-	l, admin, wire := deaf(t, redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
+	l, admin, wire := deaf(t,
+		redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
 	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", time.Hour).Err())
 	asked := make(chan time.Time, 100)
 	isAcquire := redistest.IsEval(redislock.AcquireScript)

@@ -19,7 +19,9 @@ func benchLocker(b *testing.B, servers []*redistest.Server, deaf bool) *redlock.
 	b.Helper()
 	var masters []redis.UniversalClient
 	for _, s := range servers {
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
+		})
 		b.Cleanup(func() { _ = rdb.Close() })
 		masters = append(masters, rdb)
 	}
@@ -48,7 +50,9 @@ func benchServers(b *testing.B, n int) (servers []*redistest.Server) {
 func BenchmarkUncontended(b *testing.B) {
 	servers := benchServers(b, 5)
 	b.Run("floor", func(b *testing.B) {
-		rdb := redis.NewClient(&redis.Options{Addr: servers[0].Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: servers[0].Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
+		})
 		defer rdb.Close()
 		for b.Loop() {
 			if err := rdb.SetNX(b.Context(), "floor", "token", time.Minute).Err(); err != nil {
@@ -82,7 +86,9 @@ func BenchmarkHandover(b *testing.B) {
 	servers := benchServers(b, 5)
 	for _, processes := range []int{2, 4, 8} {
 		for _, how := range []string{"woken", "polling"} {
-			b.Run(fmt.Sprintf("%d processes/%s", processes, how), func(b *testing.B) { handovers(b, servers, processes, how == "polling") })
+			b.Run(fmt.Sprintf("%d processes/%s", processes, how), func(b *testing.B) {
+				handovers(b, servers, processes, how == "polling")
+			})
 		}
 	}
 }

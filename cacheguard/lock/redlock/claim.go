@@ -23,10 +23,11 @@ type claim struct {
 	l                *Locker
 	name, key, token string // token is the common start of the tokens for all masters
 
-	mu    sync.Mutex      // guards the fields below
-	last  []chan struct{} // by master: closed when the latest request is done; nil: there was no request
-	there []bool          // by master: whether the claim may have the lock there
-	over  bool            // the claim was given back: it sends no more requests for the lock
+	mu sync.Mutex // guards the fields below
+	// By master: closed when the latest request is done; nil: there was no request.
+	last  []chan struct{}
+	there []bool // by master: whether the claim may have the lock there
+	over  bool   // the claim was given back: it sends no more requests for the lock
 }
 
 func (l *Locker) claim(name string) *claim {
@@ -60,7 +61,9 @@ func (c *claim) ask(masters []*master, step func(*master) answer) <-chan answer 
 }
 
 // collect counts replies until enough returns true, NodeTimeout is over, or ctx ends.
-func (c *claim) collect(ctx context.Context, answers <-chan answer, t *tally, enough func(*tally) bool) {
+func (c *claim) collect(
+	ctx context.Context, answers <-chan answer, t *tally, enough func(*tally) bool,
+) {
 	timer := time.NewTimer(c.l.opts.NodeTimeout)
 	defer timer.Stop()
 	for t.pending() > 0 && !enough(t) {
@@ -145,7 +148,8 @@ func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err erro
 	})
 	c.mu.Unlock()
 	c.collect(ctx, answers, t, decidedIn(turn))
-	if t.refused() { // don't set the lock again where it is free, because another caller may be about to get it
+	// Don't set the lock again where it is free, because another caller may be about to get it.
+	if t.refused() {
 		return time.Time{}, false, nil
 	}
 	if !t.won() {
@@ -222,14 +226,19 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 // releaseAt gives the lock back on one master. If the master doesn't reply, releaseAt repeats the
 // release until the lock has expired.
 func (c *claim) releaseAt(ctx context.Context, m *master) answer {
-	release := func(ctx context.Context) answer { return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name) }
+	release := func(ctx context.Context) answer {
+		return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name)
+	}
 	began := time.Now()
 	a := release(ctx)
 	switch {
 	case a.said == nothing:
-		m.debts.Owe(began.Add(c.l.opts.Lease), func() bool { return release(context.Background()).said != nothing })
+		m.debts.Owe(began.Add(c.l.opts.Lease), func() bool {
+			return release(context.Background()).said != nothing
+		})
 	case a.place > 0:
-		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout)) // limited, because a longer delay may have been in this process
+		// Limited, because a longer delay may have been in this process.
+		c.l.lines.yield(c.name, a.place, min(time.Since(began), m.timeout))
 	}
 	return a
 }

@@ -34,14 +34,17 @@ func TestConformance(t *testing.T) {
 
 // mastersMatter are the cases whose result can depend on the state of the masters.
 var mastersMatter = []string{
-	"exclusion", "try: held", "wait: until", "wait: one", "state: held", "cut: the holder", "lost reply: Lock",
+	"exclusion", "try: held", "wait: until", "wait: one", "state: held", "cut: the holder",
+	"lost reply: Lock",
 	"process: the holder", "linearizable",
 }
 
 // runSome runs the cases whose names begin with one of these names.
 func runSome(t *testing.T, names []string, open func(t *testing.T) locktest.Fleet) {
 	for _, c := range locktest.Cases() {
-		if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.Name, name) }) {
+		if slices.ContainsFunc(names, func(name string) bool {
+			return strings.HasPrefix(c.Name, name)
+		}) {
 			t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
 		}
 	}
@@ -57,7 +60,9 @@ func TestConformanceTwoAway(t *testing.T) {
 				defer outages[how](t, s, 1+2*i)()
 			}
 			wired := how[0] == "cut off"
-			runSome(t, mastersMatter, func(t *testing.T) locktest.Fleet { return fleet(t, s, suiteLease, wired) })
+			runSome(t, mastersMatter, func(t *testing.T) locktest.Fleet {
+				return fleet(t, s, suiteLease, wired)
+			})
 		})
 	}
 }
@@ -114,7 +119,9 @@ func TestConformanceTwoComeAndGo(t *testing.T) {
 // TestConformanceMiniredis uses four masters. Three of them must agree.
 func TestConformanceMiniredis(t *testing.T) {
 	t.Parallel()
-	runSome(t, []string{"exclusion", "try", "wait", "unlock", "close", "process"}, func(t *testing.T) locktest.Fleet {
+	runSome(t, []string{"exclusion", "try", "wait", "unlock", "close", "process"}, func(
+		t *testing.T,
+	) locktest.Fleet {
 		var addrs []string
 		var servers []*miniredis.Miniredis
 		for range 4 {
@@ -125,7 +132,8 @@ func TestConformanceMiniredis(t *testing.T) {
 		var open func(lease time.Duration) locktest.Fleet
 		open = func(lease time.Duration) locktest.Fleet {
 			f := locktest.Fleet{
-				Lease: lease, Longer: open, Reentrant: true, Process: process{addrs, lease}.config(),
+				Lease: lease, Longer: open, Reentrant: true,
+				Process: process{addrs, lease}.config(),
 				Steal: func(name string) {
 					for _, server := range servers {
 						server.Del(suitePrefix + ":" + name)
@@ -158,8 +166,11 @@ func fleet(t *testing.T, s *site, lease time.Duration, wired bool) locktest.Flee
 		wires, first, others = append(wires, wire), append(first, wire.Addr()), append(others, addr)
 	}
 	return locktest.Fleet{
-		Lockers: []lock.Locker{suiteLocker(t, first, lease), suiteLocker(t, others, lease), suiteLocker(t, others, lease)},
-		Lease:   lease, Reentrant: true, Process: process{others, lease}.config(),
+		Lockers: []lock.Locker{
+			suiteLocker(t, first, lease), suiteLocker(t, others, lease),
+			suiteLocker(t, others, lease),
+		},
+		Lease: lease, Reentrant: true, Process: process{others, lease}.config(),
 		Longer: func(lease time.Duration) locktest.Fleet { return fleet(t, s, lease, wired) },
 		Cut: func() func() {
 			for _, w := range wires {

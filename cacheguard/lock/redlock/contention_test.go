@@ -19,7 +19,9 @@ import (
 // splitVotes lets each of two lockers get some of the masters. The other masters are away, or a
 // third locker has them. late are the masters that each locker reaches only after the other locker
 // has them.
-func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l *redlock.Locker) error) (s *site, results []error) {
+func splitVotes(
+	t *testing.T, late [2][]int, rest func(s *site), acquire func(l *redlock.Locker) error,
+) (s *site, results []error) {
 	s = newSite(t)
 	rest(s)
 	var lockers []*redlock.Locker
@@ -38,7 +40,9 @@ func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l 
 	var kept []*redistest.Fault
 	for i, late := range late {
 		for _, master := range late {
-			kept = append(kept, wires[i][master].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate))
+			kept = append(kept,
+				wires[i][master].DelayCommand(redistest.All(isAcquire,
+					redistest.HasKey(prefix+":k")), gate))
 		}
 	}
 	results = make([]error, 2)
@@ -70,7 +74,9 @@ func splitVotes(t *testing.T, late [2][]int, rest func(s *site), acquire func(l 
 
 func TestSplitVotes(t *testing.T) {
 	twoEach, oneAndTwo := [2][]int{{2, 3}, {0, 1}}, [2][]int{{1, 2}, {0}}
-	aThirdOnes := func(s *site) { must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err()) }
+	aThirdOnes := func(s *site) {
+		must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err())
+	}
 	away := func(s *site) { s.servers[3].Kill(); s.servers[4].Kill() }
 	t.Run("Lock", func(t *testing.T) {
 		t.Parallel()
@@ -303,14 +309,16 @@ func TestQueuedInTrouble(t *testing.T) {
 	for range 3 {
 		select {
 		case err := <-errs:
-			if err == nil || errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), "masters answered") {
+			if err == nil || errors.Is(err, lock.ErrHeld) ||
+				!strings.Contains(err.Error(), "masters answered") {
 				t.Errorf("one who waited got %v", err)
 			}
 		case <-time.After(waittest.Patience):
 			t.Fatal("some wait for ever")
 		}
 	}
-	if took := time.Since(began); took > 2*o.Lease { // one after another they would take three leases
+	// One after another they would take three leases.
+	if took := time.Since(began); took > 2*o.Lease {
 		t.Errorf("all of them gave up only after %v; the lease is %v", took, o.Lease)
 	}
 	for _, p := range s.proxies[:3] {

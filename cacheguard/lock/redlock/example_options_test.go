@@ -24,7 +24,9 @@ func ExampleLocker() {
 			panic(err)
 		}
 		defer server.Close()
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1})
+		client := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+		})
 		defer client.Close()
 		masters = append(masters, client)
 	}

@@ -23,11 +23,14 @@ func Example() {
 			return
 		}
 		defer server.Close()
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1})
+		client := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+		})
 		defer client.Close()
 		masters = append(masters, client)
 	}
-	locker, err := redlock.New(masters, redlock.Options{Lease: 30 * time.Second, NodeTimeout: time.Second})
+	locker, err := redlock.New(masters,
+		redlock.Options{Lease: 30 * time.Second, NodeTimeout: time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -53,8 +56,13 @@ func Example() {
 // If the lock is lost, Do ends the context of the work.
 func ExampleNew() {
 	var masters []redis.UniversalClient
-	for _, addr := range []string{"redis-a:6379", "redis-b:6379", "redis-c:6379", "redis-d:6379", "redis-e:6379"} {
-		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}))
+	for _, addr := range []string{
+		"redis-a:6379", "redis-b:6379", "redis-c:6379", "redis-d:6379", "redis-e:6379",
+	} {
+		masters = append(masters,
+			redis.NewClient(&redis.Options{
+				Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+			}))
 	}
 	locker, err := redlock.New(masters, redlock.Options{})
 	if err != nil {
@@ -62,7 +70,9 @@ func ExampleNew() {
 	}
 	defer locker.Close()
 
-	err = lock.Do(context.Background(), locker, "nightly report", func(ctx context.Context, held lock.Lock) error {
+	err = lock.Do(context.Background(), locker, "nightly report", func(
+		ctx context.Context, held lock.Lock,
+	) error {
 		return buildReport(ctx) // Lost ends ctx
 	})
 	if errors.Is(err, lock.ErrLost) {

@@ -155,7 +155,9 @@ func (s *site) everywhere(t *testing.T, name string) {
 // ends by itself.
 func (s *site) nothingLeft(t *testing.T, name string) {
 	t.Helper()
-	waittest.Until(t, "nothing is left of "+name, func() bool { return s.count(t, name, 0, 1, 2, 3, 4) == 0 })
+	waittest.Until(t, "nothing is left of "+name, func() bool {
+		return s.count(t, name, 0, 1, 2, 3, 4) == 0
+	})
 }
 
 // outages are the ways in which a master can be away. Each function begins an outage and returns a

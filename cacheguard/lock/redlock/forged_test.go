@@ -69,7 +69,8 @@ func TestOneServerByTwoNames(t *testing.T) {
 				}
 				_, err = l.TryLock(t.Context(), name)
 				says(t, err, "are one server")
-				_, err = l.SeizeUnsafely(t.Context(), "seized "+t.Name()) // the seized lock isn't given back
+				// The seized lock isn't given back.
+				_, err = l.SeizeUnsafely(t.Context(), "seized "+t.Name())
 				says(t, err, "are one server")
 			})
 		}
@@ -93,8 +94,12 @@ func TestForgedKeys(t *testing.T) {
 		}
 		return key
 	}
-	list := func(rdb *redis.Client, key string) error { return rdb.LPush(t.Context(), key, "x").Err() }
-	hand := func(rdb *redis.Client, key string) error { return rdb.Set(t.Context(), key, "1", 0).Err() }
+	list := func(rdb *redis.Client, key string) error {
+		return rdb.LPush(t.Context(), key, "x").Err()
+	}
+	hand := func(rdb *redis.Client, key string) error {
+		return rdb.Set(t.Context(), key, "1", 0).Err()
+	}
 
 	key := set(3, "list", list)
 	_, err := l.Lock(t.Context(), "list")
@@ -103,7 +108,9 @@ func TestForgedKeys(t *testing.T) {
 	years := func(rdb *redis.Client, key string) error {
 		return rdb.Set(t.Context(), key, "1", 10000*time.Hour).Err()
 	}
-	for name, put := range map[string]func(*redis.Client, string) error{"hand": hand, "years": years} {
+	for name, put := range map[string]func(*redis.Client, string) error{
+		"hand": hand, "years": years,
+	} {
 		key = set(3, name, put)
 		for _, ask := range []func(context.Context, string) (lock.Lock, error){l.Lock, l.TryLock} {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -135,7 +142,8 @@ func user(t *testing.T, admin *redis.Client, change ...any) *redis.Client {
 	}
 	must(t, admin.Do(t.Context(), append(rule, change...)...).Err())
 	rdb := redis.NewClient(&redis.Options{
-		Addr: admin.Options().Addr, Username: "locks", Password: "secret", ContextTimeoutEnabled: true, MaxRetries: -1,
+		Addr: admin.Options().Addr, Username: "locks", Password: "secret",
+		ContextTimeoutEnabled: true, MaxRetries: -1,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -147,7 +155,8 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, change := range [][]string{
-		{}, {"-get", "-set"}, {"-append", "-pttl", "-pexpire", "-del"}, {"-evalsha"}, {"-eval"}, {"-ping"}, {"-subscribe"},
+		{}, {"-get", "-set"}, {"-append", "-pttl", "-pexpire", "-del"}, {"-evalsha"}, {"-eval"},
+		{"-ping"}, {"-subscribe"},
 	} {
 		t.Run(fmt.Sprint(change), func(t *testing.T) {
 			var masters []redis.UniversalClient
@@ -186,7 +195,9 @@ func TestMissingRightsAreNamed(t *testing.T) {
 func TestOneMasterLacksARight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	masters := []redis.UniversalClient{user(t, s.direct[0]), user(t, s.direct[1], "-get"), user(t, s.direct[2])}
+	masters := []redis.UniversalClient{
+		user(t, s.direct[0]), user(t, s.direct[1], "-get"), user(t, s.direct[2]),
+	}
 	l, err := redlock.New(masters, opts())
 	must(t, err)
 	defer l.Close()
@@ -200,7 +211,8 @@ func TestOneMasterLacksARight(t *testing.T) {
 func TestOneMasterIsAReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // no server has this address
+	// No server has this address.
+	must(t, s.direct[1].ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 	l := s.open(t, opts())
 	says(t, warmed(t, l), "master 1: this is a replica, which can't be written to")
 	must(t, get(t, l, "k").Unlock(t.Context()))
@@ -233,7 +245,8 @@ func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		g.seen.Add(1)
 		now := g.under.Add(1)
 		defer g.under.Add(-1)
-		for old := g.peak.Load(); now > old && !g.peak.CompareAndSwap(old, now); old = g.peak.Load() {
+		for old := g.peak.Load(); now > old &&
+			!g.peak.CompareAndSwap(old, now); old = g.peak.Load() {
 		}
 		<-g.gate
 		return next(ctx, cmd)
@@ -245,7 +258,9 @@ func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const n, most = 200, 16
-	for what, script := range map[string]string{"release": redlock.ReleaseScript, "renewal": redlock.RenewScript} {
+	for what, script := range map[string]string{
+		"release": redlock.ReleaseScript, "renewal": redlock.RenewScript,
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
@@ -275,9 +290,13 @@ func TestManyAtOnce(t *testing.T) {
 					go func() { done <- h.Unlock(context.Background()) }()
 				}
 			}
-			waittest.Until(t, "as many as may are under way", func() bool { return g.under.Load() >= most })
+			waittest.Until(t, "as many as may are under way", func() bool {
+				return g.under.Load() >= most
+			})
 			waittest.Until(t, "all want to", func() bool {
-				return !slices.ContainsFunc(held, func(h lock.Lock) bool { return h.Err() == nil && time.Until(h.Until()) > o.Lease/2 })
+				return !slices.ContainsFunc(held, func(h lock.Lock) bool {
+					return h.Err() == nil && time.Until(h.Until()) > o.Lease/2
+				})
 			})
 
 			for range 100 {
@@ -302,7 +321,9 @@ func TestPoolIsUsedUp(t *testing.T) {
 	s := newSite(t)
 	var masters []redis.UniversalClient
 	for _, server := range s.servers {
-		c := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: true, MaxRetries: -1})
+		c := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: true, MaxRetries: -1,
+		})
 		t.Cleanup(func() { _ = c.Close() })
 		conn := c.Conn()
 		must(t, conn.Ping(t.Context()).Err())

@@ -52,7 +52,8 @@ func TestLateReleaseOfAnEarlierTry(t *testing.T) {
 	answer, err := late.Release(t.Context())
 	must(t, err)
 	if n := s.count(t, "k", 0, 1, 2, 3, 4); n != 5 {
-		t.Errorf("after a late release that answered %v the lock is on %d masters; want 5", answer, n)
+		t.Errorf("after a late release that answered %v the lock is on %d masters; want 5", answer,
+			n)
 	}
 	must(t, mine.Unlock(t.Context()))
 	s.nothingLeft(t, "k")
@@ -65,7 +66,8 @@ func TestLateAcquireIsAGhost(t *testing.T) {
 	s := newSite(t)
 	l := s.wired(t, brisk())
 	works(t, l)
-	late := s.proxies[0].HoldBack(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup)
+	late := s.proxies[0].HoldBack(redistest.All(isAcquire, redistest.HasKey(prefix+":k")),
+		redistest.Hangup)
 	must(t, get(t, l, "k").Unlock(t.Context()))
 	waittest.Next(t, "a question is kept", late.Struck())
 	s.nothingLeft(t, "k")
@@ -105,7 +107,8 @@ func TestSecondCopyOfAcquire(t *testing.T) {
 	}
 	// If the claim gets the reply to this request, it counts its lease from before this request.
 	if left := s.direct[0].PTTL(t.Context(), prefix+":k").Val(); left < opts().Lease*3/4 {
-		t.Errorf("after a second copy the lock ends in %v; want the whole lease of %v", left, opts().Lease)
+		t.Errorf("after a second copy the lock ends in %v; want the whole lease of %v", left,
+			opts().Lease)
 	}
 	must(t, held.Unlock(t.Context()))
 	s.nothingLeft(t, "k")
@@ -128,7 +131,9 @@ func TestReleaseDoesNotOvertake(t *testing.T) {
 	s.proxies[0].ResetCounts()
 	close(gate)
 	began := time.Now()
-	waittest.Until(t, "the question arrives", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "the question arrives", func() bool {
+		return s.proxies[0].Counts()["EVALSHA"] > 0
+	})
 	pass(100 * time.Millisecond)
 	s.nothingLeft(t, "k")
 	if took := time.Since(began); took > o.Lease/2 {
@@ -198,7 +203,8 @@ func TestWaitGivesBackFirst(t *testing.T) {
 	o.NodeTimeout = 2 * time.Second
 	l := s.wired(t, o)
 	works(t, l)
-	for i, others := range []string{"another's", "another's", "a third one's"} { // so the call asks again soon
+	// So the call asks again soon.
+	for i, others := range []string{"another's", "another's", "a third one's"} {
 		must(t, s.direct[i].Set(t.Context(), prefix+":k", others, patience).Err())
 	}
 	gate := make(chan struct{})
@@ -245,7 +251,8 @@ func TestDividedVotesDoNotWait(t *testing.T) {
 		must(t, p.Refuse(false))
 	}
 	must(t, s.direct[0].Set(t.Context(), prefix+":k", "another's", patience).Err())
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // this time is much shorter than the time that the others may take
+	// This time is much shorter than the time that the others may take.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := l.TryLock(ctx, "k")
 	is(t, "TryLock", err, lock.ErrHeld)
@@ -297,7 +304,8 @@ func TestViewDoesNotRepeat(t *testing.T) {
 	works(t, l)
 	var lost []*redistest.Fault
 	for _, p := range s.proxies[:3] {
-		lost = append(lost, p.DropReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup))
+		lost = append(lost,
+			p.DropReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), redistest.Hangup))
 	}
 	if _, err := l.TryLock(t.Context(), "k"); err == nil || errors.Is(err, lock.ErrHeld) {
 		t.Errorf("three lost replies gave %v", err)
@@ -314,7 +322,9 @@ func TestClientWithoutContexts(t *testing.T) {
 	s := newSite(t)
 	var masters []redis.UniversalClient
 	for _, p := range s.proxies {
-		c := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 2 * time.Second, MaxRetries: -1})
+		c := redis.NewClient(&redis.Options{
+			Addr: p.Addr(), ReadTimeout: 2 * time.Second, MaxRetries: -1,
+		})
 		t.Cleanup(func() { _ = c.Close() })
 		masters = append(masters, own{c})
 	}

@@ -18,19 +18,27 @@ type lines struct {
 }
 
 func (ls *lines) init(masters int) {
-	ls.all, ls.listening, ls.yields = make(map[string]*line), make([]bool, masters), make(map[string]yield)
+	ls.all, ls.listening, ls.yields = make(map[string]*line), make([]bool, masters),
+		make(map[string]yield)
 }
 
 // line is the line of calls for one name. The mutex of lines guards it.
 type line struct {
-	places  []*place
-	trouble time.Time // the time since which no call in the line has had a reply; zero: the last request had a reply
-	crowd   int       // the number of processes that waited when the lock was last released
+	places []*place
+	// The time since which no call in the line has had a reply; zero: the last request had a reply.
+	trouble time.Time
+	crowd   int // the number of processes that waited when the lock was last released
 
 	// The first call of the line waits until a majority of the masters may be free.
-	blocked  []string         // by master: the token that has the lock there, unknown, or "" if nobody has it
-	released map[release]bool // the releases that messages have reported since the request was sent; a message may be newer than a reply that comes after it
-	heard    []bool           // by master: whether messages arrived when the request was sent; if not, the reply may be out of date without a message
+	//
+	// By master: the token that has the lock there, unknown, or "" if nobody has it.
+	blocked []string
+	// The releases that messages have reported since the request was sent; a message may be newer
+	// than a reply that comes after it.
+	released map[release]bool
+	// By master: whether messages arrived when the request was sent; if not, the reply may be out
+	// of date without a message.
+	heard []bool
 }
 
 // place is the place of one Lock call in a line.
@@ -76,7 +84,9 @@ func (ls *lines) join(name string) (p *place, alone bool, courtesy time.Duration
 	l := ls.all[name]
 	if l == nil {
 		n := len(ls.listening)
-		l = &line{blocked: make([]string, n), released: make(map[release]bool), heard: make([]bool, n)}
+		l = &line{
+			blocked: make([]string, n), released: make(map[release]bool), heard: make([]bool, n),
+		}
 		ls.all[name] = l
 		courtesy, l.crowd = time.Until(ls.yields[name].until), ls.yields[name].waiting
 	}

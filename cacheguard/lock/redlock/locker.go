@@ -22,10 +22,13 @@ type Locker struct {
 	keeper  *tenure.Keeper
 	id      string // the id of this process among the waiting processes
 	lines   lines
-	turns   chan struct{}         // the turns to renew locks or give them back; has room for mostAtOnce
-	aside   chan struct{}         // the locks that gave up their turn and wait for silent masters; has room for mostAside
-	asked   atomic.Bool           // whether a first request was sent to all masters and waited for all replies
-	twins   atomic.Pointer[twins] // two masters that were one server when both replied last, or nil
+	// The turns to renew locks or give them back; has room for mostAtOnce.
+	turns chan struct{}
+	// The locks that gave up their turn and wait for silent masters; has room for mostAside.
+	aside chan struct{}
+	// Whether a first request was sent to all masters and waited for all replies.
+	asked atomic.Bool
+	twins atomic.Pointer[twins] // two masters that were one server when both replied last, or nil
 
 	messages messages
 }
@@ -55,7 +58,10 @@ func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	if errs = append(errs, wrong...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	l := &Locker{opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize], turns: make(chan struct{}, mostAtOnce), aside: make(chan struct{}, mostAside)}
+	l := &Locker{
+		opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize],
+		turns: make(chan struct{}, mostAtOnce), aside: make(chan struct{}, mostAside),
+	}
 	l.lines.init(len(masters))
 	l.messages.lines, l.messages.logger = &l.lines, opts.Logger
 	for i, rdb := range masters {
@@ -83,8 +89,12 @@ func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, l.try)
 }
 
-func (l *Locker) enter(ctx context.Context, name string, acquire func(context.Context, string) (*tenure.Hold, error)) (lock.Lock, error) {
-	held, err := l.keeper.Acquire(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
+func (l *Locker) enter(
+	ctx context.Context, name string, acquire func(context.Context, string) (*tenure.Hold, error),
+) (lock.Lock, error) {
+	held, err := l.keeper.Acquire(ctx, "redlock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		return acquire(ctx, name)
 	})
 	if err != nil {
@@ -121,10 +131,13 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 	case t.unusable():
 		a.err = t.trouble()
 	case t.stuck():
-		a.err = fmt.Errorf("%w: on %d of %d masters the key %q has no end, or one that no lease has, so no locker has left it like that; delete it there to free the lock, or take the lock by SeizeUnsafely",
+		a.err = fmt.Errorf(
+			"%w: on %d of %d masters the key %q has no end, or one that no lease has, so no locker has left it like that; delete it there to free the lock, or take the lock by SeizeUnsafely",
 			lock.ErrHeld, t.endless, t.masters, c.key)
 	}
-	if w.force { // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
+	// a lock that was taken isn't given back: its previous holder has to learn of the loss before
+	// another call may have it.
+	if w.force {
 		return a
 	}
 	a.given = c.giveBack(ctx)
@@ -193,7 +206,8 @@ func (t *turn) done() {
 // clear waits until all votes that a try got are given back. It doesn't wait for masters that were
 // away already.
 func (a attempt) clear(ctx context.Context) {
-	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away}, func(t *tally) bool { return !t.pendingThere() })
+	a.claim.collect(ctx, a.given, &tally{masters: a.t.masters, away: a.t.away},
+		func(t *tally) bool { return !t.pendingThere() })
 }
 
 // try sends requests until this call or another holder has the lock. It gives back its votes before
@@ -224,7 +238,9 @@ func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 // use SeizeUnsafely at the same time, both can end up without a majority. They learn of that at
 // their next renewal. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
-	held, err := l.keeper.Take(ctx, "redlock", name, func(ctx context.Context) (*tenure.Hold, error) {
+	held, err := l.keeper.Take(ctx, "redlock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		a := l.attempt(ctx, name, wish{force: true})
 		if a.held == nil && a.err == nil {
 			a.err = a.t.trouble()

@@ -52,7 +52,8 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	for _, addr := range p.Addrs {
 		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr}))
 	}
-	l, err := redlock.New(masters, redlock.Options{Prefix: suitePrefix, Lease: p.Lease, Logger: quiet})
+	l, err := redlock.New(masters,
+		redlock.Options{Prefix: suitePrefix, Lease: p.Lease, Logger: quiet})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -46,13 +46,19 @@ const (
 type answer struct {
 	master int
 	said   said
-	holder string        // if said is other: the holder's token; only an acquisition returns it
-	left   time.Duration // if said is other: the time until the holder's lock ends there; negative if it has no end
-	place  int           // the place of this process among the processes that wait there; in the reply to a release, the number of waiting processes
-	unsent bool          // if said is nothing: the master can't have carried out the request
-	twin   *master       // if said is other, after an acquisition: the master that is the same server, because the holder's token is this claim's token for it
-	stuck  bool          // if said is other: the holder's lock has no end, or an end that no lease can have
-	err    error         // if said is nothing: the reason
+	holder string // if said is other: the holder's token; only an acquisition returns it
+	// If said is other: the time until the holder's lock ends there; negative if it has no end.
+	left time.Duration
+	// The place of this process among the processes that wait there; in the reply to a release, the
+	// number of waiting processes.
+	place  int
+	unsent bool // if said is nothing: the master can't have carried out the request
+	// If said is other, after an acquisition: the master that is the same server, because the
+	// holder's token is this claim's token for it.
+	twin *master
+	// If said is other: the holder's lock has no end, or an end that no lease can have.
+	stuck bool
+	err   error // if said is nothing: the reason
 }
 
 func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, error) {
@@ -60,11 +66,17 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 	if err != nil {
 		return nil, fmt.Errorf("redlock: master %d: %w", index, err)
 	}
-	m := &master{index: index, suffix: fmt.Sprintf("%02x", index), rdb: rdb, link: link, timeout: opts.NodeTimeout, logger: opts.Logger}
-	m.rules = redislink.Rules{Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources}
+	m := &master{
+		index: index, suffix: fmt.Sprintf("%02x", index), rdb: rdb, link: link,
+		timeout: opts.NodeTimeout, logger: opts.Logger,
+	}
+	m.rules = redislink.Rules{
+		Package: "redlock", Keys: opts.Prefix + ":*", Channel: opts.channel(), Sources: sources,
+	}
 	c, ok := rdb.(*redis.Client)
 	if !ok {
-		return m, nil // a client type of the user's own: claim.collect waits for it no longer than the timeout
+		// A client type of the user's own: claim.collect waits for it no longer than the timeout.
+		return m, nil
 	}
 	if o := c.Options(); !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
 		// The view is a copy of the client that uses the same connections, but doesn't retry. A
@@ -78,7 +90,9 @@ func newMaster(index int, rdb redis.UniversalClient, opts Options) (*master, err
 }
 
 // acquire requests a lock.
-func (m *master) acquire(ctx context.Context, key, token string, lease time.Duration, w wish) answer {
+func (m *master) acquire(
+	ctx context.Context, key, token string, lease time.Duration, w wish,
+) answer {
 	force := ""
 	if w.force {
 		force = "1"
@@ -156,7 +170,8 @@ func parse(reply []any) (a answer) {
 		a.said = other
 		if len(reply) > 1 {
 			a.holder, _ = reply[1].(string)
-			a.left, a.place = time.Duration(min(number(2), mostMillis))*time.Millisecond, int(number(3))
+			a.left, a.place = time.Duration(min(number(2), mostMillis))*time.Millisecond,
+				int(number(3))
 		}
 	}
 	if a.said == nothing {
@@ -176,8 +191,12 @@ func unsent(err error) bool {
 
 var (
 	awayLine = report.Line{Level: slog.LevelWarn, Text: "redlock: a master can't be used",
-		Means: "locks need a majority of the masters; those that are left must do", See: "locks-cant-be-had"}
-	backLine = report.Line{Level: slog.LevelInfo, Text: "redlock: a master can be used again", See: "locks-cant-be-had"}
+		Means: "locks need a majority of the masters; those that are left must do",
+		See:   "locks-cant-be-had"}
+	backLine = report.Line{
+		Level: slog.LevelInfo, Text: "redlock: a master can be used again",
+		See: "locks-cant-be-had",
+	}
 )
 
 // note records whether the master replies, and writes a log line when that changes. before is the
@@ -194,7 +213,8 @@ func (m *master) note(err error, before uint64) {
 	case failed:
 		m.silent.Store(true)
 		if m.spell.Due() {
-			m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error", m.link.Told(err))
+			m.spell.Begin(context.Background(), awayLine, m.logger, "master", m.index, "error",
+				m.link.Told(err))
 		}
 	case m.silent.Load() || m.spell.Told():
 		m.silent.Store(false)

@@ -61,9 +61,13 @@ func (l *Locker) listen() []*redislink.Subscription {
 }
 
 var (
-	deafLine = report.Line{Level: slog.LevelWarn, Text: "redlock: messages of a master don't arrive",
+	deafLine = report.Line{Level: slog.LevelWarn,
+		Text:  "redlock: messages of a master don't arrive",
 		Means: "those who wait ask it from time to time", See: "locks-cant-be-had"}
-	heardLine = report.Line{Level: slog.LevelInfo, Text: "redlock: messages of a master arrive again", See: "locks-cant-be-had"}
+	heardLine = report.Line{
+		Level: slog.LevelInfo, Text: "redlock: messages of a master arrive again",
+		See: "locks-cant-be-had",
+	}
 )
 
 // ear receives the messages of one master.
@@ -81,7 +85,8 @@ func (m *messages) ear(master *master) redislink.Ear {
 		},
 		Lost: func(err error) {
 			if !errors.Is(err, context.Canceled) {
-				spell.Begin(context.Background(), deafLine, m.logger, "master", master.index, "error", master.link.Told(err))
+				spell.Begin(context.Background(), deafLine, m.logger, "master", master.index,
+					"error", master.link.Told(err))
 			}
 			m.lines.listens(master.index, false)
 		},

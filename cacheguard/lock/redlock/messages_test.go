@@ -46,8 +46,8 @@ func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
 	return took[len(took)/2]
 }
 
-// handsOver checks that half of the hand-overs take most at most. On a busy machine some of them take
-// longer, so it tries again.
+// handsOver checks that half of the hand-overs take most at most. On a busy machine some of them
+// take longer, so it tries again.
 func handsOver(t *testing.T, from, to *redlock.Locker, most time.Duration) {
 	t.Helper()
 	var took time.Duration
@@ -119,21 +119,32 @@ func TestRights(t *testing.T) {
 		rules    string
 		messages bool
 	}{
-		"all of them":    {"~cgredlock:* &cgredlock:released " + commands + "+publish +subscribe +ping +hello", true},
+		"all of them": {
+			"~cgredlock:* &cgredlock:released " + commands + "+publish +subscribe +ping +hello",
+			true,
+		},
 		"without both":   {"~cgredlock:* " + commands, false},
 		"without listen": {"~cgredlock:* &cgredlock:released " + commands + "+publish", false},
-		"without tell":   {"~cgredlock:* &cgredlock:released " + commands + "+subscribe +ping", false},
+		"without tell": {
+			"~cgredlock:* &cgredlock:released " + commands + "+subscribe +ping", false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			for _, rdb := range s.direct {
-				must(t, rdb.Do(t.Context(), append([]any{"acl", "setuser", "locker", "on", ">secret", "resetchannels"}, fields(c.rules)...)...).Err())
+				must(t,
+					rdb.Do(t.Context(),
+						append([]any{"acl", "setuser", "locker", "on", ">secret", "resetchannels"},
+							fields(c.rules)...)...).Err())
 			}
 			open := func() *redlock.Locker {
 				var masters []redis.UniversalClient
 				for _, server := range s.servers {
-					rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "locker", Password: "secret", DisableIdentity: true})
+					rdb := redis.NewClient(&redis.Options{
+						Addr: server.Addr(), Username: "locker", Password: "secret",
+						DisableIdentity: true,
+					})
 					t.Cleanup(func() { _ = rdb.Close() })
 					masters = append(masters, rdb)
 				}
@@ -147,7 +158,8 @@ func TestRights(t *testing.T) {
 				t.Errorf("Warm: %v", err)
 			}
 			if name == "without listen" {
-				says(t, to.Warm(t.Context()), "the Redis user lacks +ping +subscribe", "NOPERM") // at once
+				// At once.
+				says(t, to.Warm(t.Context()), "the Redis user lacks +ping +subscribe", "NOPERM")
 			}
 			handsOver(t, from, to, 2*time.Second)
 		})
@@ -180,8 +192,10 @@ func TestStrangeMessages(t *testing.T) {
 	token := s.holders(t, "k")[0]
 	for _, rdb := range s.direct {
 		for _, message := range []string{
-			"", ":", "1", "1:", "x:" + token + "k", "1:" + token, "1:short", "-5:" + token + "k", "9999999999999999999:" + token + "k",
-			"1000000:" + token + "k", "1:" + token + "another", "1:" + strings.Repeat("A", 26) + "k", strings.Repeat("z", 1<<16),
+			"", ":", "1", "1:", "x:" + token + "k", "1:" + token, "1:short", "-5:" + token + "k",
+			"9999999999999999999:" + token + "k",
+			"1000000:" + token + "k", "1:" + token + "another",
+			"1:" + strings.Repeat("A", 26) + "k", strings.Repeat("z", 1<<16),
 		} {
 			must(t, rdb.Publish(context.Background(), prefix+":released", message).Err())
 		}
@@ -270,7 +284,8 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 		}
 	}
 	is(t, "Warm", err, context.Canceled)
-	says(t, err, "master 0: subscribe: no answer", "master 1: subscribe: no answer", "master 2: subscribe: no answer")
+	says(t, err, "master 0: subscribe: no answer", "master 1: subscribe: no answer",
+		"master 2: subscribe: no answer")
 }
 
 // When a master goes away, there is one log line, and one when it is back.
@@ -281,7 +296,8 @@ func TestMastersInTheLog(t *testing.T) {
 	o := opts()
 	o.Logger = log.Logger()
 	l := s.wired(t, o)
-	l.SetNodeTimeout(3 * patience) // so that no master is too slow; a refused connection fails at once
+	// So that no master is too slow; a refused connection fails at once.
+	l.SetNodeTimeout(3 * patience)
 	warm(t, l)
 	s.refuse(t, 3)
 	for range 5 {
@@ -294,7 +310,8 @@ func TestMastersInTheLog(t *testing.T) {
 		return log.Count(`a master can be used again" master=3`) > 0
 	})
 
-	if log.Count("a master can") != log.Count(`a master can't be used" master=3`)+log.Count(`a master can be used again" master=3`) {
+	if log.Count("a master can") != log.Count(`a master can't be used" master=3`)+
+		log.Count(`a master can be used again" master=3`) {
 		t.Errorf("the log says:\n%s", &log)
 	}
 }

@@ -70,14 +70,16 @@ func (o Options) withDefaults() (Options, []error) {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
 	}
-	if strings.Contains(o.Prefix, ":") { // prefix "shop:eu" with name "user" would be the same key as "shop" with "eu:user"
+	// Prefix "shop:eu" with name "user" would be the same key as "shop" with "eu:user".
+	if strings.Contains(o.Prefix, ":") {
 		errs = append(errs, fmt.Errorf("redlock: Options.Prefix %q has a colon", o.Prefix))
 	}
 	switch {
 	case o.Lease == 0:
 		o.Lease = defaultLease
 	case o.Lease < leastLease:
-		errs = append(errs, fmt.Errorf("redlock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
+		errs = append(errs,
+			fmt.Errorf("redlock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
 	}
 	switch {
 	case o.MaxHold == 0:
@@ -89,15 +91,21 @@ func (o Options) withDefaults() (Options, []error) {
 	case o.NodeTimeout == 0:
 		o.NodeTimeout = min(defaultNodeTimeout, o.Lease/shareOfNodes)
 	case o.NodeTimeout < leastNodeTimeout:
-		errs = append(errs, fmt.Errorf("redlock: Options.NodeTimeout is %v, below the least of %v", o.NodeTimeout, leastNodeTimeout))
+		errs = append(errs,
+			fmt.Errorf("redlock: Options.NodeTimeout is %v, below the least of %v", o.NodeTimeout,
+				leastNodeTimeout))
 	case o.NodeTimeout > o.Lease/shareOfNodes && o.Lease >= leastLease:
-		errs = append(errs, fmt.Errorf("redlock: Options.NodeTimeout is %v, more than a tenth of the Lease of %v", o.NodeTimeout, o.Lease))
+		errs = append(errs,
+			fmt.Errorf("redlock: Options.NodeTimeout is %v, more than a tenth of the Lease of %v",
+				o.NodeTimeout, o.Lease))
 	}
 	switch {
 	case o.Drift == 0:
 		o.Drift = defaultDrift
 	case !(o.Drift > 0 && o.Drift <= mostDrift): // also true for NaN
-		errs = append(errs, fmt.Errorf("redlock: Options.Drift is %v; it is a share, above 0 and at most %v", o.Drift, mostDrift))
+		errs = append(errs,
+			fmt.Errorf("redlock: Options.Drift is %v; it is a share, above 0 and at most %v",
+				o.Drift, mostDrift))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -113,10 +121,13 @@ const (
 // checkMasters returns the errors of a set of masters.
 func checkMasters(masters []redis.UniversalClient) (errs []error) {
 	if len(masters) < leastMasters {
-		errs = append(errs, fmt.Errorf("redlock: there are %d masters; with fewer than %d none of them may fail, so a lock on one server is the better one", len(masters), leastMasters))
+		errs = append(errs,
+			fmt.Errorf("redlock: there are %d masters; with fewer than %d none of them may fail, so a lock on one server is the better one",
+				len(masters), leastMasters))
 	}
 	if len(masters) > mostMasters {
-		errs = append(errs, fmt.Errorf("redlock: there are %d masters, more than %d", len(masters), mostMasters))
+		errs = append(errs,
+			fmt.Errorf("redlock: there are %d masters, more than %d", len(masters), mostMasters))
 	}
 	known := make(map[any]int) // by client, and by address
 	for i, m := range masters {
@@ -130,7 +141,9 @@ func checkMasters(masters []redis.UniversalClient) (errs []error) {
 				continue
 			}
 			if first, twice := known[same]; twice {
-				errs = append(errs, fmt.Errorf("redlock: masters %d and %d are the same: a server that is counted twice is no majority", first, i))
+				errs = append(errs,
+					fmt.Errorf("redlock: masters %d and %d are the same: a server that is counted twice is no majority",
+						first, i))
 				break
 			}
 			known[same] = i
@@ -162,8 +175,10 @@ func checkMaster(m redis.UniversalClient) (address string, err error) {
 }
 
 var (
-	errNil      = errors.New("the client is nil")
-	errCluster  = errors.New("a cluster is not a master: give a client of a single server")
-	errRing     = errors.New("a Ring is not a master: it gives names to other servers while one is down")
-	errSentinel = errors.New("a client of sentinels moves to a replica that may not know of the last locks, at once, which is what a master that was restarted must not do: give a client of a single server")
+	errNil     = errors.New("the client is nil")
+	errCluster = errors.New("a cluster is not a master: give a client of a single server")
+	errRing    = errors.New(
+		"a Ring is not a master: it gives names to other servers while one is down")
+	errSentinel = errors.New(
+		"a client of sentinels moves to a replica that may not know of the last locks, at once, which is what a master that was restarted must not do: give a client of a single server")
 )

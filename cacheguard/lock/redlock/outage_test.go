@@ -22,11 +22,14 @@ func TestTwoOfFiveAway(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			o := leased(15 * time.Second) // no other master may fail to answer, and on a busy machine one takes seconds now and then
+			// No other master may fail to answer, and on a busy machine one takes seconds now and
+			// then.
+			o := leased(15 * time.Second)
 			a, b := s.wired(t, o), s.wired(t, o)
 			for _, l := range []*redlock.Locker{a, b} {
-				l.SetNodeTimeout(patience / 6) // a majority replies, so no call waits for the others
-				works(t, l)                    // except the first call
+				// a majority replies, so no call waits for the others.
+				l.SetNodeTimeout(patience / 6)
+				works(t, l) // except the first call
 			}
 			before := get(t, a, "before")
 			back := []func(){away(t, s, 1), away(t, s, 3)}
@@ -38,7 +41,8 @@ func TestTwoOfFiveAway(t *testing.T) {
 					switch _, err := b.TryLock(t.Context(), held.Name()); {
 					case errors.Is(err, lock.ErrHeld):
 						refusals++
-					case err == nil || !strings.Contains(err.Error(), "no answer within"): // on a busy machine a master may be slow
+					case err == nil || !strings.Contains(err.Error(), "no answer within"):
+						// On a busy machine a master may be slow.
 						t.Fatalf("TryLock of %q by another: %v; want ErrHeld", held.Name(), err)
 					}
 					must(t, held.Err())
@@ -76,17 +80,21 @@ func TestThreeOfFiveAway(t *testing.T) {
 			for _, i := range []int{0, 2, 4} {
 				back = append(back, away(t, s, i))
 			}
-			for name, acquire := range map[string]func(context.Context, string) (lock.Lock, error){"lock": l.Lock, "try": l.TryLock} {
+			for name, acquire := range map[string]func(context.Context, string) (lock.Lock, error){
+				"lock": l.Lock, "try": l.TryLock,
+			} {
 				began := time.Now()
 				_, err := acquire(t.Context(), name)
 				took := time.Since(began)
 				switch {
 				case err == nil:
 					t.Fatalf("%s: two of five masters are no majority", name)
-				case errors.Is(err, lock.ErrHeld), !strings.Contains(err.Error(), "of 5 masters answered, 3 must"):
+				case errors.Is(err, lock.ErrHeld),
+					!strings.Contains(err.Error(), "of 5 masters answered, 3 must"):
 					t.Errorf("%s: %v", name, err)
 				case took > o.NodeTimeout+soon:
-					t.Errorf("%s: the error took %v, with a NodeTimeout of %v", name, took, o.NodeTimeout)
+					t.Errorf("%s: the error took %v, with a NodeTimeout of %v", name, took,
+						o.NodeTimeout)
 				}
 				waittest.Until(t, "the masters that answer have nothing", func() bool {
 					for _, i := range []int{1, 3} {
@@ -222,7 +230,8 @@ func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 			arm := func() {
 				for _, p := range s.proxies[:3] {
 					gate := make(chan struct{})
-					late := p.DelayReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
+					late := p.DelayReply(redistest.All(isAcquire, redistest.HasKey(prefix+":k")),
+						gate)
 					go func() {
 						defer close(gate)
 						select {
@@ -247,7 +256,10 @@ func TestAnswersEatTheLeaseOfOneWhoWaits(t *testing.T) {
 				got <- mine
 			}()
 			if waits {
-				waittest.Until(t, "it waits", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 && l.Waiting("k") == 1 && l.Listening() })
+				waittest.Until(t, "it waits", func() bool {
+					return s.proxies[0].Counts()["EVALSHA"] > 0 && l.Waiting("k") == 1 &&
+						l.Listening()
+				})
 				arm()
 				must(t, held.Unlock(t.Context()))
 			}
@@ -280,11 +292,14 @@ func TestSlowMasters(t *testing.T) {
 	for _, p := range s.proxies[:3] {
 		p.Slow(2 * o.NodeTimeout)
 	}
-	if _, err := l.Lock(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "masters answered, 3 must") {
+	if _, err := l.Lock(t.Context(), "k"); err == nil ||
+		!strings.Contains(err.Error(), "masters answered, 3 must") {
 		t.Errorf("slow masters gave %v", err)
 	}
 	// The slow masters set the lock only now, and remove it again after that.
-	waittest.Until(t, "a slow master was asked", func() bool { return s.proxies[0].Counts()["EVALSHA"] > 0 })
+	waittest.Until(t, "a slow master was asked", func() bool {
+		return s.proxies[0].Counts()["EVALSHA"] > 0
+	})
 	s.nothingLeft(t, "k")
 	for _, p := range s.proxies[:3] {
 		p.Slow(0)

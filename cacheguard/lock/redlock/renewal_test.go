@@ -23,11 +23,16 @@ func TestRenewalCountsFromItsQuestion(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.Close() })
-		c := redis.NewClient(&redis.Options{Addr: p.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		c := redis.NewClient(&redis.Options{
+			Addr: p.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
+		})
 		t.Cleanup(func() { _ = c.Close() })
 		masters, proxies = append(masters, c), append(proxies, p)
 	}
-	l, err := New(masters, Options{Lease: time.Minute, NodeTimeout: 6 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l, err := New(masters, Options{
+		Lease: time.Minute, NodeTimeout: 6 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,12 +67,16 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 			for _, server := range s.servers[:3] {
 				masters = append(masters, newClient(t, server.Addr()))
 			}
-			f := &failing{Hook: &gated{}, key: prefix + ":fails", asked: make(chan struct{}, 1), gate: make(chan struct{})}
+			f := &failing{
+				Hook: &gated{}, key: prefix + ":fails", asked: make(chan struct{}, 1),
+				gate: make(chan struct{}),
+			}
 			masters[0].(*redis.Client).AddHook(f)
 			l, err := redlock.New(masters, opts())
 			must(t, err)
 			l.SetNodeTimeout(patience)
-			use := func(name string) { // until master 0 has replied, too, because neither call waits for its reply
+			// Until master 0 has replied, too, because neither call waits for its reply.
+			use := func(name string) {
 				before := l.Answers(0)
 				must(t, get(t, l, name).Unlock(t.Context()))
 				waittest.Until(t, "it answers", func() bool { return l.Answers(0) == before+2 })
@@ -98,10 +102,13 @@ func TestSilentOnlyWithoutLaterAnswers(t *testing.T) {
 // silence ends in time, no lock is lost.
 func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all goroutines
 	const n, most = 200, 16
-	for what, script := range map[string]string{"release": redlock.ReleaseScript, "renewal": redlock.RenewScript} {
+	for what, script := range map[string]string{
+		"release": redlock.ReleaseScript, "renewal": redlock.RenewScript,
+	} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t)
-			hash, open, gate := redis.NewScript(script).Hash(), make(chan struct{}), make(chan struct{})
+			hash, open, gate := redis.NewScript(script).Hash(), make(chan struct{}),
+				make(chan struct{})
 			close(open)
 			speak := sync.OnceFunc(func() { close(gate) })
 			var masters []redis.UniversalClient
@@ -124,12 +131,16 @@ func TestManyWhileMostAreSilent(t *testing.T) { // not parallel: it looks at all
 			for i := range n {
 				held = append(held, get(t, l, fmt.Sprint(i)))
 			}
-			waittest.Until(t, "all masters have answered", func() bool { return working() == 0 }) // a late reply would end the silence
+			// A late reply would end the silence.
+			waittest.Until(t, "all masters have answered", func() bool { return working() == 0 })
 			before := seen[0].seen.Load() + seen[1].seen.Load()
 			_, err = l.TryLock(t.Context(), "refused")
 			says(t, err, "dial: refused")
-			waittest.Until(t, "what it was given is given back", func() bool { // these releases aren't part of the count below
-				return what != "release" || seen[0].seen.Load()+seen[1].seen.Load() == before+2 && seen[0].under.Load()+seen[1].under.Load() == 0
+			// These releases aren't part of the count below.
+			waittest.Until(t, "what it was given is given back", func() bool {
+				return what != "release" ||
+					seen[0].seen.Load()+seen[1].seen.Load() == before+2 &&
+						seen[0].under.Load()+seen[1].under.Load() == 0
 			})
 
 			if silent := l.Silent(); !slices.Equal(silent, []int{2, 3, 4}) {
@@ -176,7 +187,9 @@ func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all 
 	var masters []redis.UniversalClient
 	var seen []*gated
 	for _, server := range s.servers[:3] {
-		c, g := newClient(t, server.Addr()), &gated{hash: redis.NewScript(redlock.ReleaseScript).Hash(), gate: gate}
+		c, g := newClient(t, server.Addr()), &gated{
+			hash: redis.NewScript(redlock.ReleaseScript).Hash(), gate: gate,
+		}
 		c.AddHook(&deaf{g, prefix + ":refused"})
 		c.AddHook(g)
 		masters, seen = append(masters, c), append(seen, g)
@@ -193,12 +206,16 @@ func TestManyWhileAllAreSilent(t *testing.T) { // not parallel: it looks at all 
 	waittest.Until(t, "all masters have answered", func() bool { return working() == 0 })
 	_, err = l.TryLock(t.Context(), "refused")
 	says(t, err, "dial: refused")
-	waittest.Until(t, "all are silent", func() bool { return len(l.Silent()) == 3 && working() == 0 })
+	waittest.Until(t, "all are silent", func() bool {
+		return len(l.Silent()) == 3 && working() == 0
+	})
 	done := make(chan error, n)
 	for _, h := range held {
 		go func() { done <- h.Unlock(context.Background()) }()
 	}
-	waittest.Until(t, "as many as may are under way", func() bool { return seen[0].under.Load() >= most })
+	waittest.Until(t, "as many as may are under way", func() bool {
+		return seen[0].under.Load() >= most
+	})
 	for range 100 {
 		must(t, s.direct[0].Ping(t.Context()).Err())
 	}

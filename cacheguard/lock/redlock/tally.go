@@ -15,9 +15,10 @@ type tally struct {
 	masters int
 	answers []answer // the replies so far, including errors
 	mine    int
-	not     int    // number of replies that are other or free
-	endless int    // number of replies other with a lock that has no end
-	away    []bool // by master: whether it didn't reply the last time; nil: this makes no difference
+	not     int // number of replies that are other or free
+	endless int // number of replies other with a lock that has no end
+	// By master: whether it didn't reply the last time; nil: this makes no difference.
+	away []bool
 }
 
 func (t *tally) add(a answer) {
@@ -150,9 +151,13 @@ func (t *tally) place() int {
 // trouble returns the error of a request if no majority replied, or if the replies have no majority
 // for one result.
 func (t *tally) trouble() error {
-	errs := []error{fmt.Errorf("%d of %d masters answered, %d must", t.mine+t.not, t.masters, quorum(t.masters))}
+	errs := []error{
+		fmt.Errorf("%d of %d masters answered, %d must", t.mine+t.not, t.masters,
+			quorum(t.masters)),
+	}
 	if !t.unusable() {
-		errs[0] = fmt.Errorf("%d of %d masters have it, %d have it not, %d must agree", t.mine, t.masters, t.not, quorum(t.masters))
+		errs[0] = fmt.Errorf("%d of %d masters have it, %d have it not, %d must agree", t.mine,
+			t.masters, t.not, quorum(t.masters))
 	}
 	for _, a := range t.answers {
 		if a.err != nil {

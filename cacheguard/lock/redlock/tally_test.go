@@ -16,7 +16,8 @@ func TestQuorumsMeet(t *testing.T) {
 			t.Errorf("two majorities of %d masters need not meet: %d", n, quorum(n))
 		}
 		if quorum(n)+quorum(n+1) <= n+1 {
-			t.Errorf("a majority of %d masters and one of %d need not meet: %d, %d", n, n+1, quorum(n), quorum(n+1))
+			t.Errorf("a majority of %d masters and one of %d need not meet: %d, %d", n, n+1,
+				quorum(n), quorum(n+1))
 		}
 	}
 	if quorum(3)+quorum(5) > 5 {
@@ -53,7 +54,8 @@ func TestLeft(t *testing.T) {
 		left  time.Duration
 	}{
 		{"xxxxx", 3}, {"mxxxx", 3}, {"mmxxx", 3}, {"mmxff", 3}, {"mm---", -1}, {"x----", -1},
-		{"mmm", 0}, {"mmmmm", 0}, {"mmm--", 0}, {"mmmxx", 0}, // too late: the claim itself gives back a majority
+		// Too late: the claim itself gives back a majority.
+		{"mmm", 0}, {"mmmmm", 0}, {"mmm--", 0}, {"mmmxx", 0},
 	} {
 		want := c.left * time.Second
 		if c.left < 0 {
@@ -111,12 +113,14 @@ func TestTally(t *testing.T) {
 			what      string
 			got, want bool
 		}{
-			{"won", v.won(), c.won}, {"refused", v.refused(), c.refused}, {"unusable", v.unusable(), c.unusable},
+			{"won", v.won(), c.won}, {"refused", v.refused(), c.refused},
+			{"unusable", v.unusable(), c.unusable},
 			{"settled", v.settled(), c.settled}, {"decided", v.decided(), c.decided},
 			{"split", len(v.answers) == c.masters && v.split(), c.split},
 		} {
 			if is.got != is.want {
-				t.Errorf("%s of %d: %s is %v; want %v", c.votes, c.masters, is.what, is.got, is.want)
+				t.Errorf("%s of %d: %s is %v; want %v", c.votes, c.masters, is.what, is.got,
+					is.want)
 			}
 		}
 	}
@@ -134,7 +138,8 @@ func TestTallyAway(t *testing.T) {
 		v := votes(5, c.votes)
 		v.away = []bool{false, false, false, true, true}
 		if v.settled() != c.settled {
-			t.Errorf("%s, and two that were away: settled %v; want %v", c.votes, v.settled(), c.settled)
+			t.Errorf("%s, and two that were away: settled %v; want %v", c.votes, v.settled(),
+				c.settled)
 		}
 		v.away[4] = false
 		if v.settled() {
@@ -169,7 +174,8 @@ func TestTallyMostOfOneClaim(t *testing.T) {
 
 func TestTallyLeft(t *testing.T) {
 	for votes5, want := range map[string]time.Duration{
-		"xxxxx": 3 * time.Second, "mmxxx": 3 * time.Second, "mxx--": 3 * time.Second, "xx---": -1, "xxx": 3 * time.Second,
+		"xxxxx": 3 * time.Second, "mmxxx": 3 * time.Second, "mxx--": 3 * time.Second, "xx---": -1,
+		"xxx":   3 * time.Second,
 		"mmxyz": 3 * time.Second,
 	} {
 		if got := votes(5, votes5).left(); got != want {
@@ -207,10 +213,12 @@ func TestValidity(t *testing.T) {
 			t.Fatal(errs)
 		}
 		if got := o.validity(); got != c.want {
-			t.Errorf("a lease of %v with a drift of %v is valid for %v; want %v", c.lease, c.drift, got, c.want)
+			t.Errorf("a lease of %v with a drift of %v is valid for %v; want %v", c.lease, c.drift,
+				got, c.want)
 		}
 		if o.NodeTimeout >= o.validity() {
-			t.Errorf("a lease of %v with a drift of %v: NodeTimeout %v eats it", c.lease, c.drift, o.NodeTimeout)
+			t.Errorf("a lease of %v with a drift of %v: NodeTimeout %v eats it", c.lease, c.drift,
+				o.NodeTimeout)
 		}
 	}
 }
@@ -220,7 +228,8 @@ func TestValidity(t *testing.T) {
 func TestRestAfterWinningTooLate(t *testing.T) {
 	for _, calls := range []bool{false, true} {
 		w := waiting{poll: leastPoll}
-		if r := w.rest(attempt{err: errors.New("too late"), t: votes(5, "mmm--")}, calls, 0); r.most >= mostSpan {
+		if r := w.rest(attempt{err: errors.New("too late"), t: votes(5, "mmm--")}, calls,
+			0); r.most >= mostSpan {
 			t.Errorf("with messages: %v: it rests for %v", calls, r.most)
 		}
 	}

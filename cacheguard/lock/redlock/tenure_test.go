@@ -30,7 +30,8 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", patience).Err())
 	pass(2 * brisk().Lease)
 	must(t, held.Err())
-	if got := s.holders(t, "k"); !slices.Equal(got, []string{mine, "another", "another", mine, mine}) {
+	if got := s.holders(t, "k"); !slices.Equal(got,
+		[]string{mine, "another", "another", mine, mine}) {
 		t.Errorf("after some renewals the masters have %v", got)
 	}
 	must(t, held.Unlock(t.Context()))
@@ -44,7 +45,9 @@ func TestMinorityDoesNotLose(t *testing.T) {
 // whether another holder has it or nobody. It is not set again.
 func TestMajorityLoses(t *testing.T) {
 	for how, take := range map[string]func(s *site, i int) error{
-		"removed": func(s *site, i int) error { return s.direct[i].Del(context.Background(), prefix+":k").Err() },
+		"removed": func(s *site, i int) error {
+			return s.direct[i].Del(context.Background(), prefix+":k").Err()
+		},
 		"another's": func(s *site, i int) error {
 			return s.direct[i].Set(context.Background(), prefix+":k", "another", patience).Err()
 		},
@@ -70,7 +73,9 @@ func TestMajorityLoses(t *testing.T) {
 			}
 			is(t, "Unlock", held.Unlock(t.Context()), lock.ErrLost)
 			if n := s.count(t, "k", 3, 4); n > 0 {
-				waittest.Until(t, "the rest is given back", func() bool { return s.count(t, "k", 3, 4) == 0 })
+				waittest.Until(t, "the rest is given back", func() bool {
+					return s.count(t, "k", 3, 4) == 0
+				})
 			}
 		})
 	}
@@ -103,7 +108,9 @@ func TestUnlockNoticesLoss(t *testing.T) {
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := redlock.Options{Lease: 4 * time.Second, NodeTimeout: 200 * time.Millisecond, Drift: 0.5, Logger: quiet}
+	o := redlock.Options{
+		Lease: 4 * time.Second, NodeTimeout: 200 * time.Millisecond, Drift: 0.5, Logger: quiet,
+	}
 	l := s.wired(t, o)
 	works(t, l)
 	began := time.Now()
@@ -139,9 +146,13 @@ func TestDrift(t *testing.T) {
 // documentation describes this case. The test shows that it can happen, and that a restart that
 // takes longer than the lease prevents it.
 func TestRestartedEmpty(t *testing.T) {
-	begin := func(t *testing.T) (s *site, o redlock.Options, first lock.Lock, second *redlock.Locker) {
+	begin := func(
+		t *testing.T,
+	) (s *site, o redlock.Options, first lock.Lock, second *redlock.Locker) {
 		s = newSite(t)
-		o = redlock.Options{Lease: 6 * time.Second, NodeTimeout: 500 * time.Millisecond, Logger: quiet}
+		o = redlock.Options{
+			Lease: 6 * time.Second, NodeTimeout: 500 * time.Millisecond, Logger: quiet,
+		}
 		a := s.wired(t, o)
 		s.servers[3].Kill()
 		s.servers[4].Kill()
@@ -159,7 +170,8 @@ func TestRestartedEmpty(t *testing.T) {
 		second, err := b.TryLock(t.Context(), "k")
 		must(t, err)
 		if first.Err() != nil || second.Err() != nil {
-			t.Errorf("the first holder: %v, the second: %v; this test is to show that both hold", first.Err(), second.Err())
+			t.Errorf("the first holder: %v, the second: %v; this test is to show that both hold",
+				first.Err(), second.Err())
 		}
 		waittest.Next(t, "the first notices it when it renews", first.Lost())
 		must(t, second.Err())
@@ -211,7 +223,9 @@ func TestRollingRestart(t *testing.T) {
 	mine := s.holders(t, "k")[0]
 	for i, server := range s.servers {
 		must(t, server.Restart())
-		waittest.Until(t, "the lock is set again", func() bool { return s.holders(t, "k")[i] == mine })
+		waittest.Until(t, "the lock is set again", func() bool {
+			return s.holders(t, "k")[i] == mine
+		})
 	}
 	must(t, held.Err())
 	must(t, held.Unlock(t.Context()))

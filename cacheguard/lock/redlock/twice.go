@@ -63,7 +63,8 @@ func (l *Locker) distinct(t *tally) error {
 		m := l.masters[a.master]
 		switch {
 		case a.twin != nil:
-			return fmt.Errorf("%v and %v are one server, or one is a replica of the other: %w", a.twin, m, errTwice)
+			return fmt.Errorf("%v and %v are one server, or one is a replica of the other: %w",
+				a.twin, m, errTwice)
 		case known != nil && a.said == mine && (m == known.first || m == known.second):
 			votes++
 		}

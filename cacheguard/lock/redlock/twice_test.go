@@ -67,7 +67,8 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	mute(p.second, true)
 	for i := range 3 {
 		var held lock.Lock
-		waittest.Until(t, "two servers grant the lock", func() bool { // a busy server may miss the NodeTimeout
+		// A busy server may miss the NodeTimeout.
+		waittest.Until(t, "two servers grant the lock", func() bool {
 			var err error
 			held, err = p.TryLock(t.Context(), "k")
 			return err == nil
@@ -86,9 +87,13 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	for i := range 5 {
 		// The name replies to requests for this lock, and to no others.
 		name := fmt.Sprint("one server ", i)
-		others := func(c redistest.Command) bool { return isAcquire(c) && !redistest.HasKey(prefix+":"+name)(c) }
+		others := func(c redistest.Command) bool {
+			return isAcquire(c) && !redistest.HasKey(prefix+":"+name)(c)
+		}
 		probe := p.second.DelayCommand(others, gate)
-		for what, ask := range map[string]func(context.Context, string) (lock.Lock, error){"Lock": p.Lock, "TryLock": p.TryLock} {
+		for what, ask := range map[string]func(context.Context, string) (lock.Lock, error){
+			"Lock": p.Lock, "TryLock": p.TryLock,
+		} {
 			if _, err := ask(t.Context(), name); err == nil {
 				t.Errorf("%s %d is granted by one server with two names", what, i)
 			}
@@ -120,7 +125,8 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, opts())
 	tries := 0
-	try := func() (servers int64, err error) { // a new lock each time, because the silent name may have the vote for the last lock
+	// A new lock each time, because the silent name may have the vote for the last lock.
+	try := func() (servers int64, err error) {
 		tries++
 		name := fmt.Sprint(tries)
 		held, err := p.TryLock(t.Context(), name)
@@ -191,7 +197,8 @@ func TestSecondNameDoesNotRenew(t *testing.T) {
 	mute(p.second, true)
 	var held lock.Lock
 	tries := 0
-	waittest.Until(t, "two servers give a lock", func() bool { // on a busy machine the first connections may take too long
+	// On a busy machine the first connections may take too long.
+	waittest.Until(t, "two servers give a lock", func() bool {
 		tries++
 		var err error
 		held, err = p.TryLock(t.Context(), fmt.Sprint(tries))
@@ -221,7 +228,10 @@ func (a *astray) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 func (a *astray) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { key, _ := arg.(string); return strings.HasPrefix(key, a.begins) }) {
+		if slices.ContainsFunc(cmd.Args(), func(arg any) bool {
+			key, _ := arg.(string)
+			return strings.HasPrefix(key, a.begins)
+		}) {
 			return a.other.Process(ctx, cmd)
 		}
 		return next(ctx, cmd)
@@ -284,7 +294,10 @@ func TestUncontendedCommands(t *testing.T) {
 			stats, err = redistest.CommandStats(t.Context(), rdb)
 			must(t, err)
 			maps.DeleteFunc(stats, func(name string, _ int64) bool {
-				return name == "PING" || name == "SUBSCRIBE" || name == "HELLO" || strings.HasPrefix(name, "CLIENT") || strings.HasPrefix(name, "CONFIG") || name == "INFO" // of connections, the subscription and this test
+				// Of connections, the subscription and this test.
+				return name == "PING" || name == "SUBSCRIBE" || name == "HELLO" ||
+					strings.HasPrefix(name, "CLIENT") || strings.HasPrefix(name, "CONFIG") ||
+					name == "INFO"
 			})
 			return maps.Equal(stats, want)
 		})

@@ -63,7 +63,9 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 			return a.held, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(a.err, errTwice), a.err != nil && (first && !a.t.won() || time.Since(trouble) > l.opts.Lease): // if the votes were won too late, perhaps this process was stopped
+		case errors.Is(a.err, errTwice), a.err != nil &&
+			(first && !a.t.won() || time.Since(trouble) > l.opts.Lease):
+			// If the votes were won too late, perhaps this process was stopped.
 			return nil, a.err
 		case a.t.mine > 0: // these votes would also make the next try fail
 			a.clear(ctx)
@@ -103,13 +105,16 @@ type rest struct {
 func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 	if a.t.mine == 0 && !a.t.split() {
 		w.met = 0
-	} else { // other calls will be woken at the same moment, or no call will be woken, because the holders of the votes are dead
+	} else {
+		// Other calls will be woken at the same moment, or no call will be woken, because the
+		// holders of the votes are dead.
 		turn += backOff(w.met, a.took)
 		w.met++
 	}
 	most := w.poll/2 + rand.N(w.poll/2)
 	switch {
-	case a.err == nil && a.t.split(), a.t.won(): // the votes are split, or they were won too late and given back
+	case a.err == nil && a.t.split(), a.t.won():
+		// The votes are split, or they were won too late and given back.
 		return rest{turn, turn}
 	case calls:
 		most = mostPause + turn
@@ -126,7 +131,8 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 // a row. took is the time that the request took: two calls that try again within a shorter time
 // would meet again.
 func backOff(n int, took time.Duration) time.Duration {
-	span := min(max(leastSpan, 2*took), mostSpan) // limited first, because on a machine that was suspended a request may have taken days
+	// Limited first, because on a machine that was suspended a request may have taken days.
+	span := min(max(leastSpan, 2*took), mostSpan)
 	return rand.N(min(span<<min(n, 10), mostSpan))
 }
 

@@ -28,7 +28,8 @@ func TestRest(t *testing.T) {
 			short.answers[i].left = time.Duration(i+1) * 10 * time.Millisecond
 		}
 		r = w.rest(attempt{t: short}, true, turn)
-		between("held by one who ends soon", r.most, 30*time.Millisecond+turn, 30*time.Millisecond+turn)
+		between("held by one who ends soon", r.most, 30*time.Millisecond+turn,
+			30*time.Millisecond+turn)
 
 		poll := leastPoll
 		for range 8 {
@@ -45,7 +46,8 @@ func TestRest(t *testing.T) {
 			r = w.rest(attempt{t: votes(5, "mmxxy"), took: time.Microsecond}, true, 0)
 			between("split votes", r.most, 0, span)
 			if r.most != r.woken {
-				t.Errorf("split votes: %v, and %v when woken, as they all are at once", r.most, r.woken)
+				t.Errorf("split votes: %v, and %v when woken, as they all are at once", r.most,
+					r.woken)
 			}
 			span *= 2
 		}

@@ -51,7 +51,8 @@ func (l *Locker) Warm(ctx context.Context) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("redlock: warming up: %w", errors.Join(slices.Insert(errs, 0, tenure.Why(ctx))...))
+		return fmt.Errorf("redlock: warming up: %w",
+			errors.Join(slices.Insert(errs, 0, tenure.Why(ctx))...))
 	case len(l.masters)-len(errs) < quorum(len(l.masters)):
 		return fmt.Errorf("redlock: warming up: %w", errors.Join(errs...))
 	default:
@@ -66,9 +67,12 @@ func warm(ctx context.Context, m *master, sub *redislink.Subscription) error {
 	}
 	// The check of rights is first, because its error names all rights that are missing.
 	key := m.rules.Keys[:len(m.rules.Keys)-1] // a lock that nobody can have: its name is empty
-	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key}, []any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
-		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key}) // locks work without PUBLISH
-	for _, script := range scripts { // one after another: in a pipeline Load would take an empty reply for the script's hash
+	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key},
+		[]any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
+		// Locks work without PUBLISH.
+		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key})
+	// One after another: in a pipeline Load would take an empty reply for the script's hash.
+	for _, script := range scripts {
 		if err == nil {
 			err = script.Load(ctx, rdb).Err()
 		}

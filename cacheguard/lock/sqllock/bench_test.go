@@ -16,10 +16,16 @@ func BenchmarkLockUnlock(b *testing.B) {
 	systems := map[string]func(b *testing.B) system{
 		"SQLite": func(b *testing.B) system {
 			file := filepath.ToSlash(filepath.Join(b.TempDir(), "locks.db"))
-			return system{Dialect: sqllock.SQLite, Source: "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)"}
+			return system{
+				Dialect: sqllock.SQLite,
+				Source:  "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)",
+			}
 		},
 		"PostgreSQL": func(b *testing.B) system {
-			return system{Dialect: sqllock.PostgreSQL, Source: pgtest.Shared(b).URL(), Table: fmt.Sprintf("locks_%d", tables.Add(1))}
+			return system{
+				Dialect: sqllock.PostgreSQL, Source: pgtest.Shared(b).URL(),
+				Table: fmt.Sprintf("locks_%d", tables.Add(1)),
+			}
 		},
 	}
 	for name, open := range systems {
@@ -43,7 +49,9 @@ func BenchmarkLockUnlock(b *testing.B) {
 				defer held.Unlock(ctx)
 				for b.Loop() {
 					for range 2 {
-						if _, err := db.ExecContext(ctx, "UPDATE "+s.table()+" SET token = token + $1 WHERE name = $2", 1, []byte("row")); err != nil {
+						if _, err := db.ExecContext(ctx,
+							"UPDATE "+s.table()+" SET token = token + $1 WHERE name = $2", 1,
+							[]byte("row")); err != nil {
 							b.Fatal(err)
 						}
 					}

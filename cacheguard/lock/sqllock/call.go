@@ -21,13 +21,18 @@ const (
 // its own time limit and doesn't end with ctx, because drivers close a connection whose statement
 // was cancelled. call itself returns when ctx ends. If asking isn't nil, it counts the tries that
 // are running.
-func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try func(ctx context.Context, doubt error) (T, error)) (v T, err error) {
+func call[T any](
+	ctx context.Context, l *Locker, asking *sync.WaitGroup,
+	try func(ctx context.Context, doubt error) (T, error),
+) (v T, err error) {
 	var doubt, said error
 	began := time.Now()
 	end := began.Add(l.opts.OpTimeout)
 	for pause := firstAgain; ; pause = min(2*pause, mostAgain) {
 		before := doubt
-		v, err = aside(ctx, l, min(l.opts.OpTimeout/2, time.Until(end)), asking, func(ctx context.Context) (T, error) {
+		v, err = aside(ctx, l, min(l.opts.OpTimeout/2, time.Until(end)), asking, func(
+			ctx context.Context,
+		) (T, error) {
 			return try(ctx, before)
 		})
 		switch {
@@ -54,7 +59,10 @@ func call[T any](ctx context.Context, l *Locker, asking *sync.WaitGroup, try fun
 
 // aside runs a try on another goroutine. It stops waiting for the try when ctx ends or the time of
 // the try is over, because some drivers ignore contexts, always or in some places.
-func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sync.WaitGroup, try func(context.Context) (T, error)) (T, error) {
+func aside[T any](
+	ctx context.Context, l *Locker, most time.Duration, asking *sync.WaitGroup,
+	try func(context.Context) (T, error),
+) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -95,7 +103,9 @@ func aside[T any](ctx context.Context, l *Locker, most time.Duration, asking *sy
 
 // query runs a statement and returns the number of rows that it gave. It reads to the end, because
 // the database reports only at the end whether the statement's transaction was committed.
-func (l *Locker) query(ctx context.Context, scan func(*sql.Rows) error, statement string, args ...any) (n int, err error) {
+func (l *Locker) query(
+	ctx context.Context, scan func(*sql.Rows) error, statement string, args ...any,
+) (n int, err error) {
 	if statement != l.sql.look {
 		done, err := l.writes.begin(ctx)
 		if err != nil {

@@ -116,7 +116,8 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 func (c *claim) ask(ctx context.Context) (answer, error) {
 	a, err := c.askFor(ctx, c.l.opts.Lease)
 	if err == nil && !a.mine && tenure.Endless(max(a.left, 0), c.l.opts.Lease) {
-		err = fmt.Errorf("%w: its row in the table %s ends in %v, which no locker writes; delete the row to free the lock, or take the lock by SeizeUnsafely",
+		err = fmt.Errorf(
+			"%w: its row in the table %s ends in %v, which no locker writes; delete the row to free the lock, or take the lock by SeizeUnsafely",
 			tenure.ErrHeld, c.l.opts.Table, a.left)
 	}
 	return a, err
@@ -191,7 +192,8 @@ func (c *claim) held(a answer) *tenure.Hold {
 func (c *claim) renew(ctx context.Context) (until time.Time, held bool, err error) {
 	until, err = call(ctx, c.l, nil, func(ctx context.Context, _ error) (time.Time, error) {
 		began := time.Now()
-		n, err := c.l.query(ctx, nil, c.l.sql.renew, c.row, c.owner, c.l.sql.lasting(c.l.opts.Lease))
+		n, err := c.l.query(ctx, nil, c.l.sql.renew, c.row, c.owner,
+			c.l.sql.lasting(c.l.opts.Lease))
 		if n == 0 {
 			return time.Time{}, err
 		}
@@ -225,11 +227,15 @@ func (c *claim) free(ctx context.Context) (mine bool, err error) {
 		doubt      error // set if it is unknown whether this claim had the lock
 	}
 	f, err := call(ctx, c.l, nil, func(ctx context.Context, doubt error) (f freed, err error) {
-		n, err := c.l.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&f.told, new(any)) }, c.l.sql.release, args...)
+		n, err := c.l.query(ctx, func(rows *sql.Rows) error {
+			return rows.Scan(&f.told, new(any))
+		}, c.l.sql.release, args...)
 		if f.mine = n > 0; !f.mine && doubt != nil {
 			// An earlier request may have given the lock back, and another holder may have it by
 			// now.
-			f.doubt = fmt.Errorf("it is unknown when the lock ended, for no answer came to a first request: %w", doubt)
+			f.doubt = fmt.Errorf(
+				"it is unknown when the lock ended, for no answer came to a first request: %w",
+				doubt)
 		}
 		return f, err
 	})

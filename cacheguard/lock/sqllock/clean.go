@@ -18,7 +18,8 @@ const (
 	cleanBatches = 100 // batches of one removal; clean.sql says how many rows a batch has
 )
 
-var uncleanLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: rows of old locks are not removed",
+var uncleanLine = report.Line{Level: slog.LevelWarn,
+	Text:  "sqllock: rows of old locks are not removed",
 	Means: "the table grows", See: "locks-cant-be-had"}
 
 // cleanSometimes removes old rows in the background, so that the table doesn't grow for ever if,
@@ -32,7 +33,8 @@ func (l *Locker) cleanSometimes() {
 	}
 	l.keeper.Go(func() {
 		if err := l.clean(context.Background(), retention); err != nil {
-			uncleanLine.Log(context.Background(), l.opts.Logger, "table", l.opts.Table, "error", err)
+			uncleanLine.Log(context.Background(), l.opts.Logger, "table", l.opts.Table, "error",
+				err)
 		}
 	})
 }

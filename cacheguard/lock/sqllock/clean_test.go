@@ -12,7 +12,8 @@ import (
 // rows returns the number of rows.
 func (s system) rows(t *testing.T) (n int) {
 	t.Helper()
-	if err := s.db(t).QueryRowContext(soon(t), "SELECT count(*) FROM "+s.table()+" WHERE length(name) > 0").Scan(&n); err != nil {
+	if err := s.db(t).QueryRowContext(soon(t),
+		"SELECT count(*) FROM "+s.table()+" WHERE length(name) > 0").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -26,7 +27,9 @@ func (s system) age(t *testing.T, by time.Duration) {
 	case sqllock.SQLite:
 		s.do(t, "UPDATE LOCKS SET expires = expires - $1 WHERE expires > 0", by.Milliseconds())
 	default:
-		s.do(t, "UPDATE LOCKS SET expires = expires - $1::bigint * interval '1 microsecond' WHERE expires > 'epoch'", by.Microseconds())
+		s.do(t,
+			"UPDATE LOCKS SET expires = expires - $1::bigint * interval '1 microsecond' WHERE expires > 'epoch'",
+			by.Microseconds())
 	}
 }
 
@@ -35,7 +38,8 @@ func (s system) age(t *testing.T, by time.Duration) {
 func TestOldRowsAreRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		l := s.process(t, func(o *sqllock.Options) { o.Lease = time.Minute })
-		if err := l.Clean(soon(t), time.Hour); err != nil { // so that no locker removes rows in the background
+		// So that no locker removes rows in the background.
+		if err := l.Clean(soon(t), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 20 {
@@ -46,7 +50,8 @@ func TestOldRowsAreRemoved(t *testing.T) {
 		s.age(t, time.Hour+time.Minute)
 		mustUnlock(t, mustLock(t, l, "young"))
 		held := mustLock(t, l, "held for long")
-		s.do(t, "UPDATE LOCKS SET token = token - 7200000000 WHERE name = $1", []byte("held for long"))
+		s.do(t, "UPDATE LOCKS SET token = token - 7200000000 WHERE name = $1",
+			[]byte("held for long"))
 		if n := s.rows(t); n != 23 {
 			t.Fatalf("%d rows", n)
 		}
@@ -81,7 +86,8 @@ func TestUnlockRemovesOldRows(t *testing.T) {
 			past, empty, more = "1", "x''", ""
 		}
 		for i := range 5 {
-			s.do(t, "INSERT INTO LOCKS VALUES ($1, "+empty+", 1, "+past+more+")", []byte(fmt.Sprint("old ", i)))
+			s.do(t, "INSERT INTO LOCKS VALUES ($1, "+empty+", 1, "+past+more+")",
+				[]byte(fmt.Sprint("old ", i)))
 		}
 		mustUnlock(t, mustLock(t, s.process(t), "new"))
 		waittest.Until(t, "that the old rows are gone", func() bool { return s.rows(t) == 1 })

@@ -139,7 +139,9 @@ func TestClockIsReadWhenItIsDecided(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := tx.Exec("UPDATE " + s.Table + " SET owner = 'x', expires = clock_timestamp() + interval '300 milliseconds' WHERE name = 'n'"); err != nil {
+	_, err = tx.Exec("UPDATE " + s.Table +
+		" SET owner = 'x', expires = clock_timestamp() + interval '300 milliseconds' WHERE name = 'n'")
+	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan lock.Lock, 1)
@@ -154,7 +156,9 @@ func TestClockIsReadWhenItIsDecided(t *testing.T) {
 	}()
 	db := s.db(t)
 	waittest.Until(t, "one who waits for the row", func() (waits bool) {
-		err := db.QueryRow("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'", s.Table).Scan(&waits)
+		err := db.QueryRow(
+			"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'",
+			s.Table).Scan(&waits)
 		if err != nil {
 			t.Error(err)
 		}
@@ -170,7 +174,8 @@ func TestClockIsReadWhenItIsDecided(t *testing.T) {
 		return
 	}
 	var left float64
-	if err := db.QueryRow("SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM " + s.Table + " WHERE name = 'n'").Scan(&left); err != nil {
+	if err := db.QueryRow("SELECT extract(epoch FROM expires - clock_timestamp())::float8 FROM " +
+		s.Table + " WHERE name = 'n'").Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	if left < long.Seconds() { // a lease is longer by a hundredth

@@ -24,12 +24,16 @@ func TestConformanceOnSQLite(t *testing.T) {
 		s := onSQLite(t)
 		spy, db := s.spied(t)
 		return locktest.Fleet{
-			Lockers: []lock.Locker{s.locker(t, db, ofFleet), s.process(t, ofFleet), s.process(t, ofFleet)},
-			Lease:   lease, Poll: poll, Fenced: true, Reentrant: true, OneWriter: true,
+			Lockers: []lock.Locker{
+				s.locker(t, db, ofFleet), s.process(t, ofFleet), s.process(t, ofFleet),
+			},
+			Lease: lease, Poll: poll, Fenced: true, Reentrant: true, OneWriter: true,
 			Cut:       spy.cut,
 			LoseReply: func() { spy.loseReply("INSERT") },
-			Steal:     func(name string) { s.do(t, "UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = $1", []byte(name)) },
-			Process:   s.config(t),
+			Steal: func(name string) {
+				s.do(t, "UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = $1", []byte(name))
+			},
+			Process: s.config(t),
 		}
 	})
 }

@@ -100,7 +100,9 @@ type spiedConn struct {
 	p *spy
 }
 
-func (c *spiedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *spiedConn) QueryContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Rows, error) {
 	s := seen{query, args, ctx}
 	if err := c.p.begins(s); err != nil {
 		return nil, err
@@ -110,7 +112,8 @@ func (c *spiedConn) QueryContext(ctx context.Context, query string, args []drive
 		return nil, err
 	}
 	if err := c.p.ends(s); err != nil {
-		for values := make([]driver.Value, len(rows.Columns())); rows.Next(values) == nil; { // read all rows, so that the statement is carried out
+		// Read all rows, so that the statement is carried out.
+		for values := make([]driver.Value, len(rows.Columns())); rows.Next(values) == nil; {
 		}
 		_ = rows.Close()
 		return nil, err
@@ -118,7 +121,9 @@ func (c *spiedConn) QueryContext(ctx context.Context, query string, args []drive
 	return rows, nil
 }
 
-func (c *spiedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *spiedConn) ExecContext(
+	ctx context.Context, query string, args []driver.NamedValue,
+) (driver.Result, error) {
 	s := seen{query, args, ctx}
 	if err := c.p.begins(s); err != nil {
 		return nil, err

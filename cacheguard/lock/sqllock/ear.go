@@ -49,9 +49,13 @@ func (e *ear) open() {
 func (e *ear) close() { e.end() }
 
 var (
-	deafLine = report.Line{Level: slog.LevelWarn, Text: "sqllock: notifications don't arrive; waiters ask from time to time",
+	deafLine = report.Line{Level: slog.LevelWarn,
+		Text:  "sqllock: notifications don't arrive; waiters ask from time to time",
 		Means: "a lock is handed over later than it could be", See: "locks-cant-be-had"}
-	heardLine = report.Line{Level: slog.LevelInfo, Text: "sqllock: notifications arrive again", See: "locks-cant-be-had"}
+	heardLine = report.Line{
+		Level: slog.LevelInfo, Text: "sqllock: notifications arrive again",
+		See: "locks-cant-be-had",
+	}
 )
 
 var errNotSaid = errors.New("it returned without an error")

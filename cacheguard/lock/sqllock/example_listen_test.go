@@ -32,8 +32,11 @@ func ExampleOptions_listen() {
 // server directly: through a pooler that shares connections between transactions, no notifications
 // arrive.
 func listen(url string) sqllock.Listen {
-	const silence = 2 * time.Second // after this time without data, check that the server is reachable
-	return func(ctx context.Context, channel string, standing func(), heard func(payload string)) error {
+	// After this time without data, check that the server is reachable.
+	const silence = 2 * time.Second
+	return func(
+		ctx context.Context, channel string, standing func(), heard func(payload string),
+	) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return err

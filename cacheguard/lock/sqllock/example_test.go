@@ -65,7 +65,8 @@ func Example_fencing() {
 		log.Fatal(err)
 	}
 	change := func(held lock.Lock, state string) {
-		result, err := db.ExecContext(ctx, `UPDATE invoices SET state = ?, fence = ? WHERE id = 42 AND fence <= ?`,
+		result, err := db.ExecContext(ctx,
+			`UPDATE invoices SET state = ?, fence = ? WHERE id = 42 AND fence <= ?`,
 			state, held.Token(), held.Token())
 		if err != nil {
 			log.Fatal(err)

@@ -13,11 +13,16 @@ import (
 // without changes.
 func FuzzNames(f *testing.F) {
 	for _, pair := range [][2]string{
-		{"a", "A"}, {"a", "a\x00"}, {"\x00", "\x00\x00"}, {"é", "e\u0301"}, {"\xff", "\xfe"}, {"' OR 1=1 --", "x'00'"}, {"n", "n"}, {"?1", "$1"},
+		{"a", "A"}, {"a", "a\x00"}, {"\x00", "\x00\x00"}, {"é", "e\u0301"}, {"\xff", "\xfe"},
+		{"' OR 1=1 --", "x'00'"}, {"n", "n"}, {"?1", "$1"},
 	} {
 		f.Add(pair[0], pair[1])
 	}
-	s := system{Dialect: sqllock.SQLite, Source: "file:" + filepath.ToSlash(filepath.Join(f.TempDir(), "locks.db")) + "?_pragma=synchronous(0)&_pragma=journal_mode(memory)"}
+	s := system{
+		Dialect: sqllock.SQLite,
+		Source: "file:" + filepath.ToSlash(filepath.Join(f.TempDir(), "locks.db")) +
+			"?_pragma=synchronous(0)&_pragma=journal_mode(memory)",
+	}
 	db := (&spy{open: s.connect}).db()
 	db.SetMaxOpenConns(1) // so that fuzzing is quick
 	f.Cleanup(func() { _ = db.Close() })
@@ -50,7 +55,8 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 		var rows int
-		if err := db.QueryRow("SELECT count(*) FROM cacheguard_locks WHERE name = $1", []byte(a)).Scan(&rows); err != nil || rows != 1 {
+		if err := db.QueryRow("SELECT count(*) FROM cacheguard_locks WHERE name = $1",
+			[]byte(a)).Scan(&rows); err != nil || rows != 1 {
 			t.Errorf("%q has %d rows, %v", a, rows, err)
 		}
 		mustUnlock(t, held)

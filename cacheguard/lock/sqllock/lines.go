@@ -14,10 +14,12 @@ type lines struct {
 }
 
 type line struct {
-	places  *list.List // of *place, never empty
-	since   time.Time  // the time since which the database can't be used; zero: it can be used
-	handing time.Time  // the time since which this process has handed the lock on among its own calls; zero: it doesn't hand it on
-	dropped bool       // all calls of the line have failed
+	places *list.List // of *place, never empty
+	since  time.Time  // the time since which the database can't be used; zero: it can be used
+	// The time since which this process has handed the lock on among its own calls; zero: it
+	// doesn't hand it on.
+	handing time.Time
+	dropped bool // all calls of the line have failed
 }
 
 // place is the place of one waiting call.
@@ -26,9 +28,10 @@ type place struct {
 	name  string
 	line  *line
 	at    *list.Element
-	turn  chan struct{} // closed when the call is the first of its line, or when the line has failed
-	err   error         // why the line has failed; read it after turn
-	wake  chan signal   // used while the call is the first
+	// Closed when the call is the first of its line, or when the line has failed.
+	turn chan struct{}
+	err  error       // why the line has failed; read it after turn
+	wake chan signal // used while the call is the first
 }
 
 // signal tells the first call of a line what to do.
@@ -69,7 +72,9 @@ func (ls *lines) add(name string) *place {
 		ln = &line{places: list.New()}
 		ls.byName[name] = ln
 	}
-	p := &place{lines: ls, name: name, line: ln, turn: make(chan struct{}), wake: make(chan signal, 1)}
+	p := &place{
+		lines: ls, name: name, line: ln, turn: make(chan struct{}), wake: make(chan signal, 1),
+	}
 	p.at = ln.places.PushBack(p)
 	if ln.places.Len() == 1 {
 		close(p.turn)

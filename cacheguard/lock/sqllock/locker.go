@@ -45,7 +45,8 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table), keeper: tenure.NewKeeper(),
+		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table),
+		keeper:  tenure.NewKeeper(),
 		waiting: lines{byName: make(map[string]*line)}, drowsy: drowsy, born: time.Now(),
 	}
 	if opts.Dialect == SQLite {
@@ -67,7 +68,8 @@ func (l *Locker) Create(ctx context.Context) error {
 		// PostgreSQL first checks whether the table exists and then creates it, in two steps. If
 		// two processes create the table at once, one of them gets an error because something
 		// exists already.
-		if _, err = l.db.ExecContext(ctx, l.sql.schema); err == nil || !exists(err) && !busy(err) || ctx.Err() != nil {
+		if _, err = l.db.ExecContext(ctx, l.sql.schema); err == nil || !exists(err) && !busy(err) ||
+			ctx.Err() != nil {
 			break
 		}
 	}
@@ -89,8 +91,12 @@ func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 	return l.enter(ctx, name, (*claim).try)
 }
 
-func (l *Locker) enter(ctx context.Context, name string, acquire func(*claim, context.Context) (*tenure.Hold, error)) (lock.Lock, error) {
-	held, err := l.keeper.Acquire(ctx, "sqllock", name, func(ctx context.Context) (*tenure.Hold, error) {
+func (l *Locker) enter(
+	ctx context.Context, name string, acquire func(*claim, context.Context) (*tenure.Hold, error),
+) (lock.Lock, error) {
+	held, err := l.keeper.Acquire(ctx, "sqllock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		return acquire(l.claim(name), ctx)
 	})
 	if err != nil {

@@ -41,7 +41,8 @@ func (s system) wanted(t *testing.T, name string) {
 	t.Helper()
 	db := s.db(t)
 	waittest.Until(t, "a wish for a notification of "+name, func() (is bool) {
-		err := db.QueryRowContext(soon(t), "SELECT wanted FROM "+s.Table+" WHERE name = $1", []byte(name)).Scan(&is)
+		err := db.QueryRowContext(soon(t), "SELECT wanted FROM "+s.Table+" WHERE name = $1",
+			[]byte(name)).Scan(&is)
 		if err != nil {
 			t.Error(err)
 			return true
@@ -68,7 +69,8 @@ func TestNotificationWakesTheWaiter(t *testing.T) {
 		mustUnlock(t, next)
 	}
 	slices.Sort(took)
-	t.Logf("from Unlock to Lock in another process: p50 %v, p90 %v, most %v", took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+	t.Logf("from Unlock to Lock in another process: p50 %v, p90 %v, most %v", took[len(took)/2],
+		took[len(took)*9/10], took[len(took)-1])
 	if median := took[len(took)/2]; median > 500*time.Millisecond {
 		t.Errorf("half of them needed more than %v", median)
 	}
@@ -81,7 +83,9 @@ func TestNotificationWakesNobodyElse(t *testing.T) {
 	spy, db := s.spied(t)
 	listens := make(chan struct{})
 	begins := sync.OnceFunc(func() { close(listens) })
-	b := s.hearsWith(t, db, func(ctx context.Context, channel string, standing func(), heard func(string)) error {
+	b := s.hearsWith(t, db, func(
+		ctx context.Context, channel string, standing func(), heard func(string),
+	) error {
 		return listen(s.Source)(ctx, channel, func() {
 			standing() // standing makes all waiting calls ask again
 			begins()
@@ -172,7 +176,9 @@ func TestWaiterLooksAgainWhenNotificationsArrive(t *testing.T) {
 	stand := make(chan struct{})
 	spy, db := s.spied(t)
 	b := s.locker(t, db, seldom, func(o *sqllock.Options) {
-		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
+		o.Listen = func(
+			ctx context.Context, channel string, standing func(), heard func(string),
+		) error {
 			return listen(s.Source)(ctx, channel, func() {
 				select {
 				case <-stand:
@@ -209,7 +215,9 @@ func TestWaitersPollWhileNotificationsDoNotArrive(t *testing.T) {
 	n := 0
 	b := s.process(t, func(o *sqllock.Options) {
 		o.Logger = log.Logger()
-		o.Listen = func(ctx context.Context, channel string, standing func(), heard func(string)) error {
+		o.Listen = func(
+			ctx context.Context, channel string, standing func(), heard func(string),
+		) error {
 			if n++; n <= 3 {
 				tries.Done()
 				return errors.New("out of order")
@@ -369,7 +377,9 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			})
 		}
 		for _, l := range lockers {
-			waittest.Until(t, "waiters", func() bool { return l.Hears() && l.Waiting("n") == waiters/processes })
+			waittest.Until(t, "waiters", func() bool {
+				return l.Hears() && l.Waiting("n") == waiters/processes
+			})
 		}
 		s.wanted(t, "n")
 		mustUnlock(t, held)

@@ -21,7 +21,9 @@ const (
 	minLease     = 10 * time.Millisecond
 	minOpTimeout = 2 * time.Millisecond
 	minPoll      = time.Millisecond
-	maxPrefix    = 128 // bytes, so that a name of any valid length fits into an index of PostgreSQL and into a notification
+	// Bytes, so that a name of any valid length fits into an index of PostgreSQL and into a
+	// notification.
+	maxPrefix = 128
 )
 
 // Dialect is the kind of database that a [Locker] uses.
@@ -96,13 +98,16 @@ type Options struct {
 //
 // The [Locker] calls Listen on one goroutine. Each time Listen has returned, the Locker calls it
 // again, until [Locker.Close]. Close waits until Listen has returned.
-type Listen func(ctx context.Context, channel string, standing func(), heard func(payload string)) error
+type Listen func(ctx context.Context, channel string, standing func(),
+	heard func(payload string)) error
 
 // validate returns the options with their defaults set, and an error that names all invalid
 // options.
 func (o Options) validate() (Options, error) {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sqllock: Options."+format, args...)) }
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("sqllock: Options."+format, args...))
+	}
 	duration := func(name string, d *time.Duration, byDefault, least time.Duration) {
 		switch {
 		case *d == 0:
@@ -129,10 +134,12 @@ func (o Options) validate() (Options, error) {
 		wrong("Prefix has %d bytes, more than %d", len(o.Prefix), maxPrefix)
 	}
 	if o.Prefix != "" && strings.IndexByte(o.Prefix, ':') != len(o.Prefix)-1 {
-		wrong("Prefix is %q; it has to end with a colon and have no other one, or names of two prefixes could be one", o.Prefix)
+		wrong("Prefix is %q; it has to end with a colon and have no other one, or names of two prefixes could be one",
+			o.Prefix)
 	}
 	duration("Lease", &o.Lease, defaultLease, minLease)
-	duration("OpTimeout", &o.OpTimeout, max(min(defaultOpTimeout, o.Lease/3), minOpTimeout), minOpTimeout)
+	duration("OpTimeout", &o.OpTimeout, max(min(defaultOpTimeout, o.Lease/3), minOpTimeout),
+		minOpTimeout)
 	if o.OpTimeout > o.Lease && o.Lease >= minLease {
 		wrong("OpTimeout is %v, more than the Lease of %v", o.OpTimeout, o.Lease)
 	}

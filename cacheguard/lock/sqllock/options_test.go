@@ -24,8 +24,10 @@ func TestAllThatIsWrongIsReported(t *testing.T) {
 		Dialect: 7, Table: "a b", Prefix: strings.Repeat("p", 129),
 		Lease: time.Millisecond, OpTimeout: time.Millisecond, Poll: -1,
 	})
-	wantError(t, err, "db is nil", "Dialect(7)", `"a b"`, "129 bytes", "end with a colon", "Options.Lease is 1ms", "Options.OpTimeout is 1ms", "Options.Poll is -1ns")
-	_, err = sqllock.New(unused(t), sqllock.Options{Dialect: sqllock.SQLite, Lease: time.Second, OpTimeout: 2 * time.Second})
+	wantError(t, err, "db is nil", "Dialect(7)", `"a b"`, "129 bytes", "end with a colon",
+		"Options.Lease is 1ms", "Options.OpTimeout is 1ms", "Options.Poll is -1ns")
+	_, err = sqllock.New(unused(t),
+		sqllock.Options{Dialect: sqllock.SQLite, Lease: time.Second, OpTimeout: 2 * time.Second})
 	wantError(t, err, "OpTimeout is 2s, more than the Lease of 1s")
 	_, err = sqllock.New(unused(t), sqllock.Options{})
 	wantError(t, err, "Options.Dialect is not set")
@@ -38,7 +40,8 @@ func TestAllThatIsWrongIsReported(t *testing.T) {
 
 func TestDefaultsAreFine(t *testing.T) {
 	for _, d := range []sqllock.Dialect{sqllock.PostgreSQL, sqllock.SQLite} {
-		l, err := sqllock.New(unused(t), sqllock.Options{Dialect: d, MaxHold: -1, Lease: 10 * time.Millisecond})
+		l, err := sqllock.New(unused(t),
+			sqllock.Options{Dialect: d, MaxHold: -1, Lease: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatalf("%v: %v", d, err)
 		}
@@ -70,9 +73,13 @@ func TestPrefixNames(t *testing.T) {
 // allowed.
 func TestTableNames(t *testing.T) {
 	for table, fine := range map[string]bool{
-		"locks": true, "Locks_2": true, "_": true, "order": true, "app.locks": true, strings.Repeat("t", 63): true,
-		"2locks": false, "a.b.c": false, ".a": false, "a.": false, "a-b": false, "a b": false, "ü": false, "a\n": false,
-		`a"`: false, `"a"`: false, "a;b": false, "a'": false, "a--": false, "a/*": false, "a\x00": false, `a"; DROP TABLE users; --`: false,
+		"locks": true, "Locks_2": true, "_": true, "order": true, "app.locks": true,
+		strings.Repeat("t", 63): true,
+		"2locks":                false, "a.b.c": false, ".a": false, "a.": false, "a-b": false,
+		"a b": false,
+		"ü":   false, "a\n": false,
+		`a"`: false, `"a"`: false, "a;b": false, "a'": false, "a--": false, "a/*": false,
+		"a\x00": false, `a"; DROP TABLE users; --`: false,
 		strings.Repeat("t", 64): false, " ": false,
 	} {
 		l, err := sqllock.New(unused(t), sqllock.Options{Dialect: sqllock.SQLite, Table: table})

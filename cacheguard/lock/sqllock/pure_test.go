@@ -12,9 +12,12 @@ import (
 func TestLasting(t *testing.T) {
 	for _, d := range []Dialect{PostgreSQL, SQLite} {
 		s := statementsFor(d, defaultTable)
-		for _, lease := range []time.Duration{minLease, minLease + 1, 333333333, time.Second, time.Second - 1, time.Hour} {
+		for _, lease := range []time.Duration{
+			minLease, minLease + 1, 333333333, time.Second, time.Second - 1, time.Hour,
+		} {
 			lasts := time.Duration(s.lasting(lease)) * s.unit
-			if least := lease + lease/200 + s.unit; lasts < least || lasts > lease+lease/50+3*s.unit {
+			if least := lease + lease/200 + s.unit; lasts < least ||
+				lasts > lease+lease/50+3*s.unit {
 				t.Errorf("%v: a lease of %v lasts %v", d, lease, lasts)
 			}
 		}
@@ -83,10 +86,14 @@ func TestErrors(t *testing.T) {
 		{errors.New("no such table: locks (1)"), true, false, false},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
-			postgres, sqlite := &Locker{opts: Options{Dialect: PostgreSQL}}, &Locker{opts: Options{Dialect: SQLite}}
-			if postgres.passing(err) != c.passing || refused(err) != c.refused || sqlite.passing(err) != c.sqlite {
+			postgres, sqlite := &Locker{opts: Options{Dialect: PostgreSQL}}, &Locker{
+				opts: Options{Dialect: SQLite},
+			}
+			if postgres.passing(err) != c.passing || refused(err) != c.refused ||
+				sqlite.passing(err) != c.sqlite {
 				t.Errorf("%v: passing %v, refused %v, passing on SQLite %v; want %v, %v, %v", err,
-					postgres.passing(err), refused(err), sqlite.passing(err), c.passing, c.refused, c.sqlite)
+					postgres.passing(err), refused(err), sqlite.passing(err), c.passing, c.refused,
+					c.sqlite)
 			}
 		}
 	}

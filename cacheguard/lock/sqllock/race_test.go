@@ -49,7 +49,8 @@ func raceRounds(t *testing.T, s system, rounds int) {
 	for range 5 {
 		// With these options no holder renews a lock that the test makes expire, and a busy machine
 		// has enough time.
-		lockers = append(lockers, s.process(t, seldom, func(o *sqllock.Options) { o.OpTimeout = 20 * time.Second }))
+		lockers = append(lockers,
+			s.process(t, seldom, func(o *sqllock.Options) { o.OpTimeout = 20 * time.Second }))
 	}
 	var tokens []int64
 	for i := range rounds {
@@ -57,7 +58,8 @@ func raceRounds(t *testing.T, s system, rounds int) {
 		if len(got) != 1 {
 			t.Fatalf("round %d: %d have the lock", i, len(got))
 		}
-		if tokens = append(tokens, got[0].Token()); !slices.IsSorted(tokens) || len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
+		if tokens = append(tokens, got[0].Token()); !slices.IsSorted(tokens) ||
+			len(slices.Compact(slices.Clone(tokens))) != len(tokens) {
 			t.Fatalf("tokens: %v", tokens)
 		}
 		if i%2 == 0 {
@@ -81,7 +83,8 @@ func TestOneOfManyTakesTheLockWhateverTheIsolation(t *testing.T) {
 			s.Source += "&default_transaction_isolation=" + map[string]string{
 				"repeatable read": "repeatable%20read", "serializable": "serializable"}[level]
 			var is string
-			if err := s.db(t).QueryRow("SHOW transaction_isolation").Scan(&is); err != nil || is != level {
+			if err := s.db(t).QueryRow("SHOW transaction_isolation").Scan(&is); err != nil ||
+				is != level {
 				t.Fatalf("isolation is %q, %v", is, err)
 			}
 			raceRounds(t, s, 10)

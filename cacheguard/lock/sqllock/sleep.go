@@ -11,7 +11,8 @@ import (
 const (
 	firstSleep = 5 * time.Millisecond
 	leastSleep = time.Millisecond
-	drowsy     = 2 * time.Second // between two requests for a lock whose release will send a notification
+	// Between two requests for a lock whose release will send a notification.
+	drowsy = 2 * time.Second
 )
 
 // sleep computes how long a waiting call sleeps before it sends its next request.

@@ -57,7 +57,10 @@ func TestTokensEnd(t *testing.T) {
 func TestTokensOfAnotherType(t *testing.T) {
 	s := onSQLite(t)
 	l := s.process(t)
-	for _, forged := range []string{"token = 9.3e18", "token = 'x'", "token = 2e15 + 0.5", "expires = 'never'", "token = 9.3e18, expires = 9e15"} {
+	for _, forged := range []string{
+		"token = 9.3e18", "token = 'x'", "token = 2e15 + 0.5", "expires = 'never'",
+		"token = 9.3e18, expires = 9e15",
+	} {
 		mustUnlock(t, mustLock(t, l, "n"))
 		s.do(t, "UPDATE LOCKS SET "+forged)
 		_, err := l.TryLock(soon(t), "n")
@@ -80,7 +83,9 @@ func TestLockWithoutEnd(t *testing.T) {
 			"Lock":    func() (lock.Lock, error) { return l.Lock(soon(t), "n") },
 			"TryLock": func() (lock.Lock, error) { return l.TryLock(soon(t), "n") },
 		} {
-			if _, err := ask(); !errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), "delete the row") || !strings.Contains(err.Error(), s.table()) {
+			if _, err := ask(); !errors.Is(err, lock.ErrHeld) ||
+				!strings.Contains(err.Error(), "delete the row") ||
+				!strings.Contains(err.Error(), s.table()) {
 				t.Errorf("%s says %v", what, err)
 			}
 		}

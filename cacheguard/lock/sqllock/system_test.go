@@ -44,7 +44,8 @@ var tables atomic.Int64
 func onSQLite(t *testing.T) system {
 	t.Helper()
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
-	source := "file:" + file + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(500)"
+	source := "file:" + file +
+		"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(500)"
 	return system{Dialect: sqllock.SQLite, Source: source}.created(t)
 }
 
@@ -57,7 +58,10 @@ func onPostgreSQL(t *testing.T) system {
 // at returns a system on a table of the server at host:port.
 func at(t *testing.T, addr string) system {
 	t.Helper()
-	return system{Dialect: sqllock.PostgreSQL, Source: pgtest.URL(addr), Table: fmt.Sprintf("locks_%d", tables.Add(1))}.created(t)
+	return system{
+		Dialect: sqllock.PostgreSQL, Source: pgtest.URL(addr),
+		Table: fmt.Sprintf("locks_%d", tables.Add(1)),
+	}.created(t)
 }
 
 // through returns the same system, connected through a proxy.
@@ -76,7 +80,9 @@ func (s system) created(t *testing.T) system {
 
 // onEach runs a test on each database, at the same time.
 func onEach(t *testing.T, test func(t *testing.T, s system)) {
-	for name, open := range map[string]func(*testing.T) system{"SQLite": onSQLite, "PostgreSQL": onPostgreSQL} {
+	for name, open := range map[string]func(*testing.T) system{
+		"SQLite": onSQLite, "PostgreSQL": onPostgreSQL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t))
@@ -115,7 +121,9 @@ func (s system) spied(t *testing.T) (*spy, *sql.DB) {
 // locker returns a locker. It has short leases unless change sets other options.
 func (s system) locker(t *testing.T, db *sql.DB, change ...func(*sqllock.Options)) *sqllock.Locker {
 	t.Helper()
-	opts := sqllock.Options{Dialect: s.Dialect, Table: s.Table, Lease: lease, Logger: slog.New(slog.DiscardHandler)}
+	opts := sqllock.Options{
+		Dialect: s.Dialect, Table: s.Table, Lease: lease, Logger: slog.New(slog.DiscardHandler),
+	}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -148,7 +156,8 @@ func (s system) table() string {
 // the table.
 func (s system) do(t *testing.T, statement string, args ...any) int64 {
 	t.Helper()
-	result, err := s.db(t).ExecContext(soon(t), strings.ReplaceAll(statement, "LOCKS", s.table()), args...)
+	result, err := s.db(t).ExecContext(soon(t), strings.ReplaceAll(statement, "LOCKS", s.table()),
+		args...)
 	if err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
@@ -174,7 +183,8 @@ func (s system) expire(t *testing.T, name string) {
 // token returns the token of a name's last holder.
 func (s system) token(t *testing.T, name string) (token int64) {
 	t.Helper()
-	if err := s.db(t).QueryRowContext(soon(t), "SELECT token FROM "+s.table()+" WHERE name = $1", []byte(name)).Scan(&token); err != nil {
+	if err := s.db(t).QueryRowContext(soon(t), "SELECT token FROM "+s.table()+" WHERE name = $1",
+		[]byte(name)).Scan(&token); err != nil {
 		t.Fatal(err)
 	}
 	return token

@@ -31,9 +31,11 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			a, err := c.askFor(ctx, l.opts.Lease) // unlike ask, it accepts a holder whose lease ends very late
+			// Unlike ask, it accepts a holder whose lease ends very late.
+			a, err := c.askFor(ctx, l.opts.Lease)
 			if err == nil && !a.mine {
-				a, err = c.take(ctx, a.token) // the lock may have changed its holder in the meantime
+				// The lock may have changed its holder in the meantime.
+				a, err = c.take(ctx, a.token)
 			}
 			if err != nil || a.mine {
 				return a, err
@@ -42,11 +44,17 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 	})
 }
 
-func (l *Locker) take(ctx context.Context, name string, take func(context.Context, *claim) (answer, error)) (lock.Lock, error) {
-	held, err := l.keeper.Take(ctx, "sqllock", name, func(ctx context.Context) (*tenure.Hold, error) {
+func (l *Locker) take(
+	ctx context.Context, name string, take func(context.Context, *claim) (answer, error),
+) (lock.Lock, error) {
+	held, err := l.keeper.Take(ctx, "sqllock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		c := l.claim(name)
 		a, err := take(ctx, c)
-		if err != nil { // a lock that was taken isn't given back: its previous holder has to learn of the loss before another call may have it
+		// a lock that was taken isn't given back: its previous holder has to learn of the loss
+		// before another call may have it.
+		if err != nil {
 			return nil, err
 		}
 		return c.held(a), nil
@@ -68,7 +76,9 @@ func (c *claim) take(ctx context.Context, token int64) (answer, error) {
 			c.unsure.Store(true)
 		}
 		began := time.Now()
-		n, err := l.query(ctx, func(rows *sql.Rows) error { return rows.Scan(&a.token) }, l.sql.take,
+		n, err := l.query(ctx, func(rows *sql.Rows) error {
+			return rows.Scan(&a.token)
+		}, l.sql.take,
 			c.row, c.owner, l.sql.lasting(l.opts.Lease), token)
 		a.mine, a.until = n > 0, began.Add(l.opts.Lease)
 		return a, err

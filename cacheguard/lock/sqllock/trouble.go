@@ -50,7 +50,8 @@ func state(err error) string {
 // error, because only the text is the same in all drivers.
 func busy(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked") || strings.Contains(text, "SQLITE_BUSY")
+	return strings.Contains(text, "database is locked") ||
+		strings.Contains(text, "table is locked") || strings.Contains(text, "SQLITE_BUSY")
 }
 
 // refused reports whether the database itself refused, so that nothing was done.
@@ -58,7 +59,8 @@ func refused(err error) bool {
 	switch s := state(err); {
 	case s == "":
 		return busy(err)
-	case strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"): // the connection, or the server, has ended
+	case strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"):
+		// The connection, or the server, has ended.
 		return false
 	default:
 		return true
@@ -69,9 +71,11 @@ func refused(err error) bool {
 func (l *Locker) passing(err error) bool {
 	switch s := state(err); {
 	case s == "":
-		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL // the server was not reached
+		// The server was not reached.
+		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL
 	case strings.HasPrefix(s, "40"), // serialization failure, deadlock
-		strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"), // the connection or the server has ended, or the server is starting
+		// The connection or the server has ended, or the server is starting.
+		strings.HasPrefix(s, "08"), strings.HasPrefix(s, "57P"),
 		s == "53300", // too many connections
 		s == "55P03": // lock_timeout
 		return true
@@ -93,7 +97,9 @@ var errNoToken = errors.New("no larger token fits into 64 bits")
 
 // spoilt returns the error for a row with values that no locker writes.
 func (l *Locker) spoilt(err error) error {
-	return fmt.Errorf("the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w", l.opts.Table, err)
+	return fmt.Errorf(
+		"the row of this lock in the table %s has a token or an end that no locker writes; delete the row when nobody has the lock, and reset what remembers the token: %w",
+		l.opts.Table, err)
 }
 
 // explained adds to an error what its reader can do about it.
@@ -107,12 +113,15 @@ func (l *Locker) explained(err error) error {
 		}
 		return fmt.Errorf("there is no table %s; %s: %w", l.opts.Table, hint, err)
 	case s == "42703", s == "42804", s == "42883", strings.Contains(text, "no such column"):
-		return fmt.Errorf("the table %s is not one of locks; see Locker.Schema: %w", l.opts.Table, err)
+		return fmt.Errorf("the table %s is not one of locks; see Locker.Schema: %w", l.opts.Table,
+			err)
 	case s == "22003", s == "22008": // out of the range of integers, or of times
 		return l.spoilt(err)
 	case unanswered(err):
-		if stats := l.db.Stats(); stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
-			return fmt.Errorf("all %d connections of the db are in use: %w", stats.MaxOpenConnections, err)
+		if stats := l.db.Stats(); stats.MaxOpenConnections > 0 &&
+			stats.InUse >= stats.MaxOpenConnections {
+			return fmt.Errorf("all %d connections of the db are in use: %w",
+				stats.MaxOpenConnections, err)
 		}
 	}
 	return err

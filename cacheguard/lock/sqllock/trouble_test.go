@@ -117,7 +117,8 @@ func TestPoolIsExhausted(t *testing.T) {
 		}
 		_, err = s.locker(t, db, hasty).TryLock(soon(t), "n")
 		wantError(t, err, "all 1 connections of the db are in use")
-		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond { // the last try had less time
+		// The last try had less time.
+		if waited := saidToHaveWaited(t, err); waited < 150*time.Millisecond {
 			t.Errorf("OpTimeout is 200ms: %v", err)
 		}
 		_ = theirs.Close()
@@ -229,7 +230,8 @@ func TestCloseGivesBackWhatIsAcquiredMeanwhile(t *testing.T) {
 		if err := waittest.Next(t, "Lock", got); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("Lock: %v", err)
 		}
-		<-time.After(moment) // in this time the lock must not be given back, because it isn't granted yet
+		// In this time the lock must not be given back, because it isn't granted yet.
+		<-time.After(moment)
 		close(gate)
 		waittest.Next(t, "Close", closed)
 		mustUnlock(t, mustTry(t, s.process(t, seldom), "n"))
@@ -276,7 +278,10 @@ func TestSQLiteIsBusy(t *testing.T) {
 // returned. A lock is acquired only when it is committed.
 func TestSQLiteCannotCommit(t *testing.T) {
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "locks.db"))
-	s := system{Dialect: sqllock.SQLite, Source: "file:" + file + "?_pragma=journal_mode(delete)&_pragma=busy_timeout(0)"}.created(t)
+	s := system{
+		Dialect: sqllock.SQLite,
+		Source:  "file:" + file + "?_pragma=journal_mode(delete)&_pragma=busy_timeout(0)",
+	}.created(t)
 	s.do(t, "INSERT INTO LOCKS VALUES ('a', '', 1, 1), ('b', '', 1, 1)")
 	reader, err := s.db(t).QueryContext(soon(t), "SELECT name FROM cacheguard_locks")
 	if err != nil || !reader.Next() {
@@ -307,12 +312,15 @@ func TestLostReplies(t *testing.T) {
 	}
 	wantHeld(t, other, "n")
 	var token int64
-	if err := db.QueryRow("SELECT token FROM " + s.Table + " WHERE name = 'n'").Scan(&token); err != nil || token != held.Token() {
+	if err := db.QueryRow("SELECT token FROM " + s.Table +
+		" WHERE name = 'n'").Scan(&token); err != nil || token != held.Token() {
 		t.Errorf("token %d, in the database %d, %v", held.Token(), token, err)
 	}
 
 	spy.loseReply("SET expires = clock_timestamp()")
-	waittest.Until(t, "two renewals", func() bool { return spy.count("SET expires = clock_timestamp()") >= 2 })
+	waittest.Until(t, "two renewals", func() bool {
+		return spy.count("SET expires = clock_timestamp()") >= 2
+	})
 	if err := held.Err(); err != nil {
 		t.Error(err)
 	}
@@ -333,7 +341,8 @@ func TestLostReplies(t *testing.T) {
 		}
 		return nil
 	})
-	if err := held.Unlock(soon(t)); err == nil || errors.Is(err, lock.ErrLost) || !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := held.Unlock(soon(t)); err == nil || errors.Is(err, lock.ErrLost) ||
+		!errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Unlock: %v; want an error that leaves it open", err)
 	}
 	if err := next.Err(); err != nil {
@@ -423,7 +432,8 @@ func TestStolenLockIsLost(t *testing.T) {
 		held := mustLock(t, a, "n")
 		s.do(t, "DELETE FROM LOCKS WHERE name = $1", []byte("n"))
 		next := mustTry(t, b, "n")
-		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() { // SQLite's clock may show the same time
+		// SQLite's clock may show the same time.
+		if s.Dialect == sqllock.PostgreSQL && next.Token() <= held.Token() {
 			t.Errorf("tokens %d, then %d", held.Token(), next.Token())
 		}
 		waittest.Next(t, "Lost", held.Lost())
@@ -494,7 +504,8 @@ func TestServerRestarts(t *testing.T) {
 			t.Error(err)
 		}
 		var expires time.Time
-		if err := s.db(t).QueryRow("SELECT expires FROM " + s.Table + " WHERE name = 'n'").Scan(&expires); err != nil || expires.Before(before) {
+		if err := s.db(t).QueryRow("SELECT expires FROM " + s.Table +
+			" WHERE name = 'n'").Scan(&expires); err != nil || expires.Before(before) {
 			t.Errorf("it expires at %v, before at %v, %v", expires, before, err)
 		}
 		before = expires
@@ -579,7 +590,8 @@ func TestWaitersGiveUpAfterALease(t *testing.T) {
 	for range waiters {
 		wantError(t, waittest.Next(t, "a waiter", got), "no answer")
 	}
-	if took := time.Since(began); took < lease || took > 5*lease { // OpTimeout is a lease, too, for each call that asks
+	// OpTimeout is a lease, too, for each call that asks.
+	if took := time.Since(began); took < lease || took > 5*lease {
 		t.Errorf("they gave up after %v", took)
 	}
 	proxy.Blackhole(false)

@@ -36,13 +36,20 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if most := arrived.Add(lease); until.After(most) {
-				t.Errorf("%s: the lock is held for %v longer than a lease from when the database was asked", what, until.Sub(most))
+				t.Errorf("%s: the lock is held for %v longer than a lease from when the database was asked",
+					what, until.Sub(most))
 			}
 		}
 		for what, acquire := range map[string]func(context.Context) (lock.Lock, error){
-			"Lock":          func(ctx context.Context) (lock.Lock, error) { return l.Lock(ctx, "n") },
-			"TryLock":       func(ctx context.Context) (lock.Lock, error) { return l.TryLock(ctx, "n") },
-			"SeizeUnsafely": func(ctx context.Context) (lock.Lock, error) { return l.SeizeUnsafely(ctx, "n") },
+			"Lock": func(ctx context.Context) (lock.Lock, error) {
+				return l.Lock(ctx, "n")
+			},
+			"TryLock": func(ctx context.Context) (lock.Lock, error) {
+				return l.TryLock(ctx, "n")
+			},
+			"SeizeUnsafely": func(ctx context.Context) (lock.Lock, error) {
+				return l.SeizeUnsafely(ctx, "n")
+			},
 		} {
 			held, err := acquire(soon(t))
 			if err != nil {
@@ -77,7 +84,8 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if next, err := over.Continue(soon(t), "n", held.Token()); err == nil || errors.Is(err, lock.ErrLost) {
+		if next, err := over.Continue(soon(t), "n", held.Token()); err == nil ||
+			errors.Is(err, lock.ErrLost) {
 			t.Fatalf("Continue without an answer: %v, %v", next, err)
 		}
 		p.onAfter(nil)

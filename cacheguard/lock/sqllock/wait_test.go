@@ -30,7 +30,8 @@ func TestOnlyTheFirstOfALineAsks(t *testing.T) {
 		// little shorter at random. The other calls don't ask.
 		most := 8 + int(time.Since(began)/(125*time.Millisecond))
 		if asked := spy.count("SELECT"); asked > most {
-			t.Errorf("%d waiters asked %d times within %v, want no more than %d", waiters, asked, time.Since(began), most)
+			t.Errorf("%d waiters asked %d times within %v, want no more than %d", waiters, asked,
+				time.Since(began), most)
 		}
 
 		// The calls get the lock one after another, in the order in which they came.
@@ -131,7 +132,10 @@ func TestWaiterOfAnotherProcessIsNotStarved(t *testing.T) {
 func TestWaiterAsksWhenTheLeaseIsOver(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		const short = 500 * time.Millisecond
-		dead := s.process(t, func(o *sqllock.Options) { o.Lease, o.MaxHold = short, time.Millisecond }) // this holder doesn't renew its lock
+		// This holder doesn't renew its lock.
+		dead := s.process(t, func(o *sqllock.Options) {
+			o.Lease, o.MaxHold = short, time.Millisecond
+		})
 		b := s.process(t, func(o *sqllock.Options) { o.Poll = time.Minute })
 		began := time.Now()
 		mustLock(t, dead, "n")

@@ -77,7 +77,8 @@ func BenchmarkHandOver(b *testing.B) {
 	b.Run("zk.Lock", func(b *testing.B) {
 		var locks []*zk.Lock
 		for range 2 {
-			locks = append(locks, zk.NewLock(benchConn(b, server), "/bench/turns", zk.WorldACL(zk.PermAll)))
+			locks = append(locks,
+				zk.NewLock(benchConn(b, server), "/bench/turns", zk.WorldACL(zk.PermAll)))
 		}
 		turns(b, func(who int) {
 			if err := locks[who].Lock(); err != nil {
@@ -103,7 +104,8 @@ func benchConn(b *testing.B, server *zktest.Server) *zk.Conn {
 
 func benchLocker(b *testing.B, server *zktest.Server) *zklock.Locker {
 	b.Helper()
-	l, err := zklock.New(benchConn(b, server), zklock.Options{Prefix: "/bench", Lease: 20 * time.Second})
+	l, err := zklock.New(benchConn(b, server),
+		zklock.Options{Prefix: "/bench", Lease: 20 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -56,7 +56,10 @@ func (l *Locker) step(ctx context.Context) (context.Context, context.CancelFunc)
 // is none at the moment, for example while ZooKeeper elects a leader. The same request may succeed
 // on the next connection, and the failed one may have been carried out.
 func broken(err error) bool {
-	for _, b := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing} {
+	for _, b := range []error{
+		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved,
+		zk.ErrClosing,
+	} {
 		if errors.Is(err, b) {
 			return true
 		}

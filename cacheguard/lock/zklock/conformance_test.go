@@ -27,7 +27,8 @@ func TestConformance(t *testing.T) {
 		operator := open(t, server.Addr(), opts)
 		return locktest.Fleet{
 			Lockers: []lock.Locker{
-				open(t, proxy.Addr(), opts).Locker, open(t, server.Addr(), opts).Locker, open(t, server.Addr(), opts).Locker,
+				open(t, proxy.Addr(), opts).Locker, open(t, server.Addr(), opts).Locker,
+				open(t, server.Addr(), opts).Locker,
 			},
 			Lease: suiteLease, Fenced: true, Reentrant: true,
 			Process: site{server.Addr(), opts}.config(),
@@ -38,7 +39,8 @@ func TestConformance(t *testing.T) {
 			LoseReply: func() { proxy.LoseReply(successfulCreate()) },
 			Steal: func(name string) {
 				holder := operator.line(t, suitePrefix, name)[0]
-				if err := operator.conn.Delete(zklock.DirOf(suitePrefix, name)+"/"+holder, -1); err != nil {
+				if err := operator.conn.Delete(zklock.DirOf(suitePrefix, name)+"/"+holder,
+					-1); err != nil {
 					t.Error(err)
 				}
 			},

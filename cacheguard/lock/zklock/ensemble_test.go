@@ -18,7 +18,9 @@ import (
 func TestLeadersComeAndGo(t *testing.T) {
 	ensemble := zktest.StartEnsemble(t, 3)
 	addrs := strings.Join(ensemble.Addrs(), ",")
-	opts := zklock.Options{Prefix: "/ensemble", Lease: 50 * time.Second, OpTimeout: 25 * time.Second}
+	opts := zklock.Options{
+		Prefix: "/ensemble", Lease: 50 * time.Second, OpTimeout: 25 * time.Second,
+	}
 	var fleet []*process
 	for range 3 {
 		fleet = append(fleet, open(t, addrs, opts))
@@ -64,7 +66,10 @@ func TestLeadersComeAndGo(t *testing.T) {
 	progress("in peace")
 	for range 3 {
 		var leader *zktest.Server
-		waittest.Until(t, "a leader", func() bool { leader = ensemble.Leader(); return leader != nil })
+		waittest.Until(t, "a leader", func() bool {
+			leader = ensemble.Leader()
+			return leader != nil
+		})
 		leader.Kill()
 		progress("without the old leader")
 		if err := leader.Restart(); err != nil {

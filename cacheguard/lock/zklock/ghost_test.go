@@ -33,7 +33,8 @@ func TestLostReplyIsRecognised(t *testing.T) {
 		for _, r := range proxy.Requests() {
 			ops = append(ops, r.Op)
 		}
-		if len(ops) < 3 || ops[0] != "create" || ops[1] != "sync" { // the call may be connected to another server, which lags behind
+		// The call may be connected to another server, which lags behind.
+		if len(ops) < 3 || ops[0] != "create" || ops[1] != "sync" {
 			t.Errorf("the requests are %v", ops)
 		}
 		line := operator.line(t, "/lost", name)
@@ -58,8 +59,11 @@ func TestLostReplyIsRecognised(t *testing.T) {
 func TestOneNodeForEachCall(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/one", Lease: 20 * time.Second, OpTimeout: 200 * time.Millisecond}
-	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Prefix: "/one", Lease: 20 * time.Second})
+	opts := zklock.Options{
+		Prefix: "/one", Lease: 20 * time.Second, OpTimeout: 200 * time.Millisecond,
+	}
+	p, operator := open(t, proxy.Addr(), opts),
+		open(t, server.Addr(), zklock.Options{Prefix: "/one", Lease: 20 * time.Second})
 	held := acquire(t, operator, "a")
 	got := make(chan error, 1)
 	go func() {
@@ -74,7 +78,9 @@ func TestOneNodeForEachCall(t *testing.T) {
 		got <- err
 	}()
 	holder := zklock.DirOf("/one", "a") + "/" + operator.line(t, "/one", "a")[0]
-	waittest.Until(t, "it to wait", func() bool { return slices.Contains(asked(proxy, "getData"), holder) })
+	waittest.Until(t, "it to wait", func() bool {
+		return slices.Contains(asked(proxy, "getData"), holder)
+	})
 	creates := len(asked(proxy, "create"))
 	fault := proxy.LoseReply(zktest.IsOp("create"), zktest.Silence)
 	for _, node := range operator.line(t, "/one", "a")[1:] {
@@ -94,7 +100,9 @@ func TestOneNodeForEachCall(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	waittest.Until(t, "the end of the line", func() bool { return len(operator.line(t, "/one", "a")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool {
+		return len(operator.line(t, "/one", "a")) == 0
+	})
 }
 
 // TestCallsThatAreGivenUpAtOnce checks that calls which are given up at once leave nothing, at
@@ -191,7 +199,9 @@ func TestUnheardUnlock(t *testing.T) {
 func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/later", Lease: 20 * time.Second, OpTimeout: 50 * time.Millisecond}
+	opts := zklock.Options{
+		Prefix: "/later", Lease: 20 * time.Second, OpTimeout: 50 * time.Millisecond,
+	}
 	p := open(t, proxy.Addr(), opts)
 	opts.OpTimeout = 0
 	operator := open(t, server.Addr(), opts)
@@ -209,7 +219,8 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	if err := held.Unlock(testContext(t)); err == nil {
 		t.Error("Unlock without ZooKeeper returns nil")
 	}
-	for err := error(nil); !errors.Is(err, zk.ErrNoServer); { // by then go-zookeeper has nothing more to send
+	// By then go-zookeeper has nothing more to send.
+	for err := error(nil); !errors.Is(err, zk.ErrNoServer); {
 		_, _, err = p.conn.Exists("/")
 	}
 	if line := operator.line(t, "/later", "a"); len(line) != 1 {
@@ -218,7 +229,8 @@ func TestUnlockGoesOnAfterItsTime(t *testing.T) {
 	if err := proxy.Refuse(false); err != nil {
 		t.Fatal(err)
 	}
-	if err := acquire(t, operator, "a").Unlock(testContext(t)); err != nil { // in the same session as before
+	// In the same session as before.
+	if err := acquire(t, operator, "a").Unlock(testContext(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -249,7 +261,8 @@ func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			p, operator := &process{l, conn}, open(t, server.Addr(), zklock.Options{Prefix: "/kept", Lease: 20 * time.Second})
+			p, operator := &process{l, conn},
+				open(t, server.Addr(), zklock.Options{Prefix: "/kept", Lease: 20 * time.Second})
 			held := acquire(t, p, what)
 			session := conn.SessionID()
 			test.lose(p, proxy)
@@ -276,8 +289,11 @@ func TestALockThatIsLostAndKeptIsTakenAway(t *testing.T) {
 func TestCloseDoesNotWaitForZooKeeper(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/close", Lease: 40 * time.Second, OpTimeout: 100 * time.Millisecond}
-	p, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Prefix: "/close", Lease: 20 * time.Second})
+	opts := zklock.Options{
+		Prefix: "/close", Lease: 40 * time.Second, OpTimeout: 100 * time.Millisecond,
+	}
+	p, operator := open(t, proxy.Addr(), opts),
+		open(t, server.Addr(), zklock.Options{Prefix: "/close", Lease: 20 * time.Second})
 	prepare(t, operator, "a")
 	fault := proxy.LoseReply(inLine, zktest.Silence)
 	waittest.Until(t, "a ghost", func() bool {

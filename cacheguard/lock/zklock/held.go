@@ -71,7 +71,8 @@ func (q *question) guard(hold *tenure.Hold) {
 		case <-q.released:
 			return
 		case event := <-q.changed:
-			if event.Type == zk.EventNodeDataChanged && q.watchAgain() { // another client wrote to the node, which doesn't end the lock
+			// Another client wrote to the node, which doesn't end the lock.
+			if event.Type == zk.EventNodeDataChanged && q.watchAgain() {
 				continue
 			}
 			if errors.Is(event.Err, zk.ErrSessionExpired) && hold.Err() == nil {
@@ -109,7 +110,9 @@ func (q *question) release(ctx context.Context) error {
 	var was, doubt bool
 	err := q.l.retry(ctx, func() (err error) {
 		was, err = q.l.remove(ctx, q.path())
-		doubt = doubt || err != nil // if the node is gone after that, an earlier try may have removed it, and its reply was lost
+		// If the node is gone after that, an earlier try may have removed it, and its reply was
+		// lost.
+		doubt = doubt || err != nil
 		return err
 	})
 	switch {

@@ -87,7 +87,9 @@ func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		if i == 0 {
 			go func() {
-				waittest.Until(t, "a watch", func() bool { return l.watches.on(q.dir+"/"+node) != nil })
+				waittest.Until(t, "a watch", func() bool {
+					return l.watches.on(q.dir+"/"+node) != nil
+				})
 				cancel()
 			}()
 		} else {
@@ -97,7 +99,8 @@ func TestGivenUpWaitsLeaveOneWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := conn.Exists("/"); err != nil { // its reply comes after the replies to all earlier requests
+	// Its reply comes after the replies to all earlier requests.
+	if _, _, err := conn.Exists("/"); err != nil {
 		t.Fatal(err)
 	}
 	if watched := count(proxy, "getData"); watched != 1 {
@@ -130,7 +133,8 @@ func TestTidyWaitsForACreationUnderWay(t *testing.T) {
 	proxy.Reset()
 	done := l.tidy(q)
 	waittest.Until(t, "it to look twice", func() bool { return count(proxy, "getChildren") >= 2 })
-	node, err := conn.Create(q.dir+"/"+q.call, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	node, err := conn.Create(q.dir+"/"+q.call, nil, zk.FlagEphemeralSequential,
+		zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +166,8 @@ func TestALeaseCountsFromTheAnswerBefore(t *testing.T) {
 			t.Fatal(held, err)
 		}
 		if want := answered.Add(l.opts.Lease); !until.Equal(want) {
-			t.Errorf("it is held until %v after the answer before, want %v", until.Sub(answered), l.opts.Lease)
+			t.Errorf("it is held until %v after the answer before, want %v", until.Sub(answered),
+				l.opts.Lease)
 		}
 		if !q.alive.After(asked) && !q.alive.Equal(asked) || q.alive.After(time.Now()) {
 			t.Errorf("the next counts from %v after the question", q.alive.Sub(asked))

@@ -57,7 +57,9 @@ func (l *Locker) TryLock(ctx context.Context, name string) (lock.Lock, error) {
 }
 
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock, error) {
-	held, err := l.keeper.Acquire(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
+	held, err := l.keeper.Acquire(ctx, "zklock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		return l.ask(ctx, l.question(name), wait)
 	})
 	if err != nil {
@@ -103,7 +105,9 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 // last. The holder learns of the loss at once, unless it is cut off, and the waiting calls go to
 // the end of the queue. See [lock.Seizer].
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
-	held, err := l.keeper.Take(ctx, "zklock", name, func(ctx context.Context) (*tenure.Hold, error) {
+	held, err := l.keeper.Take(ctx, "zklock", name, func(
+		ctx context.Context,
+	) (*tenure.Hold, error) {
 		q := l.question(name)
 		for {
 			before, err := q.turn(ctx)

@@ -58,14 +58,19 @@ func TestNodesOfNamesGoWhenNobodyIsThere(t *testing.T) {
 // In TestACL only clients with the password have rights on the prefix.
 func TestACL(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/secret", Lease: 20 * time.Second, ACL: zk.DigestACL(zk.PermAll, "holder", "password")}
+	opts := zklock.Options{
+		Prefix: "/secret", Lease: 20 * time.Second,
+		ACL: zk.DigestACL(zk.PermAll, "holder", "password"),
+	}
 	p, stranger := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	if err := p.conn.AddAuth("digest", []byte("holder:password")); err != nil {
 		t.Fatal(err)
 	}
 	held := acquire(t, p, "a")
 	dir := zklock.DirOf("/secret", "a")
-	for path := range map[string]bool{"/secret": true, dir: true, dir + "/" + p.line(t, "/secret", "a")[0]: true} {
+	for path := range map[string]bool{
+		"/secret": true, dir: true, dir + "/" + p.line(t, "/secret", "a")[0]: true,
+	} {
 		if err := stranger.conn.Delete(path, -1); err == nil {
 			t.Errorf("a stranger deletes %s", path)
 		}
@@ -89,8 +94,14 @@ func TestACL(t *testing.T) {
 func TestLeastRights(t *testing.T) {
 	server := zktest.Shared(t)
 	const least = zk.PermCreate | zk.PermDelete | zk.PermRead
-	for perms, enough := range map[int32]bool{least: true, least &^ zk.PermCreate: false, least &^ zk.PermDelete: false, least &^ zk.PermRead: false} {
-		opts := zklock.Options{Prefix: fmt.Sprint("/rights-", perms), Lease: 20 * time.Second, OpTimeout: 3 * time.Second, ACL: zk.WorldACL(perms)}
+	for perms, enough := range map[int32]bool{
+		least: true, least &^ zk.PermCreate: false, least &^ zk.PermDelete: false,
+		least &^ zk.PermRead: false,
+	} {
+		opts := zklock.Options{
+			Prefix: fmt.Sprint("/rights-", perms), Lease: 20 * time.Second,
+			OpTimeout: 3 * time.Second, ACL: zk.WorldACL(perms),
+		}
 		p := open(t, server.Addr(), opts)
 		held, err := p.Lock(testContext(t), "a")
 		if err == nil {

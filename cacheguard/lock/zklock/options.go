@@ -77,7 +77,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease == 0:
 		o.Lease = defaultLease
 	case o.Lease < leastLease:
-		errs = append(errs, fmt.Errorf("zklock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
+		errs = append(errs,
+			fmt.Errorf("zklock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
 	}
 	switch {
 	case o.MaxHold == 0:
@@ -89,9 +90,13 @@ func (o Options) withDefaults() (Options, error) {
 	case o.OpTimeout == 0:
 		o.OpTimeout = max(min(defaultOpTimeout, o.Lease/2), leastOpTimeout)
 	case o.OpTimeout < leastOpTimeout:
-		errs = append(errs, fmt.Errorf("zklock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout, leastOpTimeout))
+		errs = append(errs,
+			fmt.Errorf("zklock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout,
+				leastOpTimeout))
 	case o.OpTimeout > o.Lease && o.Lease >= leastLease:
-		errs = append(errs, fmt.Errorf("zklock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout, o.Lease))
+		errs = append(errs,
+			fmt.Errorf("zklock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout,
+				o.Lease))
 	}
 	if len(o.ACL) == 0 {
 		o.ACL = zk.WorldACL(zk.PermAll)

@@ -11,7 +11,8 @@ import (
 )
 
 func TestNewNamesAllThatIsWrong(t *testing.T) {
-	_, err := zklock.New(nil, zklock.Options{Prefix: "locks", Lease: time.Millisecond, OpTimeout: time.Microsecond})
+	_, err := zklock.New(nil,
+		zklock.Options{Prefix: "locks", Lease: time.Millisecond, OpTimeout: time.Microsecond})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -28,11 +29,13 @@ func TestOptions(t *testing.T) {
 		opts zklock.Options
 		fine bool
 	}{
-		"defaults":           {zklock.Options{}, true},
-		"least lease":        {zklock.Options{Lease: 100 * time.Millisecond}, true},
-		"no cap":             {zklock.Options{MaxHold: -1}, true},
-		"negative lease":     {zklock.Options{Lease: -1}, false},
-		"long OpTimeout":     {zklock.Options{Lease: time.Second, OpTimeout: 2 * time.Second}, false},
+		"defaults":       {zklock.Options{}, true},
+		"least lease":    {zklock.Options{Lease: 100 * time.Millisecond}, true},
+		"no cap":         {zklock.Options{MaxHold: -1}, true},
+		"negative lease": {zklock.Options{Lease: -1}, false},
+		"long OpTimeout": {
+			zklock.Options{Lease: time.Second, OpTimeout: 2 * time.Second}, false,
+		},
 		"negative OpTimeout": {zklock.Options{OpTimeout: -1}, false},
 		"root":               {zklock.Options{Prefix: "/"}, false},
 		"slash at the end":   {zklock.Options{Prefix: "/a/"}, false},

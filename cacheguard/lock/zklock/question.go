@@ -33,7 +33,8 @@ type question struct {
 
 func (l *Locker) question(name string) *question {
 	return &question{
-		l: l, name: name, dir: dirOf(l.opts.Prefix, name), call: beforeCall + uuid.NewString() + beforeTurn,
+		l: l, name: name, dir: dirOf(l.opts.Prefix, name),
+		call:     beforeCall + uuid.NewString() + beforeTurn,
 		released: make(chan struct{}),
 	}
 }
@@ -55,10 +56,13 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 	var slow time.Duration // how long the last replies took, if that was too long
 	defer func() {
 		if err != nil && slow > 0 {
-			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w", slow.Round(time.Millisecond), q.l.opts.Lease, err)
+			err = fmt.Errorf("answers that took %v are too slow for a Lease of %v: %w",
+				slow.Round(time.Millisecond), q.l.opts.Lease, err)
 		}
 	}()
-	for most := q.l.opts.Lease / 24; ; { // most is the limit for replies: after slower ones, the first validity of the lock would be too short
+	// most is the limit for replies: after slower ones, the first validity of the lock would be too
+	// short.
+	for most := q.l.opts.Lease / 24; ; {
 		fresh, err := q.enter(ctx)
 		if err != nil {
 			return "", err
@@ -77,11 +81,14 @@ func (q *question) turnNow(ctx context.Context) (before string, err error) {
 		before, there := beforeIn(nodes, q.node)
 		took := time.Since(q.alive)
 		switch {
-		case !there || q.changed == nil: // the session of the node has ended, or somebody removed the node
+		case !there || q.changed == nil:
+			// The session of the node has ended, or somebody removed the node.
 			q.node, q.changed = "", nil
 		case before != "" || took < most:
 			return before, nil
-		case !fresh: // too slow even without a creation: accept up to Lease/8, which leaves time for one verification as slow
+		case !fresh:
+			// Too slow even without a creation: accept up to Lease/8, which leaves time for one
+			// verification as slow.
 			most, slow = q.l.opts.Lease/8, took
 		}
 	}
@@ -142,7 +149,8 @@ func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			err = q.l.mkdir(ctx, q.dir)
 		}
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // if the directory is gone again, create it again
+		// If the directory is gone again, create it again.
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return false, err
 		}
 		fresh = q.node != ""
@@ -173,7 +181,9 @@ func (q *question) created(a answer[string]) error {
 	switch {
 	case a.err == nil:
 		q.node = a.value[len(q.dir)+1:]
-	case errors.Is(a.err, zk.ErrNoNode), errors.Is(a.err, zk.ErrNoAuth), errors.Is(a.err, zk.ErrInvalidACL): // it wasn't created
+	case errors.Is(a.err, zk.ErrNoNode), errors.Is(a.err, zk.ErrNoAuth),
+		errors.Is(a.err, zk.ErrInvalidACL):
+		// It wasn't created.
 	default:
 		q.doubt = true
 	}

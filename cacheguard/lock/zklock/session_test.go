@@ -23,7 +23,8 @@ func TestLostBeforeTheSessionEnds(t *testing.T) {
 	opts := zklock.Options{Prefix: "/expiry", Lease: time.Second}
 	for range 3 {
 		proxy := zktest.StartProxy(t, server.Addr())
-		holder, operator := open(t, proxy.Addr(), opts), open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+		holder, operator := open(t, proxy.Addr(), opts),
+			open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
 		held := acquire(t, holder, "held")
 		node := zklock.DirOf("/expiry", "held") + "/" + operator.line(t, "/expiry", "held")[0]
 		_, _, gone, err := operator.conn.GetW(node)
@@ -55,7 +56,9 @@ func TestAShortBreakKeepsTheLock(t *testing.T) {
 	for range 2 {
 		proxy.Cut()
 		proxy.Reset()
-		waittest.Until(t, "the lock to be verified", func() bool { return len(asked(proxy, "exists")) >= 2 })
+		waittest.Until(t, "the lock to be verified", func() bool {
+			return len(asked(proxy, "exists")) >= 2
+		})
 	}
 	if err := held.Err(); err != nil {
 		t.Errorf("after a short break: %v", err)
@@ -84,16 +87,21 @@ func TestAShortBreakKeepsTheLock(t *testing.T) {
 // In TestARemovedNodeIsALostLock an operator writes into a node and then removes it.
 func TestARemovedNodeIsALostLock(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/operator", Lease: 10 * time.Minute} // the lock isn't verified in this time
+	// The lock isn't verified in this time.
+	opts := zklock.Options{Prefix: "/operator", Lease: 10 * time.Minute}
 	holder, operator := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "removed")
 	node := zklock.DirOf("/operator", "removed") + "/" + operator.line(t, "/operator", "removed")[0]
 	for range 3 {
-		if _, err := operator.conn.Set(node, []byte("why does this take so long?"), -1); err != nil {
+		if _, err := operator.conn.Set(node, []byte("why does this take so long?"),
+			-1); err != nil {
 			t.Fatal(err)
 		}
 		// The watch is set again.
-		waittest.Until(t, "a watch", func() bool { watched, err := server.Ask("wchp"); return err == nil && strings.Contains(watched, node) })
+		waittest.Until(t, "a watch", func() bool {
+			watched, err := server.Ask("wchp")
+			return err == nil && strings.Contains(watched, node)
+		})
 		if err := held.Err(); err != nil {
 			t.Fatalf("after somebody wrote there: %v", err)
 		}
@@ -109,7 +117,8 @@ func TestARemovedNodeIsALostLock(t *testing.T) {
 
 func TestAClosedConnectionIsALostLock(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/closed", Lease: 10 * time.Minute} // the lock isn't verified in this time
+	// The lock isn't verified in this time.
+	opts := zklock.Options{Prefix: "/closed", Lease: 10 * time.Minute}
 	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "closed")
 	holder.conn.Close()
@@ -143,7 +152,9 @@ func TestServerRestarts(t *testing.T) {
 		}
 		waits <- err
 	}()
-	waittest.Until(t, "one who waits", func() bool { return len(holder.line(t, "/restart", "kept")) == 2 })
+	waittest.Until(t, "one who waits", func() bool {
+		return len(holder.line(t, "/restart", "kept")) == 2
+	})
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +195,8 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	}
 	defer conn.Close()
 	var log logtest.Lines
-	l, err := zklock.New(conn, zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: log.Logger()})
+	l, err := zklock.New(conn,
+		zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +204,9 @@ func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
 	held := acquire(t, l, "wrong")
 	operator := open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
 	proxy.Blackhole(true)
-	waittest.Until(t, "the end of the session", func() bool { return len(operator.line(t, "/wrong", "wrong")) == 0 })
+	waittest.Until(t, "the end of the session", func() bool {
+		return len(operator.line(t, "/wrong", "wrong")) == 0
+	})
 	proxy.Blackhole(false)
 	proxy.Cut()
 	waittest.Next(t, "Lost", held.Lost())

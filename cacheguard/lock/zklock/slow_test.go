@@ -37,7 +37,8 @@ func far(t *testing.T, addr string, way time.Duration) string {
 			links.Go(func() { carry(client, server, way) })
 		}
 	})
-	t.Cleanup(func() { _ = door.Close(); links.Wait() }) // connections end before that, because their users were opened later
+	// Connections end before that, because their users were opened later.
+	t.Cleanup(func() { _ = door.Close(); links.Wait() })
 	return door.Addr().String()
 }
 
@@ -75,7 +76,8 @@ func carry(to, from net.Conn, way time.Duration) {
 func TestZooKeeperIsFarAway(t *testing.T) {
 	server := zktest.Shared(t)
 	const way, lease = 180 * time.Millisecond, 12 * time.Second
-	p := open(t, far(t, server.Addr(), way), zklock.Options{Prefix: "/far", Lease: lease, OpTimeout: lease / 2})
+	p := open(t, far(t, server.Addr(), way),
+		zklock.Options{Prefix: "/far", Lease: lease, OpTimeout: lease / 2})
 	began := time.Now()
 	held := acquire(t, p, "a")
 	until := held.Until()
@@ -84,12 +86,15 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 	}
 	t.Logf("Lock took %v", time.Since(began))
 	for n := range 2 { // half a lease; a lock isn't valid for so long without a verification
-		waittest.Until(t, "a verification", func() bool { return held.Until() != until || held.Err() != nil })
+		waittest.Until(t, "a verification", func() bool {
+			return held.Until() != until || held.Err() != nil
+		})
 		until = held.Until()
 		// Two replies have come since the request. The lock's validity counts from the request
 		// before, an eighth of a Lease ago or more.
 		if left, most := time.Until(until), lease-4*way-lease/8; left > most {
-			t.Errorf("after verification %d the lock counts as held for %v; want %v at most", n, left, most)
+			t.Errorf("after verification %d the lock counts as held for %v; want %v at most", n,
+				left, most)
 		}
 	}
 	if err := held.Err(); err != nil {
@@ -104,11 +109,14 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 func TestZooKeeperIsTooFarAway(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/too/far", Lease: time.Second, OpTimeout: time.Second}
-	p, operator := open(t, far(t, server.Addr(), 50*time.Millisecond), opts), open(t, server.Addr(), opts)
+	p, operator := open(t, far(t, server.Addr(), 50*time.Millisecond), opts),
+		open(t, server.Addr(), opts)
 	prepare(t, operator, "a")
 	_, err := p.Lock(testContext(t), "a")
 	if err == nil || !strings.Contains(err.Error(), "too slow for a Lease of 1s") {
 		t.Errorf("Lock: %v", err)
 	}
-	waittest.Until(t, "the end of the line", func() bool { return len(operator.line(t, "/too/far", "a")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool {
+		return len(operator.line(t, "/too/far", "a")) == 0
+	})
 }

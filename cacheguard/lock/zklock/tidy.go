@@ -59,7 +59,8 @@ func (l *Locker) cleaned() <-chan struct{} {
 func (q *question) tidy() {
 	closed, said := closedConn{conn: q.l.conn}, false
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
-		answered := q.answered() // call answered first: then empty sees every node that was created before
+		// Call answered first: then empty sees every node that was created before.
+		answered := q.answered()
 		err := q.empty()
 		if err == nil && answered || closed.after(err) {
 			return

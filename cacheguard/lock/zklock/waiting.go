@@ -11,7 +11,9 @@ import (
 )
 
 const (
-	firstPause = 10 * time.Millisecond // the first pause between two tries while ZooKeeper can't be reached; each next one is twice as long
+	// The first pause between two tries while ZooKeeper can't be reached; each next one is twice as
+	// long.
+	firstPause = 10 * time.Millisecond
 	mostPause  = time.Second / 2
 )
 
@@ -109,8 +111,9 @@ func (l *Locker) watch(ctx context.Context, path string) (<-chan zk.Event, error
 // that gives up leaves its watch here, and the next call that waits for the same node uses it. If
 // watches weren't reused, each request for a held lock would leave one more watch.
 type watches struct {
-	mu sync.Mutex                 // guards m
-	m  map[string]<-chan zk.Event // by path; a channel gets one event and is closed, so any number may receive from it
+	mu sync.Mutex // guards m
+	// By path; a channel gets one event and is closed, so any number may receive from it.
+	m map[string]<-chan zk.Event
 }
 
 // on returns a watch on a node that has not reported anything yet, or nil.

@@ -22,7 +22,8 @@ import (
 func TestReleaseWakesOne(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/herd", Lease: time.Minute} // so long that no lock is verified in the meantime
+	// So long that no lock is verified in the meantime.
+	opts := zklock.Options{Prefix: "/herd", Lease: time.Minute}
 	var lockers []*process
 	for range 5 {
 		lockers = append(lockers, open(t, proxy.Addr(), opts))
@@ -42,8 +43,12 @@ func TestReleaseWakesOne(t *testing.T) {
 			}
 		}()
 	}
-	waittest.Until(t, "all to wait", func() bool { return len(asked(proxy, "getData")) == 2*waiters }) // its own node, and the node before it
-	for _, p := range lockers {                                                                        // wait until each connection has the replies to all its requests
+	// Its own node, and the node before it.
+	waittest.Until(t, "all to wait", func() bool {
+		return len(asked(proxy, "getData")) == 2*waiters
+	})
+	// Wait until each connection has the replies to all its requests.
+	for _, p := range lockers {
 		settle(p.conn)
 	}
 	proxy.Reset()
@@ -70,14 +75,18 @@ func TestReleaseWakesOne(t *testing.T) {
 	if err := next.Unlock(context.Background()); err != nil {
 		t.Error(err)
 	}
-	waittest.Until(t, "the end of the line", func() bool { return len(holder.line(t, "/herd", "popular")) == 0 })
+	waittest.Until(t, "the end of the line", func() bool {
+		return len(holder.line(t, "/herd", "popular")) == 0
+	})
 }
 
 // In TestFirstComeFirstServed a hundred calls wait on three sessions.
 func TestFirstComeFirstServed(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/fifo", Lease: 20 * time.Second}
-	lockers := []*process{open(t, server.Addr(), opts), open(t, server.Addr(), opts), open(t, server.Addr(), opts)}
+	lockers := []*process{
+		open(t, server.Addr(), opts), open(t, server.Addr(), opts), open(t, server.Addr(), opts),
+	}
 	ctx := testContext(t)
 	held := acquire(t, lockers[0], "counter")
 
@@ -102,7 +111,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 		})
-		waittest.Until(t, "the next one in line", func() bool { return len(lockers[0].line(t, "/fifo", "counter")) == i+2 })
+		waittest.Until(t, "the next one in line", func() bool {
+			return len(lockers[0].line(t, "/fifo", "counter")) == i+2
+		})
 	}
 	last := held.Token()
 	if err := held.Unlock(ctx); err != nil {
@@ -138,12 +149,15 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 		got <- err
 	}()
 	watches := func() int {
-		return len(slices.DeleteFunc(asked(proxy, "getData"), func(path string) bool { return path != node }))
+		return len(slices.DeleteFunc(asked(proxy, "getData"), func(path string) bool {
+			return path != node
+		}))
 	}
 	for i := range 4 {
 		waittest.Until(t, "a watch", func() bool {
 			watched, err := server.Ask("wchp")
-			return err == nil && watches() == i+1 && strings.Count(watched, "0x") == 3 // the watches of the holder, and the two watches of the waiting call
+			// The watches of the holder, and the two watches of the waiting call.
+			return err == nil && watches() == i+1 && strings.Count(watched, "0x") == 3
 		})
 
 		if _, err := holder.conn.Set(node, []byte{byte(i)}, -1); err != nil {
@@ -167,10 +181,12 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	server := zktest.Shared(t)
 	opts := zklock.Options{Prefix: "/again", Lease: 8 * time.Second, OpTimeout: 5 * time.Second}
-	for what, harm := range map[string]func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy){
+	for what, harm := range map[string]func(t *testing.T, operator, waiter *process,
+		proxy *zktest.Proxy){
 		"removed": func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy) {
 			node := operator.line(t, "/again", "removed")[1]
-			if err := operator.conn.Delete(zklock.DirOf("/again", "removed")+"/"+node, -1); err != nil {
+			if err := operator.conn.Delete(zklock.DirOf("/again", "removed")+"/"+node,
+				-1); err != nil {
 				t.Fatal(err)
 			}
 			waittest.Until(t, "it to be in line again", func() bool {
@@ -182,7 +198,9 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 		"expired": func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy) {
 			session := waiter.conn.SessionID()
 			proxy.Blackhole(true)
-			waittest.Until(t, "the end of the session", func() bool { return len(operator.line(t, "/again", "expired")) == 1 })
+			waittest.Until(t, "the end of the session", func() bool {
+				return len(operator.line(t, "/again", "expired")) == 1
+			})
 			proxy.Blackhole(false)
 			proxy.Cut()
 			waittest.Until(t, "another session", func() bool {
@@ -204,7 +222,10 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 				}
 				got <- err
 			}()
-			waittest.Until(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 }) // its own node, and the holder's node
+			// Its own node, and the holder's node.
+			waittest.Until(t, "it to wait", func() bool {
+				return len(asked(proxy, "getData")) == 2
+			})
 			harm(t, holder, waiter, proxy)
 			if err := held.Unlock(testContext(t)); err != nil {
 				t.Fatal(err)
@@ -225,30 +246,43 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 		want  error
 	}{
 		"no rights": {10 * time.Minute, func(t *testing.T, operator, _ *process, _ *zktest.Server) {
-			if _, err := operator.conn.SetACL(zklock.DirOf("/trouble", "a"), zk.WorldACL(zk.PermDelete), -1); err != nil {
+			if _, err := operator.conn.SetACL(zklock.DirOf("/trouble", "a"),
+				zk.WorldACL(zk.PermDelete), -1); err != nil {
 				t.Fatal(err)
 			}
 		}, zk.ErrNoAuth},
-		"no server for a lease":  {time.Second, func(_ *testing.T, _, _ *process, server *zktest.Server) { server.Kill() }, nil},
-		"no connection any more": {10 * time.Minute, func(_ *testing.T, _, waiter *process, _ *zktest.Server) { waiter.conn.Close() }, zk.ErrConnectionClosed},
+		"no server for a lease": {time.Second, func(
+			_ *testing.T, _, _ *process, server *zktest.Server,
+		) {
+			server.Kill()
+		}, nil},
+		"no connection any more": {10 * time.Minute, func(
+			_ *testing.T, _, waiter *process, _ *zktest.Server,
+		) {
+			waiter.conn.Close()
+		}, zk.ErrConnectionClosed},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := zktest.Start(t)
 			proxy := zktest.StartProxy(t, server.Addr())
 			opts := zklock.Options{Prefix: "/trouble", Lease: test.lease}
-			holder, waiter := open(t, server.Addr(), zklock.Options{Prefix: "/trouble", Lease: time.Minute}), open(t, proxy.Addr(), opts)
+			holder, waiter := open(t, server.Addr(),
+				zklock.Options{Prefix: "/trouble", Lease: time.Minute}), open(t, proxy.Addr(), opts)
 			held := acquire(t, holder, "a")
 			got := make(chan error, 1)
 			go func() {
 				_, err := waiter.Lock(testContext(t), "a")
 				got <- err
 			}()
-			waittest.Until(t, "it to wait", func() bool { return len(asked(proxy, "getData")) == 2 })
+			waittest.Until(t, "it to wait", func() bool {
+				return len(asked(proxy, "getData")) == 2
+			})
 			test.harm(t, holder, waiter, server)
 			go func() { _ = held.Unlock(testContext(t)) }()
 			select {
 			case err := <-got:
-				if err == nil || errors.Is(err, context.DeadlineExceeded) || test.want != nil && !errors.Is(err, test.want) {
+				if err == nil || errors.Is(err, context.DeadlineExceeded) ||
+					test.want != nil && !errors.Is(err, test.want) {
 					t.Errorf("Lock: %v", err)
 				}
 			case <-time.After(patience / 2):
@@ -291,7 +325,9 @@ func TestOtherRecipesStandInTheSameLine(t *testing.T) {
 	ours := acquire(t, p, "shared")
 	locked := make(chan error, 1)
 	go func() { locked <- theirs.Lock() }()
-	waittest.Until(t, "zk.Lock to wait", func() bool { return len(p.line(t, "/mixed", "shared")) == 2 })
+	waittest.Until(t, "zk.Lock to wait", func() bool {
+		return len(p.line(t, "/mixed", "shared")) == 2
+	})
 	if err := ours.Unlock(testContext(t)); err != nil {
 		t.Fatal(err)
 	}

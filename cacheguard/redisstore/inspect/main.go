@@ -87,7 +87,9 @@ type options struct {
 	cache, wanted string
 }
 
-func run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
+func run(
+	ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer,
+) int {
 	redis.SetLogger(silent{}) // the command's error already says what went wrong
 	opts, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -120,12 +122,16 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	flags.StringVar(&opts.prefix, "prefix", "", "Options.Prefix of the store (default \"cg\")")
 	flags.DurationVar(&opts.timeout, "timeout", 5*time.Second, "for each step")
 	flags.BoolVar(&opts.value, "value", false, "show the value, too")
-	flags.IntVar(&opts.bytes, "bytes", 16<<10, "most bytes of the value to show, a sixteenth in hexadecimal")
+	flags.IntVar(&opts.bytes, "bytes", 16<<10,
+		"most bytes of the value to show, a sixteenth in hexadecimal")
 	flags.BoolVar(&opts.json, "json", false, "for machines")
-	flags.IntVar(&opts.version, "version", 0, "Options.Version of the cache. Without it, values of an odd version are shown, too")
+	flags.IntVar(&opts.version, "version", 0,
+		"Options.Version of the cache. Without it, values of an odd version are shown, too")
 	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
-	flags.StringVar(&opts.find, "find", "", "-scan that looks for keys, too, of which the SHA-256 begins with this in hexadecimal")
-	flags.BoolVar(&opts.diagnose, "diagnose", false, "try what a store does, which writes names of its own")
+	flags.StringVar(&opts.find, "find", "",
+		"-scan that looks for keys, too, of which the SHA-256 begins with this in hexadecimal")
+	flags.BoolVar(&opts.diagnose, "diagnose", false,
+		"try what a store does, which writes names of its own")
 	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: most values to look at, -1: all")
 	flags.IntVar(&opts.count, "count", 500, "with -scan: names that Redis passes over in a step")
 	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: between two steps")
@@ -149,7 +155,9 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 		return opts, errors.New("-find needs the name of the cache behind it: -find HASH CACHE")
 	}
 	if flags.NArg() != want {
-		return opts, fmt.Errorf("%d arguments after the flags, want %d\n%s", flags.NArg(), want, strings.TrimSpace(usage))
+		return opts,
+			fmt.Errorf("%d arguments after the flags, want %d\n%s", flags.NArg(), want,
+				strings.TrimSpace(usage))
 	}
 	opts.cache, opts.wanted = flags.Arg(0), flags.Arg(1)
 	switch {
@@ -162,7 +170,8 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	case opts.version < 0:
 		return opts, fmt.Errorf("-version %d is below zero", opts.version)
 	case strings.Trim(opts.find, "0123456789abcdefABCDEF") != "" || len(opts.find) > 2*sha256.Size:
-		return opts, fmt.Errorf("-find %q is not the beginning of a SHA-256 in hexadecimal", opts.find)
+		return opts,
+			fmt.Errorf("-find %q is not the beginning of a SHA-256 in hexadecimal", opts.find)
 	case opts.scan && opts.value:
 		return opts, errors.New("-scan shows no values")
 	}
@@ -174,7 +183,9 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 
 // inspect asks Redis and prints the result.
 func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout io.Writer) error {
-	store, err := redisstore.New(rdb, redisstore.Options{Prefix: o.prefix, OpTimeout: o.timeout, Logger: slog.New(slog.DiscardHandler)})
+	store, err := redisstore.New(rdb, redisstore.Options{
+		Prefix: o.prefix, OpTimeout: o.timeout, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		return err
 	}
@@ -187,24 +198,30 @@ func (o options) inspect(ctx context.Context, rdb redis.UniversalClient, stdout 
 		return errors.Join(err, o.print(stdout, found, found.String()))
 	}
 	if o.scan {
-		found, err := store.Scan(ctx, o.cache, redisstore.ScanOptions{Limit: o.limit, Count: o.count, Pause: o.pause, Hash: o.find})
+		found, err := store.Scan(ctx, o.cache,
+			redisstore.ScanOptions{Limit: o.limit, Count: o.count, Pause: o.pause, Hash: o.find})
 		if err != nil && found.Values == 0 {
 			return err
 		}
-		return errors.Join(err, o.print(stdout, found, found.String())) // also prints the counts from before an interruption
+		// Also prints the counts from before an interruption.
+		return errors.Join(err, o.print(stdout, found, found.String()))
 	}
 	found, err := store.InspectVersion(ctx, o.cache, o.wanted, o.version)
 	if err != nil {
 		return err
 	}
-	if nothing(found) && o.version == 0 { // perhaps the cache has an odd Options.Version, whose values have other names
-		if odd, err := store.InspectVersion(ctx, o.cache, o.wanted, 1); err == nil && !nothing(odd) {
+	// Perhaps the cache has an odd Options.Version, whose values have other names.
+	if nothing(found) && o.version == 0 {
+		if odd, err := store.InspectVersion(ctx, o.cache, o.wanted, 1); err == nil &&
+			!nothing(odd) {
 			found = odd
 		}
 	}
 	text := found.String()
 	if nothing(found) && nothingOf(ctx, store, o.cache) {
-		text += fmt.Sprintf("nothing at all is stored of a cache %q: is it Options.Name, and is the prefix right?\n", o.cache)
+		text += fmt.Sprintf(
+			"nothing at all is stored of a cache %q: is it Options.Name, and is the prefix right?\n",
+			o.cache)
 	}
 	if !o.value || found.Value == nil {
 		return o.print(stdout, found, text)

@@ -28,11 +28,14 @@ type server struct {
 }
 
 func (s *server) define(flags *flag.FlagSet) {
-	flags.StringVar(&s.address, "redis", "", "host:port, several with commas between for -cluster and -sentinel, or a URL (default $REDIS_URL)")
+	flags.StringVar(&s.address, "redis", "",
+		"host:port, several with commas between for -cluster and -sentinel, or a URL (default $REDIS_URL)")
 	flags.BoolVar(&s.cluster, "cluster", false, "it is a Redis Cluster")
-	flags.StringVar(&s.sentinel, "sentinel", "", "-redis names Sentinels, which know the master by this name")
+	flags.StringVar(&s.sentinel, "sentinel", "",
+		"-redis names Sentinels, which know the master by this name")
 	flags.StringVar(&s.user, "user", "", "of Redis")
-	flags.StringVar(&s.passwordEnv, "password-env", "REDIS_PASSWORD", "the environment variable that has the password")
+	flags.StringVar(&s.passwordEnv, "password-env", "REDIS_PASSWORD",
+		"the environment variable that has the password")
 	flags.IntVar(&s.db, "db", 0, "number of the database")
 	flags.BoolVar(&s.tls, "tls", false, "speak TLS")
 	flags.StringVar(&s.cert, "cert", "", "with -tls: file with the client's certificate")
@@ -40,13 +43,16 @@ func (s *server) define(flags *flag.FlagSet) {
 }
 
 // client makes a client. If the flags are wrong, it returns an error. It doesn't dial.
-func (s *server) client(env func(string) string, timeout time.Duration) (redis.UniversalClient, error) {
+func (s *server) client(
+	env func(string) string, timeout time.Duration,
+) (redis.UniversalClient, error) {
 	if s.address == "" {
 		s.address = env("REDIS_URL")
 	}
 	switch {
 	case s.address == "":
-		return nil, errors.New("where Redis is isn't said: -redis host:port, or REDIS_URL in the environment")
+		return nil,
+			errors.New("where Redis is isn't said: -redis host:port, or REDIS_URL in the environment")
 	case s.cluster && s.sentinel != "":
 		return nil, errors.New("-cluster and -sentinel exclude each other")
 	case s.cluster && s.db != 0:
@@ -62,7 +68,8 @@ func (s *server) client(env func(string) string, timeout time.Duration) (redis.U
 	s.addrs = opts.Addrs
 	opts.ContextTimeoutEnabled = true
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = timeout, timeout, timeout
-	opts.DialerRetries, opts.MaxRetries = 1, -1 // the store tries again itself, and the first error is the most useful
+	// The store tries again itself, and the first error is the most useful.
+	opts.DialerRetries, opts.MaxRetries = 1, -1
 	opts.MasterName = s.sentinel
 	opts.IsClusterMode = s.cluster
 	return redis.NewUniversalClient(opts), nil
@@ -74,9 +81,12 @@ func (s *server) options() (*redis.UniversalOptions, error) {
 	if strings.Contains(s.address, "://") {
 		u, err := redis.ParseURL(s.address)
 		if err != nil {
-			return nil, errors.New("-redis is no URL that go-redis knows, such as rediss://user@host:6379/0") // the URL may have the password
+			// The URL may have the password.
+			return nil,
+				errors.New("-redis is no URL that go-redis knows, such as rediss://user@host:6379/0")
 		}
-		opts.Addrs, opts.Username, opts.Password, opts.DB, opts.TLSConfig = []string{u.Addr}, u.Username, u.Password, u.DB, u.TLSConfig
+		opts.Addrs, opts.Username, opts.Password, opts.DB, opts.TLSConfig = []string{u.Addr},
+			u.Username, u.Password, u.DB, u.TLSConfig
 	} else {
 		for _, addr := range strings.Split(s.address, ",") {
 			if _, _, err := net.SplitHostPort(addr); err != nil {
@@ -85,7 +95,8 @@ func (s *server) options() (*redis.UniversalOptions, error) {
 			opts.Addrs = append(opts.Addrs, addr)
 		}
 		if len(opts.Addrs) > 1 && !s.cluster && s.sentinel == "" {
-			return nil, errors.New("-redis has several addresses: say -cluster, or -sentinel with the name of the master")
+			return nil,
+				errors.New("-redis has several addresses: say -cluster, or -sentinel with the name of the master")
 		}
 	}
 	if s.user != "" {
@@ -124,9 +135,13 @@ func (s *server) explained(err error) error {
 	case strings.Contains(text, "this is a Sentinel") && s.sentinel == "":
 		return fmt.Errorf("%w\nadd -sentinel with the name of the master", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w\n%s doesn't answer: is it the right port, and does it speak TLS or not, as -tls says?", err, strings.Join(s.addrs, ", "))
+		return fmt.Errorf(
+			"%w\n%s doesn't answer: is it the right port, and does it speak TLS or not, as -tls says?",
+			err, strings.Join(s.addrs, ", "))
 	case strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS"):
-		return fmt.Errorf("%w\nthe user is -user, the password stands in the environment variable %s", err, s.passwordEnv)
+		return fmt.Errorf(
+			"%w\nthe user is -user, the password stands in the environment variable %s", err,
+			s.passwordEnv)
 	}
 	return err
 }

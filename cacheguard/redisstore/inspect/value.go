@@ -34,7 +34,8 @@ func show(v *redisstore.InspectedValue, most int) shown {
 			return inHex(body, fmt.Sprintf("can't be decompressed: %v", err), most)
 		}
 		packed = fmt.Sprintf(", %d compressed", len(body))
-		body, codec = expanded, strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(codec, "compress"), "("), ")")
+		body, codec = expanded,
+			strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(codec, "compress"), "("), ")")
 	}
 	what := fmt.Sprintf("%d bytes%s, ", len(body), packed)
 	if codec == "msgpack" {
@@ -44,7 +45,8 @@ func show(v *redisstore.InspectedValue, most int) shown {
 		}
 		asJSON, err := json.Marshal(v)
 		if err != nil { // a number that JSON can't represent
-			return inHex(body, what+"MessagePack that can't be shown as JSON: "+printable(err.Error()), most)
+			return inHex(body,
+				what+"MessagePack that can't be shown as JSON: "+printable(err.Error()), most)
 		}
 		return inJSON(asJSON, what+"MessagePack as JSON", most)
 	}
@@ -52,7 +54,10 @@ func show(v *redisstore.InspectedValue, most int) shown {
 	case codec != "raw" && json.Valid(body), isObject(body):
 		return inJSON(body, what+"JSON", most)
 	case isText(body):
-		s := shown{text: titled(what+"text", cut(printable(string(body[:min(len(body), most)])), most, len(body)))}
+		s := shown{
+			text: titled(what+"text",
+				cut(printable(string(body[:min(len(body), most)])), most, len(body))),
+		}
 		if len(body) > most {
 			s.Bytes = body[:most]
 			return s
@@ -83,7 +88,9 @@ func isText(body []byte) bool {
 	if !utf8.Valid(body) {
 		return false
 	}
-	return !strings.ContainsFunc(string(body), func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
+	return !strings.ContainsFunc(string(body), func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r)
+	})
 }
 
 // JSON that is larger or nested more deeply than these limits is shown as it is stored: indented,
@@ -96,7 +103,8 @@ const (
 func inJSON(body []byte, what string, most int) shown {
 	text := string(body)
 	var indented bytes.Buffer
-	if len(body) <= mostIndented && nested(body) <= mostNested && json.Indent(&indented, body, "", "  ") == nil {
+	if len(body) <= mostIndented && nested(body) <= mostNested &&
+		json.Indent(&indented, body, "", "  ") == nil {
 		text = indented.String()
 	}
 	all := len(text)
@@ -132,7 +140,10 @@ func nested(body []byte) (deepest int) {
 func inHex(body []byte, what string, most int) shown {
 	some := body[:min(len(body), most)]
 	few := body[:min(len(body), most/16)]
-	return shown{Bytes: some, text: titled(what, cut(strings.TrimSuffix(hex.Dump(few), "\n"), most/16, len(body)))}
+	return shown{
+		Bytes: some,
+		text:  titled(what, cut(strings.TrimSuffix(hex.Dump(few), "\n"), most/16, len(body))),
+	}
 }
 
 func titled(what, text string) string { return what + ":\n" + text + "\n" }

@@ -54,7 +54,9 @@ func (plan childPlan) run(stdin io.Reader, stdout io.Writer) {
 	rdb := redis.NewClient(&redis.Options{Addr: plan.Addr, ContextTimeoutEnabled: true})
 	p, err := stage.Open(plan.Stage, &stage.Replica{
 		Redis: rdb, At: at, Now: time.Now, LockTTL: plan.LockTTL, CacheTTL: cacheTTL, Spin: spin,
-		Load: func(ctx context.Context, _ string) (string, error) { return "version 1", at(ctx, querying) },
+		Load: func(ctx context.Context, _ string) (string, error) {
+			return "version 1", at(ctx, querying)
+		},
 	})
 	if err != nil {
 		fmt.Fprintln(stdout, err)
@@ -80,7 +82,8 @@ func (l *lab) start(at stage.Point, lockTTL time.Duration) *process {
 	text, err := json.Marshal(childPlan{l.stage, l.rdb.Options().Addr, l.key, at, lockTTL})
 	must(l.t, err)
 	p := &process{t: l.t, cmd: exec.Command(program)}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text), "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50")
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(text),
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=50")
 	p.cmd.Stderr = os.Stderr
 	p.stdin, err = p.cmd.StdinPipe()
 	must(l.t, err)

@@ -41,7 +41,8 @@ func TestProcessIsKilled(t *testing.T) {
 			case c.ever:
 				l.until("b", stage.Wait, 10)
 				if lasts != -1 || l.loads != 0 {
-					t.Errorf("the lock lasts %v more, %d loads; want for ever, and none", lasts, l.loads)
+					t.Errorf("the lock lasts %v more, %d loads; want for ever, and none", lasts,
+						l.loads)
 				}
 				return
 			case c.stage != "cacheguard" && (lasts <= 0 || lasts > ttl):
@@ -50,7 +51,8 @@ func TestProcessIsKilled(t *testing.T) {
 			if v := other.get(t); v != "version 1" || l.loads != 1 {
 				t.Errorf("%q after %d loads", v, l.loads)
 			}
-			t.Logf("the lock lasted %v more; answered %v after the holder died", lasts, time.Since(killed).Round(time.Millisecond))
+			t.Logf("the lock lasted %v more; answered %v after the holder died", lasts,
+				time.Since(killed).Round(time.Millisecond))
 		})
 	}
 }

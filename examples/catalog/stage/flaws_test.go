@@ -49,7 +49,8 @@ func TestLoads(t *testing.T) {
 				})
 			}
 		}
-		if l.stage == "cacheguard" { // cacheguard counts requests that join a flight only when they are served
+		// Cacheguard counts requests that join a flight only when they are served.
+		if l.stage == "cacheguard" {
 			l.until("", stage.Load, 1)
 		} else {
 			l.until("", stage.Miss, replicas*requests)
@@ -59,7 +60,8 @@ func TestLoads(t *testing.T) {
 		if n := max(want[l.stage], 1); l.loads != n {
 			t.Errorf("%d loads, want %d", l.loads, n)
 		}
-	}, "none", "local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard", "getset", "force", "watch", "luasetnx")
+	}, "none", "local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard",
+		"getset", "force", "watch", "luasetnx")
 }
 
 // For a value that doesn't exist the origin is asked once, or again and again.
@@ -180,7 +182,8 @@ func TestLoadIsLongerThanTheLock(t *testing.T) {
 		slow.release()
 		a.get(t)
 		if v := l.cached(p); v != "version 1" || l.loads != 2 {
-			t.Errorf("cached is %q after %d loads; the late value was to overwrite the newer one", v, l.loads)
+			t.Errorf("cached is %q after %d loads; the late value was to overwrite the newer one",
+				v, l.loads)
 		}
 	})
 	each(t, func(t *testing.T, l *lab) {
@@ -274,7 +277,8 @@ func TestForceHitsALiveLock(t *testing.T) {
 	dead := l.halt("a", stage.Acquired)
 	l.request("a", l.replica(nil))
 	l.reached(dead)
-	late, second, third := l.hold("b", stage.Between), l.hold("c", querying), l.hold("b", stage.Acquired)
+	late, second, third := l.hold("b", stage.Between), l.hold("c", querying),
+		l.hold("b", stage.Acquired)
 	l.request("b", l.replica(nil))
 	l.reached(late)
 	l.request("c", l.replica(nil))
@@ -308,7 +312,8 @@ func TestRenewalAbortsTheUnlock(t *testing.T) {
 	pause := l.hold("a", stage.Compared)
 	a := l.request("a", l.replica(lasting(2*time.Second)))
 	l.reached(pause)
-	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2) // one of these renewals began after the comparison
+	// One of these renewals began after the comparison.
+	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2)
 	pause.release()
 	a.get(t)
 	if n := l.count("a", stage.Aborted); n != 1 || !l.locked() {

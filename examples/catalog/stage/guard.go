@@ -52,7 +52,9 @@ func (g *guard) Get(ctx context.Context, key string) (string, error) {
 	return value, err
 }
 
-func (g *guard) Changed(ctx context.Context, key string) error { return g.cache.Invalidate(ctx, key) }
+func (g *guard) Changed(ctx context.Context, key string) error {
+	return g.cache.Invalidate(ctx, key)
+}
 
 func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Close()) }
 
@@ -60,8 +62,10 @@ func (g *guard) Close() error { return errors.Join(g.cache.Close(), g.store.Clos
 type told struct{ r *Replica }
 
 var pointOf = map[cacheguard.EventKind]Point{
-	cacheguard.EventHit: Hit, cacheguard.EventMiss: Miss, cacheguard.EventLeaseAsked: Try, cacheguard.EventLeaseGranted: Acquired,
-	cacheguard.EventWaited: Announced, cacheguard.EventFilled: Filled, cacheguard.EventFillRefused: Refused, cacheguard.EventRenewed: Renewed,
+	cacheguard.EventHit: Hit, cacheguard.EventMiss: Miss, cacheguard.EventLeaseAsked: Try,
+	cacheguard.EventLeaseGranted: Acquired,
+	cacheguard.EventWaited:       Announced, cacheguard.EventFilled: Filled,
+	cacheguard.EventFillRefused: Refused, cacheguard.EventRenewed: Renewed,
 }
 
 func (t told) Observe(ctx context.Context, e cacheguard.Event) {

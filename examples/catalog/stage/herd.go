@@ -44,7 +44,8 @@ func (h *herd) try(context.Context) (bool, error) {
 		if err != nil && err != zk.ErrNodeExists {
 			return false, err
 		}
-		path, err := h.ZooKeeper.Create(h.dir+"/", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		path, err := h.ZooKeeper.Create(h.dir+"/", nil, zk.FlagEphemeralSequential,
+			zk.WorldACL(zk.PermAll))
 		if err != nil {
 			return false, err
 		}

@@ -6,7 +6,9 @@ import "net/url"
 // remove them: the value, the lock, and cacheguard's keys.
 func Keys(key string) []string {
 	guarded := "cg:" + guardName + ":{" + key + "}"
-	return []string{key, lockName(key), guarded, guarded + ":lease", guarded + ":waiters", guarded + ":v2"}
+	return []string{
+		key, lockName(key), guarded, guarded + ":lease", guarded + ":waiters", guarded + ":v2",
+	}
 }
 
 // VoteKey returns the name under which a master of Redlock stores its vote for the lock of a key.

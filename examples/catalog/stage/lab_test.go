@@ -57,13 +57,18 @@ type gate struct {
 func newLab(t *testing.T, name string) *lab {
 	t.Helper()
 	addr := sharedAddr(t)
-	l := &lab{t: t, stage: name, key: fmt.Sprintf("%s:%s:%d", t.Name(), name, labs.Add(1)), version: 1, changed: make(chan struct{})}
+	l := &lab{
+		t: t, stage: name, key: fmt.Sprintf("%s:%s:%d", t.Name(), name, labs.Add(1)), version: 1,
+		changed: make(chan struct{}),
+	}
 	l.rdb = redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = l.rdb.Close() })
 	return l
 }
 
-var labs atomic.Int64 // the number of labs so far; it makes keys unique, because locks without an expiry stay in the server
+// The number of labs so far; it makes keys unique, because locks without an expiry stay in the
+// server.
+var labs atomic.Int64
 
 // shared is the server of all labs. Each lab has its own keys. The server is requested only once,
 // because another request would empty it while labs run.
@@ -87,7 +92,9 @@ func (l *lab) replica(change func(r *stage.Replica)) stage.Protection {
 	l.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: l.rdb.Options().Addr, ContextTimeoutEnabled: true})
 	r := &stage.Replica{
-		Redis: rdb, Load: l.load, At: l.at, Told: func(ctx context.Context, p stage.Point) { _ = l.at(ctx, p) }, Now: time.Now,
+		Redis: rdb, Load: l.load, At: l.at, Told: func(ctx context.Context, p stage.Point) {
+			_ = l.at(ctx, p)
+		}, Now: time.Now,
 		LockTTL: lockTTL, CacheTTL: cacheTTL, Spin: spin,
 	}
 	if l.stage == "cacheguard" {
@@ -136,7 +143,9 @@ func (l *lab) at(ctx context.Context, p stage.Point) error {
 	close(l.changed)
 	l.changed = make(chan struct{})
 	var g *gate
-	if i := slices.IndexFunc(l.gates, func(g *gate) bool { return g.seen == here && (g.halt || !g.taken) }); i >= 0 {
+	if i := slices.IndexFunc(l.gates, func(g *gate) bool {
+		return g.seen == here && (g.halt || !g.taken)
+	}); i >= 0 {
 		g = l.gates[i]
 	}
 	first := g != nil && !g.taken

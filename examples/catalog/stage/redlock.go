@@ -31,7 +31,9 @@ func openRedlock(r *Replica) (Protection, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock := func(r *Replica, name string) mutex { return &ofLocker{Replica: r, name: name, locker: locker} }
+	lock := func(r *Replica, name string) mutex {
+		return &ofLocker{Replica: r, name: name, locker: locker}
+	}
 	return &withLocker{locked{drops{r}, lock}, locker}, nil
 }
 
@@ -52,7 +54,8 @@ type ofLocker struct {
 	locker lock.Locker
 	held   lock.Lock
 
-	trouble time.Time // the time since which no majority has answered in time; zero: a majority has answered
+	// The time since which no majority has answered in time; zero: a majority has answered.
+	trouble time.Time
 }
 
 // try asks for the lock. If no majority answers, it tries again after a pause, as the description

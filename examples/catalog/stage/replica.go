@@ -14,22 +14,24 @@ type Point string
 
 // These are the points, in the order in which a request passes them.
 const (
-	Hit       Point = "hit"       // the cached value is there
-	Miss      Point = "miss"      // the cached value isn't there
-	Try       Point = "try"       // asks for the lock
-	Between   Point = "between"   // between the two commands that make the lock
-	Acquired  Point = "acquired"  // has the lock
-	Wait      Point = "wait"      // another request has the lock: waits
-	Woken     Point = "woken"     // looks again
-	Load      Point = "load"      // asks the origin
-	Loaded    Point = "loaded"    // has the origin's answer
-	Fill      Point = "fill"      // writes the value to the cache
-	Filled    Point = "filled"    // has written the value
-	Unlock    Point = "unlock"    // gives the lock back
-	Compared  Point = "compared"  // between the two commands that give the lock back
-	Unlocked  Point = "unlocked"  // has deleted the lock
-	NotMine   Point = "not mine"  // found that another request has the lock, and left the lock alone
-	Aborted   Point = "aborted"   // could not give the lock back, because it was written in the meantime
+	Hit      Point = "hit"      // the cached value is there
+	Miss     Point = "miss"     // the cached value isn't there
+	Try      Point = "try"      // asks for the lock
+	Between  Point = "between"  // between the two commands that make the lock
+	Acquired Point = "acquired" // has the lock
+	Wait     Point = "wait"     // another request has the lock: waits
+	Woken    Point = "woken"    // looks again
+	Load     Point = "load"     // asks the origin
+	Loaded   Point = "loaded"   // has the origin's answer
+	Fill     Point = "fill"     // writes the value to the cache
+	Filled   Point = "filled"   // has written the value
+	Unlock   Point = "unlock"   // gives the lock back
+	Compared Point = "compared" // between the two commands that give the lock back
+	Unlocked Point = "unlocked" // has deleted the lock
+	// Found that another request has the lock, and left the lock alone.
+	NotMine Point = "not mine"
+	// Could not give the lock back, because it was written in the meantime.
+	Aborted   Point = "aborted"
 	Broken    Point = "broken"    // has deleted a lock that looked abandoned
 	Renewed   Point = "renewed"   // the watchdog has given the lock more time
 	Refused   Point = "refused"   // the store has refused a late value

@@ -15,7 +15,8 @@ type sqlrow struct {
 const SQLRows = `CREATE TABLE IF NOT EXISTS shop_lock (name VARCHAR(255) PRIMARY KEY)`
 
 func (s *sqlrow) try(ctx context.Context) (bool, error) {
-	done, err := s.DB.ExecContext(ctx, `INSERT INTO shop_lock (name) VALUES ($1) ON CONFLICT DO NOTHING`, s.name)
+	done, err := s.DB.ExecContext(ctx,
+		`INSERT INTO shop_lock (name) VALUES ($1) ON CONFLICT DO NOTHING`, s.name)
 	if err != nil {
 		return false, err
 	}
@@ -24,7 +25,8 @@ func (s *sqlrow) try(ctx context.Context) (bool, error) {
 }
 
 func (s *sqlrow) unlock(ctx context.Context) error {
-	if _, err := s.DB.ExecContext(ctx, `DELETE FROM shop_lock WHERE name = $1`, s.name); err != nil {
+	if _, err := s.DB.ExecContext(ctx, `DELETE FROM shop_lock WHERE name = $1`,
+		s.name); err != nil {
 		return err
 	}
 	return s.At(ctx, Unlocked)

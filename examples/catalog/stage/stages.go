@@ -38,27 +38,33 @@ var all = []Stage{
 		open: func(r *Replica) (Protection, error) { return &local{drops: drops{r}}, nil },
 	},
 	{
-		Name: "setnx", Title: "1: SETNX", Flaw: "A holder that dies leaves the lock behind for ever.",
+		Name: "setnx", Title: "1: SETNX",
+		Flaw: "A holder that dies leaves the lock behind for ever.",
 		open: with(func(r *Replica, name string) mutex { return &setnx{r, name} }),
 	},
 	{
-		Name: "expire", Title: "2: SETNX, then EXPIRE", Flaw: "A holder that dies between the two leaves the lock behind for ever.",
+		Name: "expire", Title: "2: SETNX, then EXPIRE",
+		Flaw: "A holder that dies between the two leaves the lock behind for ever.",
 		open: with(func(r *Replica, name string) mutex { return &expire{setnx{r, name}} }),
 	},
 	{
-		Name: "setnxex", Title: "3: SET NX EX", Flaw: "A slow holder deletes the lock of the next one.",
+		Name: "setnxex", Title: "3: SET NX EX",
+		Flaw: "A slow holder deletes the lock of the next one.",
 		open: with(func(r *Replica, name string) mutex { return &setnxex{setnx{r, name}} }),
 	},
 	{
-		Name: "owner", Title: "4: a value of one's own", Flaw: "Between GET and DEL the lock may become another's.",
+		Name: "owner", Title: "4: a value of one's own",
+		Flaw: "Between GET and DEL the lock may become another's.",
 		open: with(func(r *Replica, name string) mutex { return newOwner(r, name) }),
 	},
 	{
-		Name: "compare", Title: "5: compare and delete in Lua", Flaw: "A load longer than the lock goes on without it, and its late value overwrites a newer one.",
+		Name: "compare", Title: "5: compare and delete in Lua",
+		Flaw: "A load longer than the lock goes on without it, and its late value overwrites a newer one.",
 		open: with(func(r *Replica, name string) mutex { return newCompare(r, name) }),
 	},
 	{
-		Name: "watchdog", Title: "6: a watchdog", Flaw: "A process that stands still loses the lock all the same, and its late value overwrites a newer one.",
+		Name: "watchdog", Title: "6: a watchdog",
+		Flaw: "A process that stands still loses the lock all the same, and its late value overwrites a newer one.",
 		open: with(func(r *Replica, name string) mutex { return newWatchdog(r, name) }),
 	},
 	{
@@ -67,39 +73,50 @@ var all = []Stage{
 	},
 
 	{
-		Name: "leaky", Title: "no null sentinel", Flaw: "What does not exist is asked for again each time.",
+		Name: "leaky", Title: "no null sentinel",
+		Flaw: "What does not exist is asked for again each time.",
 		open: func(r *Replica) (Protection, error) { return &leaky{drops{r}}, nil },
 	},
 	{
-		Name: "forever", Title: "cached without an end", Flaw: "A change that nobody announces is never seen.",
+		Name: "forever", Title: "cached without an end",
+		Flaw: "A change that nobody announces is never seen.",
 		open: endless(with(func(r *Replica, name string) mutex { return newCompare(r, name) })),
 	},
 	{
-		Name: "getset", Title: "a time as the value, GETSET", Flaw: "A replica whose clock is ahead takes a lock that is held, and who comes second moves its end.",
+		Name: "getset", Title: "a time as the value, GETSET",
+		Flaw: "A replica whose clock is ahead takes a lock that is held, and who comes second moves its end.",
 		open: with(func(r *Replica, name string) mutex { return &getset{Replica: r, name: name} }),
 	},
 	{
-		Name: "force", Title: "a time as the value, deleted by who waits", Flaw: "Between GET and DEL another may have got the lock.",
-		open: with(func(r *Replica, name string) mutex { return &force{getset{Replica: r, name: name}} }),
+		Name: "force", Title: "a time as the value, deleted by who waits",
+		Flaw: "Between GET and DEL another may have got the lock.",
+		open: with(func(r *Replica, name string) mutex {
+			return &force{getset{Replica: r, name: name}}
+		}),
 	},
 	{
-		Name: "watch", Title: "WATCH, MULTI, EXEC to unlock", Flaw: "The watchdog's own renewal aborts the unlock, and all wait until the lock ends.",
+		Name: "watch", Title: "WATCH, MULTI, EXEC to unlock",
+		Flaw: "The watchdog's own renewal aborts the unlock, and all wait until the lock ends.",
 		open: with(func(r *Replica, name string) mutex { return &watch{*newWatchdog(r, name)} }),
 	},
 	{
-		Name: "luasetnx", Title: "SETNX and EXPIRE in Lua", Flaw: "A slow holder deletes the lock of the next one.",
+		Name: "luasetnx", Title: "SETNX and EXPIRE in Lua",
+		Flaw: "A slow holder deletes the lock of the next one.",
 		open: with(func(r *Replica, name string) mutex { return &luasetnx{setnx{r, name}} }),
 	},
 	{
-		Name: "sqlrow", Title: "a unique row in SQL", Flaw: "A holder that dies leaves the row behind for ever.", Needs: NeedsDB,
+		Name: "sqlrow", Title: "a unique row in SQL",
+		Flaw: "A holder that dies leaves the row behind for ever.", Needs: NeedsDB,
 		open: with(func(r *Replica, name string) mutex { return &sqlrow{r, name} }),
 	},
 	{
-		Name: "redlock", Title: "Redlock", Flaw: "A server that was restarted empty gives its vote twice.", Needs: NeedsMasters,
+		Name: "redlock", Title: "Redlock",
+		Flaw: "A server that was restarted empty gives its vote twice.", Needs: NeedsMasters,
 		open: openRedlock,
 	},
 	{
-		Name: "herd", Title: "ZooKeeper, all watch the queue", Flaw: "Each change wakes all who wait.", Needs: NeedsZooKeeper,
+		Name: "herd", Title: "ZooKeeper, all watch the queue",
+		Flaw: "Each change wakes all who wait.", Needs: NeedsZooKeeper,
 		open: with(func(r *Replica, name string) mutex { return newQueue(r, name, watchAll) }),
 	},
 	{
@@ -122,7 +139,10 @@ func Open(name string, r *Replica) (Protection, error) {
 }
 
 func (s Stage) with(r *Replica) (Protection, error) {
-	has := map[Needs]bool{"": true, NeedsDB: r.DB != nil, NeedsMasters: len(r.Masters) > 0, NeedsZooKeeper: r.ZooKeeper != nil}
+	has := map[Needs]bool{
+		"": true, NeedsDB: r.DB != nil, NeedsMasters: len(r.Masters) > 0,
+		NeedsZooKeeper: r.ZooKeeper != nil,
+	}
 	if !has[s.Needs] {
 		return nil, fmt.Errorf("this needs %s", s.Needs)
 	}

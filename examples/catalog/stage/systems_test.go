@@ -20,7 +20,8 @@ import (
 
 // A row doesn't expire: if a holder dies, its row stays.
 func TestHolderOfARowDies(t *testing.T) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func TestHolderOfARowDies(t *testing.T) {
 	}
 	l := newLab(t, "sqlrow")
 	withDB := func(r *stage.Replica) { r.DB = db }
-	if v := l.request("first", l.replica(withDB)).get(t); v != "version 1" || l.count("first", stage.Unlocked) != 1 {
+	if v := l.request("first", l.replica(withDB)).get(t); v != "version 1" ||
+		l.count("first", stage.Unlocked) != 1 {
 		t.Errorf("got %q; seen: %v", v, l.all())
 	}
 	if err := l.rdb.Del(t.Context(), l.key).Err(); err != nil {
@@ -42,13 +44,16 @@ func TestHolderOfARowDies(t *testing.T) {
 	l.request("b", l.replica(withDB))
 	l.until("b", stage.Wait, 10)
 	var rows int
-	if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM shop_lock`).Scan(&rows); err != nil || rows != 1 || l.loads != 1 {
+	if err := db.QueryRowContext(t.Context(),
+		`SELECT count(*) FROM shop_lock`).Scan(&rows); err != nil || rows != 1 || l.loads != 1 {
 		t.Errorf("%d rows, %v, %d loads", rows, err, l.loads)
 	}
 }
 
 // threeMasters starts three masters, and returns them with an option that makes a replica use them.
-func threeMasters(t *testing.T, ttl time.Duration) (servers []*redistest.Server, of func(*stage.Replica)) {
+func threeMasters(
+	t *testing.T, ttl time.Duration,
+) (servers []*redistest.Server, of func(*stage.Replica)) {
 	t.Helper()
 	for range 3 {
 		servers = append(servers, redistest.Start(t))
@@ -56,7 +61,9 @@ func threeMasters(t *testing.T, ttl time.Duration) (servers []*redistest.Server,
 	return servers, func(r *stage.Replica) {
 		r.LockTTL = ttl
 		for _, s := range servers {
-			rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+			rdb := redis.NewClient(&redis.Options{
+				Addr: s.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
+			})
 			t.Cleanup(func() { _ = rdb.Close() })
 			r.Masters = append(r.Masters, rdb)
 		}
@@ -132,7 +139,8 @@ func TestHerd(t *testing.T) {
 		first := l.hold("first", querying)
 		replica := func() stage.Protection {
 			return l.replica(func(r *stage.Replica) {
-				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogger(silent{}))
+				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second,
+					zk.WithLogger(silent{}))
 				must(t, err)
 				t.Cleanup(conn.Close)
 				r.ZooKeeper = conn

@@ -30,7 +30,9 @@ func (w *watch) unlock(ctx context.Context) error {
 		if err := w.At(ctx, Compared); err != nil {
 			return err
 		}
-		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Del(ctx, w.name).Err() })
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			return p.Del(ctx, w.name).Err()
+		})
 		return err
 	}, w.name)
 	switch {

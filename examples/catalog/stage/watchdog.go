@@ -19,7 +19,9 @@ type watchdog struct {
 	done chan struct{}
 }
 
-func newWatchdog(r *Replica, name string) *watchdog { return &watchdog{compare: *newCompare(r, name)} }
+func newWatchdog(r *Replica, name string) *watchdog {
+	return &watchdog{compare: *newCompare(r, name)}
+}
 
 var compareAndExpire = redis.NewScript(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then
@@ -50,7 +52,8 @@ func (w *watchdog) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		renewed, err := compareAndExpire.Run(ctx, w.Redis, []string{w.name}, w.value, w.LockTTL.Milliseconds()).Int()
+		renewed, err := compareAndExpire.Run(ctx, w.Redis, []string{w.name}, w.value,
+			w.LockTTL.Milliseconds()).Int()
 		if err == nil && renewed == 0 || w.At(ctx, Renewed) != nil {
 			return
 		}

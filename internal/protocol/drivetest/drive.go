@@ -45,7 +45,10 @@ type drive struct {
 }
 
 func newDrive() *drive {
-	d := &drive{table: map[string]bool{}, left: map[any]protocol.Do{}, bad: map[string]bool{}, seen: map[string]bool{}}
+	d := &drive{
+		table: map[string]bool{}, left: map[any]protocol.Do{}, bad: map[string]bool{},
+		seen: map[string]bool{},
+	}
 	for line := range strings.Lines(tells) {
 		switch what, names, _ := strings.Cut(line, ": "); what {
 		case "States":
@@ -70,13 +73,16 @@ func (d *drive) wrong() (all []string) {
 }
 
 // step records a step of a miss and the actions that the step requests.
-func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.Event, do protocol.Do) {
+func (d *drive) step(
+	m any, had protocol.InHand, was protocol.Miss, e protocol.Event, do protocol.Do,
+) {
 	line := d.states[was.State]
 	for _, is := range []struct {
 		name string
 		is   bool
 	}{
-		{"ended", was.Ended}, {"behind", was.Behind}, {"solo", was.Solo}, {"claims", was.Claims}, {"leased", was.Until > 0},
+		{"ended", was.Ended}, {"behind", was.Behind}, {"solo", was.Solo}, {"claims", was.Claims},
+		{"leased", was.Until > 0},
 		{"turn", had.Turn}, {"load", had.Load},
 	} {
 		if is.is {
@@ -86,7 +92,8 @@ func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.E
 	line += ": " + d.events[e.Kind]
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if was.State == protocol.Landed && e.Kind == protocol.End { // the other misses of its run have ended
+	// The other misses of its run have ended.
+	if was.State == protocol.Landed && e.Kind == protocol.End {
 		return
 	}
 	if d.table[line] {
@@ -95,11 +102,14 @@ func (d *drive) step(m any, had protocol.InHand, was protocol.Miss, e protocol.E
 	left := d.left[m]
 	// A run reads all its mail before it does anything. So the loss of a lease and the end of its
 	// load may come together.
-	ends := e.Kind == protocol.Returned || e.Kind == protocol.Unstorable || e.Kind == protocol.Failed
-	if together := (ends || e.Kind == protocol.End) && left&protocol.CancelLoad != 0; !together && !d.table[line] {
+	ends := e.Kind == protocol.Returned || e.Kind == protocol.Unstorable ||
+		e.Kind == protocol.Failed
+	if together := (ends || e.Kind == protocol.End) && left&protocol.CancelLoad != 0; !together &&
+		!d.table[line] {
 		d.bad["told what the explorer never tells: "+line] = true
 	}
-	if together := ends && left&protocol.Seal != 0; !together && left != 0 && e.Kind != protocol.End {
+	if together := ends && left&protocol.Seal != 0; !together && left != 0 &&
+		e.Kind != protocol.End {
 		d.bad[fmt.Sprintf("%s comes before %b is done", line, left)] = true
 	}
 	if d.left[m] |= do; d.left[m] == 0 {

@@ -9,10 +9,15 @@ import (
 
 // TestDrive shows what the comparison finds.
 func TestDrive(t *testing.T) {
-	granted, returned := protocol.Event{Kind: protocol.Granted}, protocol.Event{Kind: protocol.Returned}
+	granted, returned := protocol.Event{Kind: protocol.Granted}, protocol.Event{
+		Kind: protocol.Returned,
+	}
 	begins := protocol.Load | protocol.Renew
-	turn, load, nothing := protocol.InHand{Turn: true}, protocol.InHand{Load: true}, protocol.InHand{}
-	asking, leading := protocol.Miss{State: protocol.Asking}, protocol.Miss{State: protocol.Leading, Until: 1}
+	turn, load, nothing := protocol.InHand{Turn: true}, protocol.InHand{Load: true},
+		protocol.InHand{}
+	asking, leading := protocol.Miss{State: protocol.Asking}, protocol.Miss{
+		State: protocol.Leading, Until: 1,
+	}
 	for name, c := range map[string]struct {
 		do   func(d *drive)
 		want string
@@ -29,7 +34,8 @@ func TestDrive(t *testing.T) {
 			d.step("m", nothing, protocol.Miss{State: protocol.Queued}, returned, 0)
 		}, "told what the explorer never tells: Queued: Returned"},
 		"a slot that is not given back": {func(d *drive) {
-			d.step("m", turn, protocol.Miss{State: protocol.Following}, protocol.Event{Kind: protocol.Woken}, 0)
+			d.step("m", turn, protocol.Miss{State: protocol.Following},
+				protocol.Event{Kind: protocol.Woken}, 0)
 		}, "told what the explorer never tells: Following turn: Woken"},
 		"a command that is not carried out": {func(d *drive) {
 			d.step("m", turn, asking, granted, begins)

@@ -28,7 +28,8 @@ func TestRuns(t *testing.T) {
 	for _, what := range d.wrong() {
 		t.Error(what)
 	}
-	if t.Logf("%d of the %d lines of the table were told", len(d.seen), len(d.table)); len(d.seen) < 60 {
+	if t.Logf("%d of the %d lines of the table were told", len(d.seen),
+		len(d.table)); len(d.seen) < 60 {
 		t.Error("few of them: the fleet is hardly disturbed")
 	}
 }
@@ -69,25 +70,43 @@ func answer[T any](s torn, do func() (T, error)) (none T, _ error) {
 	return do()
 }
 
-func (s torn) Get(ctx context.Context, k cacheguard.Key, tags []string) (f []byte, of cacheguard.Generations, _ error) {
-	f, err := answer(s, func() (f []byte, err error) { f, of, err = s.Store.Get(ctx, k, tags); return f, err })
+func (s torn) Get(
+	ctx context.Context, k cacheguard.Key, tags []string,
+) (f []byte, of cacheguard.Generations, _ error) {
+	f, err := answer(s, func() (f []byte, err error) {
+		f, of, err = s.Store.Get(ctx, k, tags)
+		return f, err
+	})
 	return f, of, err
 }
 
-func (s torn) Lease(ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk) (cacheguard.LeaseAnswer, error) {
+func (s torn) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
 	return answer(s, func() (cacheguard.LeaseAnswer, error) { return s.Store.Lease(ctx, k, ask) })
 }
 
-func (s torn) Fill(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration) (cacheguard.FillAnswer, error) {
-	return answer(s, func() (cacheguard.FillAnswer, error) { return s.Store.Fill(ctx, k, g, f, ttl) })
+func (s torn) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
+	return answer(s, func() (cacheguard.FillAnswer, error) {
+		return s.Store.Fill(ctx, k, g, f, ttl)
+	})
 }
 
-func (s torn) Conclude(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome, keep, backoff time.Duration) error {
-	_, err := answer(s, func() (struct{}, error) { return struct{}{}, s.Store.Conclude(ctx, k, g, o, keep, backoff) })
+func (s torn) Conclude(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
+	keep, backoff time.Duration,
+) error {
+	_, err := answer(s, func() (struct{}, error) {
+		return struct{}{}, s.Store.Conclude(ctx, k, g, o, keep, backoff)
+	})
 	return err
 }
 
-func (s torn) Renew(ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration) (cacheguard.Holding, error) {
+func (s torn) Renew(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
+) (cacheguard.Holding, error) {
 	if s.draws.below(20) == 0 {
 		_ = s.Store.Invalidate(ctx, []cacheguard.Key{k})
 	}
@@ -111,8 +130,10 @@ func disturbed(t *testing.T, seed uint64) {
 			}
 		}
 		opts := cacheguard.Options[int]{
-			Name: "disturbed", TTL: 5 * time.Second, StaleWhileRevalidate: 3 * time.Second, StaleIfError: 3 * time.Second,
-			LeaseTTL: time.Second, LoadTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			Name: "disturbed", TTL: 5 * time.Second, StaleWhileRevalidate: 3 * time.Second,
+			StaleIfError: 3 * time.Second,
+			LeaseTTL:     time.Second, LoadTimeout: 3 * time.Second,
+			Logger:  slog.New(slog.DiscardHandler),
 			Limiter: cacheguard.NewLimiter(2, 2), Switch: mode,
 		}
 		if seed%2 == 1 {
@@ -172,7 +193,9 @@ func use(ctx context.Context, c *cacheguard.Cache[int], d *draws) {
 	case 5, 6:
 		_, _ = c.Refresh(ctx, key, load)
 	case 7, 8:
-		_, _ = c.GetMany(ctx, []string{key, "2", "3"}, func(ctx context.Context, keys []string) (map[string]int, error) {
+		_, _ = c.GetMany(ctx, []string{key, "2", "3"}, func(
+			ctx context.Context, keys []string,
+		) (map[string]int, error) {
 			_, err := load(ctx)
 			all := map[string]int{}
 			for _, k := range keys {
@@ -181,7 +204,9 @@ func use(ctx context.Context, c *cacheguard.Cache[int], d *draws) {
 			return all, err
 		})
 	case 9, 10:
-		_, _ = c.GetEntry(ctx, key, func(ctx context.Context, _ cacheguard.Result[int]) (cacheguard.Entry[int], error) {
+		_, _ = c.GetEntry(ctx, key, func(
+			ctx context.Context, _ cacheguard.Result[int],
+		) (cacheguard.Entry[int], error) {
 			v, err := load(ctx)
 			e := cacheguard.Entry[int]{Value: v}
 			if d.below(2) == 0 {

@@ -22,10 +22,15 @@ import (
 type Exception struct {
 	KeepsNothing bool // each call loads
 	EachLoads    bool // callers in one process don't share a load
-	StaleOnce    bool // the first answer after a change is the old value, and a load follows in the background
-	HearsLater   bool // the old value is returned until the message about the change has arrived, in the same process, too
+	// The first answer after a change is the old value, and a load follows in the background.
+	StaleOnce bool
+	// The old value is returned until the message about the change has arrived, in the same
+	// process, too.
+	HearsLater   bool
 	WritesBehind bool // a value is stored in Redis, under the key itself, after it was returned
-	LooksOnce    bool // a caller that gets the lock (SET NX) loads without looking again, even if another load has just ended
+	// A caller that gets the lock (SET NX) loads without looking again, even if another load has
+	// just ended.
+	LooksOnce bool
 }
 
 // Each runs the checks for each contender on the Redis at addr, which has no data.
@@ -45,7 +50,9 @@ func Each(t *testing.T, addr string, all []contender.Contender, except map[strin
 	}
 }
 
-func open(t *testing.T, addr string, c contender.Contender, load func(key string) (string, bool, error)) (contender.Protection, *redis.Client) {
+func open(
+	t *testing.T, addr string, c contender.Contender, load func(key string) (string, bool, error),
+) (contender.Protection, *redis.Client) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -82,14 +89,18 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	})
 	ask := func(key, want string, found bool, loadsWant int64) {
 		t.Helper()
-		if v, ok, err := p.Get(t.Context(), c.Name+":"+key); v != want || ok != found || err != nil || loads.Load() != loadsWant {
-			t.Errorf("%s: %q, %v, %v after %d loads; want %q, %v after %d", key, v, ok, err, loads.Load(), want, found, loadsWant)
+		if v, ok, err := p.Get(t.Context(), c.Name+":"+key); v != want || ok != found ||
+			err != nil || loads.Load() != loadsWant {
+			t.Errorf("%s: %q, %v, %v after %d loads; want %q, %v after %d", key, v, ok, err,
+				loads.Load(), want, found, loadsWant)
 		}
 	}
 	ask("a", "1", true, 1)
 	ask("a", "1", true, 1)
 	if e.WritesBehind { // otherwise a late write would undo the change
-		waittest.Until(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":a").Val() == 1 })
+		waittest.Until(t, "the value is in Redis", func() bool {
+			return rdb.Exists(t.Context(), c.Name+":a").Val() == 1
+		})
 	}
 	version.Store(2)
 	if err := p.Invalidate(t.Context(), c.Name+":a"); err != nil {
@@ -111,9 +122,12 @@ func answers(t *testing.T, addr string, c contender.Contender, e Exception) {
 	ask("missing", "", false, 3)
 	ask("missing", "", false, 3)
 	if e.WritesBehind { // otherwise the write would happen in the next test
-		waittest.Until(t, "that there is nothing is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1 })
+		waittest.Until(t, "that there is nothing is in Redis", func() bool {
+			return rdb.Exists(t.Context(), c.Name+":missing").Val() == 1
+		})
 	}
-	if _, _, err := p.Get(t.Context(), c.Name+":failing"); err == nil || !strings.Contains(err.Error(), errOrigin.Error()) {
+	if _, _, err := p.Get(t.Context(), c.Name+":failing"); err == nil ||
+		!strings.Contains(err.Error(), errOrigin.Error()) {
 		t.Errorf("a load that fails: %v", err)
 	}
 }
@@ -124,7 +138,8 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	var loads atomic.Int64
 	release := make(chan struct{})
 	p, rdb := open(t, addr, c, func(string) (string, bool, error) {
-		if n := loads.Add(1); n == 1 && !e.EachLoads && !e.LooksOnce || n == callers && e.EachLoads {
+		if n := loads.Add(1); n == 1 && !e.EachLoads && !e.LooksOnce ||
+			n == callers && e.EachLoads {
 			close(release)
 		}
 		<-release
@@ -136,14 +151,17 @@ func crowd(t *testing.T, addr string, c contender.Contender, e Exception) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			if v, found, err := p.Get(t.Context(), c.Name+":crowd"); v != "value" || !found || err != nil {
+			if v, found, err := p.Get(t.Context(), c.Name+":crowd"); v != "value" || !found ||
+				err != nil {
 				t.Errorf("%q, %v, %v", v, found, err)
 			}
 		})
 	}
 	all.Wait()
 	if e.WritesBehind {
-		waittest.Until(t, "the value is in Redis", func() bool { return rdb.Exists(t.Context(), c.Name+":crowd").Val() == 1 })
+		waittest.Until(t, "the value is in Redis", func() bool {
+			return rdb.Exists(t.Context(), c.Name+":crowd").Val() == 1
+		})
 	}
 	want := int64(1)
 	if e.EachLoads {
@@ -164,7 +182,8 @@ type lockCounter struct {
 func (l *lockCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if args := cmd.Args(); cmd.Name() == "set" && args[len(args)-1] == "nx" && l.seen.Add(1) == l.want {
+		if args := cmd.Args(); cmd.Name() == "set" && args[len(args)-1] == "nx" &&
+			l.seen.Add(1) == l.want {
 			close(l.reached)
 		}
 		return err
@@ -173,6 +192,8 @@ func (l *lockCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (l *lockCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (l *lockCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l *lockCounter) ProcessPipelineHook(
+	next redis.ProcessPipelineHook,
+) redis.ProcessPipelineHook {
 	return next
 }

@@ -20,7 +20,9 @@ func (r *run) endWhenDead(ctx context.Context, end func()) {
 	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
 		return // the lock ends by itself, or its value is the time of its end
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: r.link.server(), Dialer: r.link.dial, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{
+		Addr: r.link.server(), Dialer: r.link.dial, MaxRetries: -1,
+	})
 	defer rdb.Close()
 	since := time.Now()
 	for r.wait(ctx, lookAgain) == nil {
@@ -51,7 +53,8 @@ func (r *run) hasEndlessLock(ctx context.Context, rdb *redis.Client) bool {
 func (r *run) lockLeft(ctx context.Context, rdb *redis.Client) float64 {
 	if r.settings.Stage == "sqlrow" {
 		var rows int
-		err := r.world.DB.QueryRowContext(ctx, `SELECT count(*) FROM shop_lock WHERE name = $1`, "lock:"+r.key).Scan(&rows)
+		err := r.world.DB.QueryRowContext(ctx, `SELECT count(*) FROM shop_lock WHERE name = $1`,
+			"lock:"+r.key).Scan(&rows)
 		if err != nil || rows == 0 {
 			return 0
 		}

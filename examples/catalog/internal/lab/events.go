@@ -13,16 +13,17 @@ type Event struct {
 
 // These are the kinds of events that are not points of a stage.
 const (
-	KindRequest     = "request"      // a client sends a request
-	KindFailed      = "failed"       // a request gets an error; Note: the error
-	KindCrash       = "crash"        // a replica ends
-	KindStall       = "stall"        // a replica, or one request, is stopped
-	KindGoesOn      = "goes on"      // it goes on
-	KindRename      = "rename"       // a category is renamed; Note: the new version of the map
-	KindDown        = "redis down"   // Redis can't be reached
-	KindUp          = "redis up"     // Redis can be reached again
-	KindFailover    = "failover"     // another Redis answers; see Note
-	KindLostVote    = "lost vote"    // a master has lost its vote, and a master that was away is back; see Note
+	KindRequest  = "request"    // a client sends a request
+	KindFailed   = "failed"     // a request gets an error; Note: the error
+	KindCrash    = "crash"      // a replica ends
+	KindStall    = "stall"      // a replica, or one request, is stopped
+	KindGoesOn   = "goes on"    // it goes on
+	KindRename   = "rename"     // a category is renamed; Note: the new version of the map
+	KindDown     = "redis down" // Redis can't be reached
+	KindUp       = "redis up"   // Redis can be reached again
+	KindFailover = "failover"   // another Redis answers; see Note
+	// A master has lost its vote, and a master that was away is back; see Note.
+	KindLostVote    = "lost vote"
 	KindWrongDelete = "wrong delete" // a request deleted the lock of another request
 	KindStaleWrite  = "stale write"  // a value from before the last rename was cached
 )
@@ -44,13 +45,15 @@ type Report struct {
 	Wakeups      int `json:"wakeups"` // wake-ups of these requests
 	WrongDeletes int `json:"wrongDeletes"`
 	StaleWrites  int `json:"staleWrites"`
-	StaleAnswers int `json:"staleAnswers"` // old values in answers to requests that began after the rename
-	Refused      int `json:"refused"`      // late values that were not cached
-	Holders      int `json:"holders"`      // the most requests that had the lock at the same time
+	// Old values in answers to requests that began after the rename.
+	StaleAnswers int `json:"staleAnswers"`
+	Refused      int `json:"refused"` // late values that were not cached
+	Holders      int `json:"holders"` // the most requests that had the lock at the same time
 
-	Cached   string  `json:"cached"`   // the cached value after the run; empty: none
-	Origin   string  `json:"origin"`   // the origin's value after the run
-	LockLeft float64 `json:"lockLeft"` // the remaining ms of a dead holder's lock at the end; -1: for ever; 0: there is no such lock
+	Cached string `json:"cached"` // the cached value after the run; empty: none
+	Origin string `json:"origin"` // the origin's value after the run
+	// The remaining ms of a dead holder's lock at the end; -1: for ever; 0: there is no such lock.
+	LockLeft float64 `json:"lockLeft"`
 
 	Waits   Waits   `json:"waits"` // the times of the answered requests
 	Took    float64 `json:"took"`  // ms

@@ -24,8 +24,10 @@ func (r *run) failOver() {
 // loadingInAFailover is the first load, during which the failover happens. This load goes on until
 // another load could have cached its value.
 func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error {
-	if !r.locksAtMasters() { // with a single Redis the failover must be over before the lock is renewed
-		between := spin/2 - took/2%spin // the middle between two polls of waiting requests, so that few commands are cut off
+	// With a single Redis the failover must be over before the lock is renewed.
+	if !r.locksAtMasters() {
+		// The middle between two polls of waiting requests, so that few commands are cut off.
+		between := spin/2 - took/2%spin
 		if err := r.wait(ctx, took/2+between); err != nil {
 			return err
 		}

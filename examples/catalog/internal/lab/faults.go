@@ -65,7 +65,8 @@ func (r *run) strikes(me who, point stage.Point) bool {
 		at = []stage.Point{stage.Between, stage.Acquired}
 	case SlowUnlock:
 		at = []stage.Point{stage.Unlock}
-		if r.settings.Stage == "owner" || r.settings.Stage == "watch" { // the unlock of these stages has two steps
+		// The unlock of these stages has two steps.
+		if r.settings.Stage == "owner" || r.settings.Stage == "watch" {
 			at = []stage.Point{stage.Compared}
 		}
 	}
@@ -125,7 +126,8 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 // lock for all replicas. In this case no load ends before all requests have looked into the cache,
 // even if opening a connection takes longer than a load.
 func (r *run) loadsOverlap() bool {
-	return r.settings.Fault == NoFault && (r.settings.Stage == "none" || r.settings.Stage == "local")
+	return r.settings.Fault == NoFault &&
+		(r.settings.Stage == "none" || r.settings.Stage == "local")
 }
 
 // keeps records that a request that was about to give its lock back still has it.

@@ -56,7 +56,8 @@ func (r *run) note(me who, point stage.Point) {
 	case stage.Fill:
 		r.filling[me] = r.announced
 	case stage.Filled:
-		announced, known := r.filling[me] // a store that refuses late values doesn't report when it begins to write
+		// A store that refuses late values doesn't report when it begins to write.
+		announced, known := r.filling[me]
 		stale = known && r.loaded[me] < announced
 		if r.loaded[me] > 1 {
 			closeOnce(r.cached)
@@ -103,7 +104,9 @@ func (r *run) looks(request int) {
 // hasLock reports whether the stage has a lock that must have only one holder. A lock in the
 // process can have one holder in each process. A lease can be taken from a load that goes on,
 // because the value of this load is refused.
-func (r *run) hasLock() bool { return r.settings.Stage != "local" && r.settings.Stage != "cacheguard" }
+func (r *run) hasLock() bool {
+	return r.settings.Stage != "local" && r.settings.Stage != "cacheguard"
+}
 
 // holding returns the number of requests that have the lock and don't give it back at the moment. A
 // request that gives the lock back may have deleted it before it can report that. The caller holds
@@ -191,15 +194,23 @@ func (r *Report) verdict() string {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
-	add(r.Stuck > 0 && r.LockLeft == -1, "dead lock: %s for a lock that has no end", counted(r.Stuck, "request waits", "requests wait"))
-	add(r.Stuck > 0 && r.LockLeft != -1, "%s", counted(r.Stuck, "request still waits", "requests still wait"))
-	add(r.WrongDeletes > 0, "%s the lock of another was deleted", counted(r.WrongDeletes, "time", "times"))
+	add(r.Stuck > 0 &&
+		r.LockLeft == -1, "dead lock: %s for a lock that has no end",
+		counted(r.Stuck, "request waits", "requests wait"))
+	add(r.Stuck > 0 &&
+		r.LockLeft != -1, "%s", counted(r.Stuck, "request still waits", "requests still wait"))
+	add(r.WrongDeletes > 0, "%s the lock of another was deleted",
+		counted(r.WrongDeletes, "time", "times"))
 	add(r.Holders > 1, "%d had the lock at once", r.Holders)
-	add(r.isQueue() && r.Wakeups > 2*r.Waited, "%d wake-ups of %d who waited: they grow with the square", r.Wakeups, r.Waited)
+	add(r.isQueue() &&
+		r.Wakeups > 2*r.Waited, "%d wake-ups of %d who waited: they grow with the square",
+		r.Wakeups, r.Waited)
 	add(r.Refused > 0, "%s refused", counted(r.Refused, "late value was", "late values were"))
 	stale := r.Stuck == 0 && r.Cached != r.Origin && r.Cached != ""
 	add(stale, "a stale value is served: %s, and the origin has %s", r.Cached, r.Origin)
-	add(r.StaleAnswers > 0 && !stale, "%s told what was so before the rename", counted(r.StaleAnswers, "later request was", "later requests were"))
+	add(r.StaleAnswers > 0 &&
+		!stale, "%s told what was so before the rename",
+		counted(r.StaleAnswers, "later request was", "later requests were"))
 	add(r.Failed > 0, "%s got an error", counted(r.Failed, "request", "requests"))
 	add(r.Died > 0, "%s died with their replica", counted(r.Died, "request", "requests"))
 	if len(parts) == 1 {

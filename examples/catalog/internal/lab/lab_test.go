@@ -35,13 +35,22 @@ func settings(name string, f Fault) Settings {
 // it in the next stage.
 func TestRuns(t *testing.T) {
 	w := openWorld(t)
-	deadLock := func(r Report) bool { return r.Stuck == 8 && r.Died == 4 && r.LockLeft == -1 && r.Loads == 0 }
-	recovers := func(r Report) bool { return r.Stuck == 0 && r.Died == 4 && r.Answered == 8 && r.Loads == 1 }
+	deadLock := func(r Report) bool {
+		return r.Stuck == 8 && r.Died == 4 && r.LockLeft == -1 && r.Loads == 0
+	}
+	recovers := func(r Report) bool {
+		return r.Stuck == 0 && r.Died == 4 && r.Answered == 8 && r.Loads == 1
+	}
 	wrongDelete := func(r Report) bool { return r.WrongDeletes > 0 && r.Holders > 1 }
 	noWrongDelete := func(r Report) bool { return r.WrongDeletes == 0 }
-	stale := func(r Report) bool { return r.StaleWrites > 0 && r.Cached == "version 1" && r.Origin == "version 2" }
-	fresh := func(r Report) bool { return r.StaleWrites == 0 && r.Cached == "version 2" && r.Stuck == 0 }
-	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 } // and not only after the lock's 30 s
+	stale := func(r Report) bool {
+		return r.StaleWrites > 0 && r.Cached == "version 1" && r.Origin == "version 2"
+	}
+	fresh := func(r Report) bool {
+		return r.StaleWrites == 0 && r.Cached == "version 2" && r.Stuck == 0
+	}
+	// And not only after the lock's 30 s.
+	endsSoon := func(r Report) bool { return deadLock(r) && r.Took < 10_000 }
 	lateWrite := func(r Report) bool { return stale(r) && r.Holders == 2 && r.LockLeft == 0 }
 	// A load that began after the failover and before the rename is refused like the first one.
 	refused := func(r Report) bool {
@@ -53,7 +62,8 @@ func TestRuns(t *testing.T) {
 	oneLoad := func(r Report) bool { return r.Loads == 1 && r.Answered == r.Requests }
 	atOnce := func(r Report) bool { return r.Holders > 1 }
 	long := func(s *Settings) { s.LockTTL = 30 * time.Second }
-	slow := func(s *Settings) { s.Load = 2 * time.Second } // all requests wait, even on a busy machine
+	// All requests wait, even on a busy machine.
+	slow := func(s *Settings) { s.Load = 2 * time.Second }
 	clock := func(d time.Duration) func(*Settings) {
 		return func(s *Settings) { s.LockTTL, s.Clock = 30*time.Second, d }
 	}
@@ -93,39 +103,64 @@ func TestRuns(t *testing.T) {
 
 		{"watchdog", Rename, stale, "stale", nil},
 		{"cacheguard", Rename, fresh, "load", nil},
-		{"forever", SilentRename, func(r Report) bool { return r.Cached == "version 1" && r.Loads == 1 }, "stale", nil},
-		{"compare", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all", nil},
-		{"cacheguard", SilentRename, func(r Report) bool { return r.Cached == "version 2" && r.Loads == 2 }, "2 loads; all", nil},
+		{"forever", SilentRename, func(r Report) bool {
+			return r.Cached == "version 1" && r.Loads == 1
+		}, "stale", nil},
+		{"compare", SilentRename, func(r Report) bool {
+			return r.Cached == "version 2" && r.Loads == 2
+		}, "2 loads; all", nil},
+		{"cacheguard", SilentRename, func(r Report) bool {
+			return r.Cached == "version 2" && r.Loads == 2
+		}, "2 loads; all", nil},
 
 		{"getset", Clock, atOnce, "at once", nil},
 		{"force", Clock, atOnce, "at once", nil},
 		{"compare", Clock, oneLoad, "1 load", nil},
 		{"cacheguard", Clock, oneLoad, "1 load", nil},
-		{"getset", Clock, oneLoad, "1 load;", clock(20 * time.Second)}, // less than the rest of the lock's time
+		// Less than the rest of the lock's time.
+		{"getset", Clock, oneLoad, "1 load;", clock(20 * time.Second)},
 		{"getset", Clock, atOnce, "at once", clock(31 * time.Second)},
-		{"getset", Clock, atOnce, "at once", clock(-time.Minute)}, // to others the lock's time looks over
+		// To others the lock's time looks over.
+		{"getset", Clock, atOnce, "at once", clock(-time.Minute)},
 		{"compare", Clock, oneLoad, "1 load;", clock(-time.Minute)},
 
-		{"setnx", Failover, lateWrite, "2 had the lock at once; a stale value is served: version 1", nil},
+		{
+			"setnx", Failover, lateWrite,
+			"2 had the lock at once; a stale value is served: version 1", nil,
+		},
 		{"compare", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"watchdog", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"cacheguard", Failover, refused, " refused.", long},
-		{"cacheguard", Failover, fresh, "loads;", nil}, // the renewal may have noticed the loss before that
+		// The renewal may have noticed the loss before that.
+		{"cacheguard", Failover, fresh, "loads;", nil},
 		{"redlock", Failover, lateWrite, "2 had the lock at once; a stale value", nil},
 		{"redlock", NoFault, oneLoad, "1 load;", nil},
 		{"redlock", Crash, recovers, "1 load", nil},
-		{"sqlrow", Failover, func(r Report) bool { return r.Holders == 1 && r.Stuck == 0 }, "", nil}, // its lock isn't in Redis
-		{"setnx", NoFault, oneLoad, "1 load;", slow},                                                 // a slow holder isn't dead
+		// Its lock isn't in Redis.
+		{
+			"sqlrow", Failover, func(r Report) bool {
+				return r.Holders == 1 && r.Stuck == 0
+			}, "", nil,
+		},
+		// A slow holder isn't dead.
+		{"setnx", NoFault, oneLoad, "1 load;", slow},
 
 		{"sqlrow", NoFault, oneLoad, "1 load;", nil},
 		{"sqlrow", Crash, deadLock, "dead lock: 8 requests", nil},
 		{"setnx", Crash, endsSoon, "dead lock: 8 requests", long},
 		{"sqlrow", Crash, endsSoon, "dead lock: 8 requests", long},
 		{"expire", CrashBetween, endsSoon, "dead lock: 8 requests", long},
-		{"getset", Crash, recovers, "1 load", nil}, // its lock has no expiry in Redis, but its value contains its end
+		// Its lock has no expiry in Redis, but its value contains its end.
+		{"getset", Crash, recovers, "1 load", nil},
 
-		{"herd", NoFault, func(r Report) bool { return r.Wakeups > 2*r.Waited }, "they grow with the square", slow},
-		{"predecessor", NoFault, func(r Report) bool { return r.Wakeups <= r.Waited && r.Waited > 5 }, "1 load; all were answered", slow},
+		{
+			"herd", NoFault, func(r Report) bool {
+				return r.Wakeups > 2*r.Waited
+			}, "they grow with the square", slow,
+		},
+		{"predecessor", NoFault, func(r Report) bool {
+			return r.Wakeups <= r.Waited && r.Waited > 5
+		}, "1 load; all were answered", slow},
 
 		{"leaky", Unknown, loads(12), "12 loads", nil},
 		{"compare", Unknown, loads(1), "1 load", nil},
@@ -133,8 +168,16 @@ func TestRuns(t *testing.T) {
 
 		{"compare", RedisDown, func(r Report) bool { return r.Failed > 0 }, "got an error", nil},
 		{"cacheguard", RedisDown, coalesced, "all were answered", nil},
-		{"compare", OriginFails, func(r Report) bool { return r.Loads == 12 && r.Failed == 12 }, "12 loads; 12 requests got an error", nil},
-		{"cacheguard", OriginFails, func(r Report) bool { return r.Loads == 1 && r.Failed == 12 }, "1 load; 12 requests got an error", nil},
+		{
+			"compare", OriginFails, func(r Report) bool {
+				return r.Loads == 12 && r.Failed == 12
+			}, "12 loads; 12 requests got an error", nil,
+		},
+		{
+			"cacheguard", OriginFails, func(r Report) bool {
+				return r.Loads == 1 && r.Failed == 12
+			}, "1 load; 12 requests got an error", nil,
+		},
 		{"compare", SlowOrigin, func(r Report) bool { return r.Loads > 1 }, "at once", nil},
 		{"cacheguard", SlowOrigin, oneLoad, "1 load", nil},
 	} {
@@ -164,7 +207,9 @@ func TestRuns(t *testing.T) {
 				}
 			}
 			for n := 1; n <= r.Requests; n++ {
-				if !slices.ContainsFunc(events, func(e Event) bool { return e.Kind == KindRequest && e.Request == n }) {
+				if !slices.ContainsFunc(events, func(e Event) bool {
+					return e.Kind == KindRequest && e.Request == n
+				}) {
 					t.Errorf("request %d is not in the picture", n)
 				}
 			}
@@ -177,12 +222,17 @@ func TestRuns(t *testing.T) {
 func TestStaleAnswers(t *testing.T) {
 	w := openWorld(t)
 	for name, want := range map[string]int{"watchdog": 6, "cacheguard": 0} {
-		if r, err := Run(t.Context(), w, settings(name, Rename), func(Event) {}); err != nil || r.StaleAnswers != want {
+		if r, err := Run(t.Context(), w, settings(name, Rename), func(Event) {}); err != nil ||
+			r.StaleAnswers != want {
 			t.Errorf("%s: %+v, %v; want %d", name, r, err, want)
 		}
 	}
-	r := Report{Loads: 13, Requests: 200, Answered: 200, StaleAnswers: 37, Cached: "version 2", Origin: "version 2"}
-	if got := r.verdict(); got != "13 loads; 37 later requests were told what was so before the rename." {
+	r := Report{
+		Loads: 13, Requests: 200, Answered: 200, StaleAnswers: 37, Cached: "version 2",
+		Origin: "version 2",
+	}
+	if got := r.verdict(); got !=
+		"13 loads; 37 later requests were told what was so before the rename." {
 		t.Errorf("verdict %q", got)
 	}
 }
@@ -191,8 +241,12 @@ func TestStaleAnswers(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.ClockTTL(true)
-	for _, name := range []string{"local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard", "getset", "force", "watch", "luasetnx"} {
-		r, err := Run(t.Context(), World{Redis: server.Addr()}, settings(name, NoFault), func(Event) {})
+	for _, name := range []string{
+		"local", "setnx", "expire", "setnxex", "owner", "compare", "watchdog", "cacheguard",
+		"getset", "force", "watch", "luasetnx",
+	} {
+		r, err := Run(t.Context(), World{Redis: server.Addr()}, settings(name, NoFault),
+			func(Event) {})
 		if err != nil || r.Answered != r.Requests {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
@@ -200,16 +254,19 @@ func TestEmbedded(t *testing.T) {
 	spare := miniredis.RunT(t)
 	spare.ClockTTL(true)
 	for _, name := range []string{"compare", "cacheguard"} {
-		r, err := Run(t.Context(), World{Redis: server.Addr(), Spare: spare.Addr()}, settings(name, Failover), func(Event) {})
+		r, err := Run(t.Context(), World{Redis: server.Addr(), Spare: spare.Addr()},
+			settings(name, Failover), func(Event) {})
 		if wrong := r.Cached != r.Origin; err != nil || wrong != (name == "compare") {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	r, err := Run(t.Context(), World{Redis: server.Addr()}, settings("compare", Crash), func(Event) {})
+	r, err := Run(t.Context(), World{Redis: server.Addr()}, settings("compare", Crash),
+		func(Event) {})
 	if err != nil || r.Stuck > 0 {
 		t.Errorf("the lock of the dead doesn't end: %+v, %v", r, err)
 	}
-	if keys := append(server.Keys(), spare.Keys()...); slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, "lab:") }) {
+	if keys := append(server.Keys(), spare.Keys()...); slices.ContainsFunc(keys,
+		func(k string) bool { return strings.Contains(k, "lab:") }) {
 		t.Errorf("left behind: %q", keys)
 	}
 }
@@ -217,18 +274,21 @@ func TestEmbedded(t *testing.T) {
 // A run removes its queue from ZooKeeper.
 func TestQueueIsRemoved(t *testing.T) {
 	w := openWorld(t)
-	if r, err := Run(t.Context(), w, settings("predecessor", NoFault), func(Event) {}); err != nil || r.Loads != 1 {
+	if r, err := Run(t.Context(), w, settings("predecessor", NoFault),
+		func(Event) {}); err != nil || r.Loads != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	left, _, err := w.ZooKeeper.Children("/")
-	if err != nil || slices.ContainsFunc(left, func(node string) bool { return strings.Contains(node, "lab") }) {
+	if err != nil ||
+		slices.ContainsFunc(left, func(node string) bool { return strings.Contains(node, "lab") }) {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
 }
 
 // A failover needs another server, and is refused without one.
 func TestFailoverNeedsASpare(t *testing.T) {
-	if _, err := Run(t.Context(), World{Redis: redistest.Shared(t).Addr()}, settings("compare", Failover), func(Event) {}); err != errNoSpare {
+	if _, err := Run(t.Context(), World{Redis: redistest.Shared(t).Addr()},
+		settings("compare", Failover), func(Event) {}); err != errNoSpare {
 		t.Errorf("error %v", err)
 	}
 }
@@ -248,7 +308,10 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	s := Settings{Stage: "owner", Replicas: 2, Requests: 7, Fault: Stall, LockTTL: 3 * time.Second, Load: 50 * time.Millisecond, Clock: -90 * time.Minute}
+	s := Settings{
+		Stage: "owner", Replicas: 2, Requests: 7, Fault: Stall, LockTTL: 3 * time.Second,
+		Load: 50 * time.Millisecond, Clock: -90 * time.Minute,
+	}
 	back, err := Parse(s.Query())
 	if err != nil || !reflect.DeepEqual(back, s) {
 		t.Errorf("%+v becomes %+v, %v", s, back, err)
@@ -257,8 +320,10 @@ func TestSettings(t *testing.T) {
 		t.Errorf("nothing becomes %+v, %v", s, err)
 	}
 	for query, want := range map[string]string{
-		"stage=magic": `no stage "magic"`, "fault=fire": `no fault "fire"`, "replicas=0": "1 to 8", "replicas=9": "1 to 8",
-		"replicas=x": `replicas="x"`, "requests=1": "at least one for each", "requests=201": "200 at most", "ttl=1ms": "1s to 30s",
+		"stage=magic": `no stage "magic"`, "fault=fire": `no fault "fire"`, "replicas=0": "1 to 8",
+		"replicas=9": "1 to 8",
+		"replicas=x": `replicas="x"`, "requests=1": "at least one for each",
+		"requests=201": "200 at most", "ttl=1ms": "1s to 30s",
 		"ttl=x": `ttl="x"`, "load=3s": "0 to 2s", "load=-1s": "0 to 2s",
 		"clock=x": `clock="x"`, "clock=24h1s": "-24h to 24h", "clock=-25h": "-24h to 24h",
 	} {

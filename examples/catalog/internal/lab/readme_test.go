@@ -51,7 +51,8 @@ func (v *verdicts) checkReadme(t *testing.T) {
 			continue // only some were run
 		}
 		if !ran || !strings.Contains(verdict, row[2]) {
-			t.Errorf("the README says of %s: %s\nit ran: %v, and said: %s", row[1], row[2], ran, verdict)
+			t.Errorf("the README says of %s: %s\nit ran: %v, and said: %s", row[1], row[2], ran,
+				verdict)
 		}
 	}
 }

@@ -42,13 +42,16 @@ type replica struct {
 func (r *run) openReplica(number int, clock time.Duration) (*replica, error) {
 	p := &replica{run: r, number: number}
 	p.rdb = redis.NewClient(&redis.Options{
-		Addr: r.world.Redis, Dialer: r.link.dial, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10,
+		Addr: r.world.Redis, Dialer: r.link.dial, ContextTimeoutEnabled: true, MaxRetries: -1,
+		PoolSize: MostRequests + 10,
 	})
 	p.rdb.AddHook(wire{p, r.isDown})
 	p.openMasters()
 	cache, err := stage.Open(r.settings.Stage, &stage.Replica{
 		Redis: p.rdb, DB: r.world.DB, Masters: p.own, ZooKeeper: r.world.ZooKeeper,
-		Load: p.load, At: p.at, Told: p.told, Now: func() time.Time { return time.Now().Add(clock) },
+		Load: p.load, At: p.at, Told: p.told, Now: func() time.Time {
+			return time.Now().Add(clock)
+		},
 		LockTTL: r.settings.LockTTL, CacheTTL: r.cacheTTL(), Spin: spin,
 	})
 	if err != nil {
@@ -70,11 +73,14 @@ func (p *replica) openMasters() {
 		return
 	}
 	for i, addr := range p.run.world.Masters {
-		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10,
+		})
 		rdb.AddHook(wire{p, func() bool { return p.run.isAway(i) }})
 		p.own = append(p.own, rdb)
 		if !p.run.isAway(i) {
-			connect(rdb, (p.run.settings.Requests+p.run.settings.Replicas-1)/p.run.settings.Replicas)
+			connect(rdb,
+				(p.run.settings.Requests+p.run.settings.Replicas-1)/p.run.settings.Replicas)
 		}
 	}
 }
@@ -84,7 +90,8 @@ func (p *replica) openMasters() {
 func connect(rdb *redis.Client, requests int) {
 	var all sync.WaitGroup
 	for range requests {
-		all.Go(func() { _ = rdb.Ping(context.Background()).Err() }) // an error will appear again when the connection is used
+		// An error will appear again when the connection is used.
+		all.Go(func() { _ = rdb.Ping(context.Background()).Err() })
 	}
 	all.Wait()
 }

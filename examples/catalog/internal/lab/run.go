@@ -20,17 +20,21 @@ import (
 const wrongClock = 2
 
 const (
-	spin     = 50 * time.Millisecond // the pause between two polls of a request, for a lock that doesn't wake waiting requests
-	outage   = time.Second           // the time for which Redis is down
-	shortTTL = time.Second           // the TTL of cached values, in the run that waits for their expiry
+	// The pause between two polls of a request, for a lock that doesn't wake waiting requests.
+	spin   = 50 * time.Millisecond
+	outage = time.Second // the time for which Redis is down
+	// The TTL of cached values, in the run that waits for their expiry.
+	shortTTL = time.Second
 	longTTL  = 10 * time.Minute
 )
 
 // World contains the systems that a run uses.
 type World struct {
-	Redis     string   // host:port
-	Spare     string   // host:port of the server that answers after a failover; empty: no failover is possible
-	DB        *sql.DB  // for stages that need it, like the next two fields; it has the table of stage.SQLRows
+	Redis string // host:port
+	// Host:port of the server that answers after a failover; empty: no failover is possible.
+	Spare string
+	// For stages that need it, like the next two fields; it has the table of stage.SQLRows.
+	DB        *sql.DB
 	Masters   []string // host:port of independent servers
 	ZooKeeper *zk.Conn
 }
@@ -48,29 +52,32 @@ type run struct {
 	replicas []*replica
 	shop     *replica // the replica that renames
 
-	mu         sync.Mutex // guards the fields below
-	down       bool
-	voteLost   bool // a master has lost its vote
-	version    int  // the version of the map at the origin
-	loads      int
-	under      int // the number of running loads
-	atOnce     int // the most loads that ran at the same time
-	first      who // the request that the fault has struck
-	renamed    chan struct{}
-	ended      bool
-	acquired   map[who]time.Time     // the requests that believe that they have the lock, with the time at which they got it
-	deleting   map[who]time.Time     // the times at which requests began to delete the lock
-	loaded     map[who]int           // the version that a request has loaded
-	filling    map[who]int           // the announced version when a request began to cache its value
-	announced  int                   // the version about which the caches were told
-	due        int                   // the oldest version that a request which begins now may get
-	begun      chan struct{}         // closed when the first load begins
-	another    chan struct{}         // closed when more than one request has the lock
-	cached     chan struct{}         // closed when the version after a rename was cached
-	waited     map[who]bool          // the requests that had to wait
-	looked     map[int]bool          // the requests that have looked into the cache, or ended
-	allLooked  chan struct{}         // closed when all requests are in looked
-	arrived    map[int]chan struct{} // by request: closed when the request is in the line, has the lock or has its answer
+	mu       sync.Mutex // guards the fields below
+	down     bool
+	voteLost bool // a master has lost its vote
+	version  int  // the version of the map at the origin
+	loads    int
+	under    int // the number of running loads
+	atOnce   int // the most loads that ran at the same time
+	first    who // the request that the fault has struck
+	renamed  chan struct{}
+	ended    bool
+	// The requests that believe that they have the lock, with the time at which they got it.
+	acquired map[who]time.Time
+	deleting map[who]time.Time // the times at which requests began to delete the lock
+	loaded   map[who]int       // the version that a request has loaded
+	// The announced version when a request began to cache its value.
+	filling   map[who]int
+	announced int           // the version about which the caches were told
+	due       int           // the oldest version that a request which begins now may get
+	begun     chan struct{} // closed when the first load begins
+	another   chan struct{} // closed when more than one request has the lock
+	cached    chan struct{} // closed when the version after a rename was cached
+	waited    map[who]bool  // the requests that had to wait
+	looked    map[int]bool  // the requests that have looked into the cache, or ended
+	allLooked chan struct{} // closed when all requests are in looked
+	// By request: closed when the request is in the line, has the lock or has its answer.
+	arrived    map[int]chan struct{}
 	report     Report
 	waits      []float64
 	faultTasks sync.WaitGroup
@@ -91,11 +98,15 @@ func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, er
 		return Report{}, errNoSpare
 	}
 	r := &run{
-		settings: s, world: w, link: &link{addr: w.Redis}, key: "lab:" + uuid.NewString(), emit: emit, over: make(chan struct{}), version: 1,
-		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}), cached: make(chan struct{}),
-		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time), loaded: make(map[who]int), filling: make(map[who]int),
-		waited: make(map[who]bool), looked: make(map[int]bool), allLooked: make(chan struct{}), arrived: make(map[int]chan struct{}),
-		report: Report{Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
+		settings: s, world: w, link: &link{addr: w.Redis}, key: "lab:" + uuid.NewString(),
+		emit: emit, over: make(chan struct{}), version: 1,
+		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}),
+		cached:   make(chan struct{}),
+		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time),
+		loaded: make(map[who]int), filling: make(map[who]int),
+		waited: make(map[who]bool), looked: make(map[int]bool), allLooked: make(chan struct{}),
+		arrived: make(map[int]chan struct{}),
+		report:  Report{Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
 	}
 	if s.Fault == Unknown {
 		r.version = 0
@@ -170,7 +181,8 @@ func (r *run) limit() time.Duration {
 func (r *run) requests(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer time.AfterFunc(r.limit(), cancel).Stop() // without a deadline, because a command that fails at a deadline would look like an error
+	// Without a deadline, because a command that fails at a deadline would look like an error.
+	defer time.AfterFunc(r.limit(), cancel).Stop()
 	var all, watching sync.WaitGroup
 	watching.Go(func() { r.endWhenDead(ctx, cancel) })
 	for i := range r.settings.Requests {
@@ -185,10 +197,12 @@ func (r *run) requests(ctx context.Context) {
 			}
 			r.request(ctx, p, i+1)
 		})
-		if r.needs() == stage.NeedsZooKeeper && !late { // each request that joins a line wakes the requests that watch the line
+		// Each request that joins a line wakes the requests that watch the line.
+		if r.needs() == stage.NeedsZooKeeper && !late {
 			wait(ctx, arrived)
 		}
-		if r.settings.Fault == Unknown { // one after another; otherwise the first load would answer all requests
+		// One after another; otherwise the first load would answer all requests.
+		if r.settings.Fault == Unknown {
 			all.Wait()
 		}
 	}
@@ -214,14 +228,16 @@ func wait(ctx context.Context, happened <-chan struct{}) {
 
 // renames reports whether the fault renames a category.
 func (r *run) renames() bool {
-	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename, Failover}, r.settings.Fault)
+	return slices.Contains([]Fault{SlowLoad, SlowUnlock, Stall, Rename, SilentRename, Failover},
+		r.settings.Fault)
 }
 
 // isSecond reports whether a replica's requests come while a load of another replica runs. This
 // depends on the clocks: a replica whose clock is ahead takes the lock of another replica, and a
 // replica whose clock is behind loses its lock to another replica.
 func (r *run) isSecond(p *replica) bool {
-	return r.settings.Fault == Clock && len(r.replicas) > 1 && (p.number == wrongClock) == (r.settings.Clock > 0)
+	return r.settings.Fault == Clock && len(r.replicas) > 1 &&
+		(p.number == wrongClock) == (r.settings.Clock > 0)
 }
 
 // arrival returns a channel that is closed when a request has come to the point at which it waits
@@ -236,7 +252,9 @@ func (r *run) arrival(request int) <-chan struct{} {
 // needs returns the systems that the stage needs in addition to Redis.
 func (r *run) needs() stage.Needs {
 	all := stage.All()
-	return all[slices.IndexFunc(all, func(s stage.Stage) bool { return s.Name == r.settings.Stage })].Needs
+	return all[slices.IndexFunc(all, func(s stage.Stage) bool {
+		return s.Name == r.settings.Stage
+	})].Needs
 }
 
 // request sends one request.
@@ -351,7 +369,9 @@ func (r *run) tell(replica, request int, kind, note string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended {
-		r.emit(Event{At: ms(time.Since(r.began)), Replica: replica, Request: request, Kind: kind, Note: note})
+		r.emit(Event{
+			At: ms(time.Since(r.began)), Replica: replica, Request: request, Kind: kind, Note: note,
+		})
 	}
 }
 

@@ -17,20 +17,30 @@ type Fault string
 
 // These are the faults.
 const (
-	NoFault      Fault = "none"
-	Crash        Fault = "crash"         // the first holder dies while it loads
-	CrashBetween Fault = "crash-between" // the first holder dies between the two commands that make its lock, or after it has got the lock
-	SlowLoad     Fault = "slow-load"     // the first holder's load takes longer than the lock lasts, and a category is renamed in this time
-	SlowUnlock   Fault = "slow-unlock"   // the first holder is stopped when it gives the lock back, and a category is renamed in this time
-	Stall        Fault = "stall"         // the first holder's process is stopped while it loads, and a category is renamed in this time
-	Rename       Fault = "rename"        // a category is renamed while the first holder loads
-	SilentRename Fault = "silent-rename" // a category is renamed when the map is cached, and the caches aren't told
-	Clock        Fault = "clock"         // the second replica's clock is wrong
-	RedisDown    Fault = "redis-down"    // Redis can't be reached for a while
-	Failover     Fault = "failover"      // Redis fails over to an empty server while the first holder loads, and a category is renamed in this time
-	SlowOrigin   Fault = "slow-origin"   // each load takes ten times as long
-	OriginFails  Fault = "origin-fails"  // each load fails
-	Unknown      Fault = "unknown"       // requests ask for a value that doesn't exist
+	NoFault Fault = "none"
+	Crash   Fault = "crash" // the first holder dies while it loads
+	// The first holder dies between the two commands that make its lock, or after it has got the
+	// lock.
+	CrashBetween Fault = "crash-between"
+	// The first holder's load takes longer than the lock lasts, and a category is renamed in this
+	// time.
+	SlowLoad Fault = "slow-load"
+	// The first holder is stopped when it gives the lock back, and a category is renamed in this
+	// time.
+	SlowUnlock Fault = "slow-unlock"
+	// The first holder's process is stopped while it loads, and a category is renamed in this time.
+	Stall  Fault = "stall"
+	Rename Fault = "rename" // a category is renamed while the first holder loads
+	// A category is renamed when the map is cached, and the caches aren't told.
+	SilentRename Fault = "silent-rename"
+	Clock        Fault = "clock"      // the second replica's clock is wrong
+	RedisDown    Fault = "redis-down" // Redis can't be reached for a while
+	// Redis fails over to an empty server while the first holder loads, and a category is renamed
+	// in this time.
+	Failover    Fault = "failover"
+	SlowOrigin  Fault = "slow-origin"  // each load takes ten times as long
+	OriginFails Fault = "origin-fails" // each load fails
+	Unknown     Fault = "unknown"      // requests ask for a value that doesn't exist
 )
 
 // FaultInfo is a fault with its description.
@@ -45,14 +55,26 @@ func Faults() []FaultInfo {
 		{NoFault, "nothing goes wrong"},
 		{Crash, "the holder dies while it loads"},
 		{CrashBetween, "the holder dies just when it gets the lock"},
-		{SlowLoad, "the load takes longer than the lock lasts, and a category is renamed meanwhile"},
-		{SlowUnlock, "the holder is held up when it gives the lock back, and a category is renamed meanwhile"},
-		{Stall, "the holder's process stands still for longer than the lock lasts, and a category is renamed meanwhile"},
+		{
+			SlowLoad,
+			"the load takes longer than the lock lasts, and a category is renamed meanwhile",
+		},
+		{
+			SlowUnlock,
+			"the holder is held up when it gives the lock back, and a category is renamed meanwhile",
+		},
+		{
+			Stall,
+			"the holder's process stands still for longer than the lock lasts, and a category is renamed meanwhile",
+		},
 		{Rename, "a category is renamed while the map is loaded"},
 		{SilentRename, "a category is renamed in the database, and nobody says so"},
 		{Clock, "the clock of replica 2 is wrong"},
 		{RedisDown, "Redis can't be reached for a while"},
-		{Failover, "Redis fails over to a server that lacks the lock, and a category is renamed meanwhile"},
+		{
+			Failover,
+			"Redis fails over to a server that lacks the lock, and a category is renamed meanwhile",
+		},
 		{SlowOrigin, "the database is ten times as slow"},
 		{OriginFails, "the database fails"},
 		{Unknown, "what is asked for does not exist"},
@@ -68,13 +90,15 @@ type Settings struct {
 	Fault    Fault         //
 	LockTTL  time.Duration // the time that a lock lasts; 1 s to 30 s
 	Load     time.Duration // the time that a load takes; up to 2 s
-	Clock    time.Duration // for the fault Clock: the time by which the clock of replica 2 is ahead; -24 h to 24 h
+	// For the fault Clock: the time by which the clock of replica 2 is ahead; -24 h to 24 h.
+	Clock time.Duration
 }
 
 // Defaults returns the settings of a run for which no settings were chosen.
 func Defaults() Settings {
 	return Settings{
-		Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second, Load: 200 * time.Millisecond, Clock: time.Hour,
+		Stage: "cacheguard", Replicas: 3, Requests: 12, Fault: NoFault, LockTTL: time.Second,
+		Load: 200 * time.Millisecond, Clock: time.Hour,
 	}
 }
 
@@ -101,16 +125,21 @@ func (s Settings) Validate() error {
 		errs = append(errs, fmt.Errorf("%d replicas: want 1 to %d", s.Replicas, MostReplicas))
 	}
 	if s.Requests < s.Replicas || s.Requests > MostRequests {
-		errs = append(errs, fmt.Errorf("%d requests: want at least one for each replica, and %d at most", s.Requests, MostRequests))
+		errs = append(errs,
+			fmt.Errorf("%d requests: want at least one for each replica, and %d at most",
+				s.Requests, MostRequests))
 	}
 	if s.LockTTL < LeastLockTTL || s.LockTTL > MostLockTTL {
-		errs = append(errs, fmt.Errorf("a lock of %v: want %v to %v", s.LockTTL, LeastLockTTL, MostLockTTL))
+		errs = append(errs,
+			fmt.Errorf("a lock of %v: want %v to %v", s.LockTTL, LeastLockTTL, MostLockTTL))
 	}
 	if s.Load < 0 || s.Load > MostLoad {
 		errs = append(errs, fmt.Errorf("a load of %v: want 0 to %v", s.Load, MostLoad))
 	}
 	if s.Clock < -MostClock || s.Clock > MostClock {
-		errs = append(errs, fmt.Errorf("a clock that is %v ahead: want %s to %s", s.Clock, short(-MostClock), short(MostClock)))
+		errs = append(errs,
+			fmt.Errorf("a clock that is %v ahead: want %s to %s", s.Clock, short(-MostClock),
+				short(MostClock)))
 	}
 	return errors.Join(errs...)
 }
@@ -118,8 +147,9 @@ func (s Settings) Validate() error {
 // Query returns the settings as the query of a URL.
 func (s Settings) Query() url.Values {
 	return url.Values{
-		"stage": {s.Stage}, "replicas": {strconv.Itoa(s.Replicas)}, "requests": {strconv.Itoa(s.Requests)},
-		"fault": {string(s.Fault)}, "ttl": {s.LockTTL.String()}, "load": {s.Load.String()},
+		"stage": {s.Stage}, "replicas": {strconv.Itoa(s.Replicas)},
+		"requests": {strconv.Itoa(s.Requests)},
+		"fault":    {string(s.Fault)}, "ttl": {s.LockTTL.String()}, "load": {s.Load.String()},
 		"clock": {short(s.Clock)},
 	}
 }

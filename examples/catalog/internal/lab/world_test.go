@@ -22,7 +22,9 @@ func openWorld(t *testing.T) World {
 		w.Masters = append(w.Masters, redistest.Start(t).Addr())
 	}
 	var err error
-	w.DB, err = sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=busy_timeout(5000)&_pragma=synchronous(off)")
+	w.DB, err = sql.Open("sqlite",
+		"file:"+filepath.Join(t.TempDir(), "locks.db")+
+			"?_pragma=busy_timeout(5000)&_pragma=synchronous(off)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,8 @@ func openWorld(t *testing.T) World {
 	if _, err := w.DB.ExecContext(t.Context(), stage.SQLRows); err != nil {
 		t.Fatal(err)
 	}
-	w.ZooKeeper, _, err = zk.Connect([]string{zktest.Shared(t).Addr()}, 10*time.Second, zk.WithLogger(silent{}))
+	w.ZooKeeper, _, err = zk.Connect([]string{zktest.Shared(t).Addr()}, 10*time.Second,
+		zk.WithLogger(silent{}))
 	if err != nil {
 		t.Fatal(err)
 	}
