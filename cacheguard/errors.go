@@ -56,9 +56,9 @@ var (
 // result nor an error.
 var errGoexit = errors.New("cacheguard: load called runtime.Goexit")
 
-// LoadError is the error of a load that failed in another process. Text is the text that ErrorText
-// returned in that process. If the original error wraps one of the sentinels in [Options.Errors],
-// or context.DeadlineExceeded, LoadError wraps it, too.
+// LoadError is the error of a load that failed in another process. Text has at most the first 256
+// bytes of the text that ErrorText returned in that process. If the original error wraps one of the
+// sentinels in [Options.Errors], or context.DeadlineExceeded, LoadError wraps it, too.
 type LoadError struct {
 	Key  string
 	Text string

@@ -19,12 +19,12 @@ import (
 // the store at that moment, it returns within the store's operation timeout. The load goes on for
 // other callers, and is cancelled when the last caller has left.
 //
-// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns its error,
-// or a stale value and no error if there is one within its stale windows. If the load ran in
-// another process, the error is a [*LoadError]. If the load panicked in this process, the error is
-// a [*PanicError]. Get can also return [ErrOverloaded], [ErrClosed] or [ErrRecursion], and
-// [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed. Any other trouble
-// with the store is not an error for callers.
+// Get returns [ErrNotFound] if the value does not exist. If the load fails, Get returns its error.
+// But if there is a stale value within its stale windows, Get returns the stale value without an
+// error. If the load ran in another process, the error is a [*LoadError]. If the load panicked in
+// this process, the error is a [*PanicError]. Get can also return [ErrOverloaded], [ErrClosed] or
+// [ErrRecursion], and [ErrUnavailable] if the store is unavailable and OnStoreDown is FailClosed.
+// Any other trouble with the store is not an error for callers.
 func (c *Cache[V]) Get(ctx context.Context, key string, load LoadFunc[V]) (v V, err error) {
 	// Begin would find the same value, but would spend half of its time on a Result.
 	if c.plain && load != nil && c.enter(ctx) == nil && c.opts.Switch.Mode() == ModeOn &&

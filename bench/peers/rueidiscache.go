@@ -13,8 +13,11 @@ var rueidisCacheContender = contender.Contender{
 	What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest " +
 		recipe,
 	Note: of("github.com/redis/rueidis") +
-		", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from the memory of the " +
-		"process: compare them with cacheguard-local. rueidisaside, another module of its authors, is not compared. It needs a redis-server, not an embedded one.",
+		", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from " +
+		"the memory of the process: compare them with those of cacheguard-local, which is " +
+		"cacheguard with its local tier (bench/RESULTS.md has both). rueidisaside, another " +
+		"module by the authors of rueidis, is not compared. It needs a redis-server, not an " +
+		"embedded one.",
 	Better: "Redis itself tells the process of each change of a key, by whatever program and language, so hits from memory are up to date without a call of Invalidate.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
 		client, err := rueidis.NewClient(rueidisOptions(r.Redis))

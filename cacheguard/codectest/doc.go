@@ -12,6 +12,6 @@
 //	}
 //
 // [Cases] returns the same cases as a list. Use it to test that a codec that is broken on purpose
-// fails. [Refuses] is the test of the case "garbage". Use it for a codec that must refuse bytes for
-// many types.
+// fails. [Refuses] is the test of the case "garbage". If the codec is generic, call Refuses once
+// for each type of values for which it must refuse the bytes.
 package codectest

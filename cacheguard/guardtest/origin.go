@@ -58,8 +58,8 @@ var errTestOver = errors.New("guardtest: the test is over")
 
 // NewOrigin makes an origin. The value of a key is the result of the function value until Set
 // changes it. Many loads may call this function at the same time. If loads still wait at a gate
-// when the test ends, the test fails. At the end of the test all loads that wait at a gate, or for
-// the time Takes, return an error.
+// when the test ends, the test fails. At the end of the test, each load that waits at a gate or for
+// its [Fault.Takes] returns an error.
 func NewOrigin[V any](tb testing.TB, value func(key string) V) *Origin[V] {
 	tb.Helper()
 	if value == nil {

@@ -21,10 +21,10 @@ func RedisServer(tb testing.TB) (addr string) {
 // of the program under test dials [Proxy.Addr] instead of the server. Every disturbance except
 // DropReply applies to all connections of the Proxy.
 //
-// A Proxy parses the traffic, so that it can lose the reply to a chosen command. Commands have to
-// be arrays of at most 256 MiB, as all clients send them, without CLIENT REPLY OFF and MONITOR. The
-// methods are safe for concurrent use. A Proxy uses real TCP, so it can't be used in a synctest
-// bubble.
+// A Proxy parses the traffic, so that it can lose the reply to a chosen command. Each command must
+// be an array, as all clients send it, of at most 256 MiB. CLIENT REPLY OFF and MONITOR are not
+// supported. The methods are safe for concurrent use. A Proxy uses real TCP, so it can't be used in
+// a synctest bubble.
 type Proxy struct {
 	tb    testing.TB
 	proxy *redistest.Proxy

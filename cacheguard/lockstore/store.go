@@ -67,9 +67,8 @@ func Wrap(store cacheguard.Store, locker lock.Locker) *Store {
 }
 
 // New makes a store whose loads need a lock of the locker in addition to their lease of the store.
-// If arguments are invalid, New returns all errors, joined. The store and the locker stay the
-// caller's: [Store.Close] ends only the work of the Store itself. Close the caches before the
-// Store.
+// If arguments are invalid, New returns all errors, joined. [Store.Close] closes neither the store
+// nor the locker that were passed to New. Close the caches before the Store.
 func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, error) {
 	var errs []error
 	if isNil(store) {

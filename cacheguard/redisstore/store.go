@@ -66,15 +66,16 @@ var (
 // [Store.Close] doesn't close it.
 //
 // Set ContextTimeoutEnabled in the client's options. Without ContextTimeoutEnabled the client's
-// calls ignore the context's deadline and last up to its ReadTimeout. For such a client of a single
-// server the store uses a view, which shares the client's connections. A cluster client, or a
-// client of your own type, is always called on another goroutine, one for each step. The client's
-// hooks see every command except those of the subscription. If the store uses a view, hooks that
-// are added after New see hardly any of its commands. The context that a hook gets has a deadline,
-// but may never be done: a hook must not leave a goroutine that waits for its Done. If a hook
-// panics, the panic reaches the caller of the store, or becomes an error, which may be that of
-// several reads. Two panics end the process: that of a hook of a node of a cluster client, because
-// go-redis runs it on a goroutine of its own, and that of a DialHook while the subscription dials.
+// calls ignore the context's deadline and last up to its ReadTimeout. If a client of a single
+// server or of Sentinel doesn't have this option, the store uses a view: a copy of the client that
+// has the option and shares the client's connections. A cluster client, or a client of your own
+// type, is always called on another goroutine, one for each step. The client's hooks see every
+// command except those of the subscription. If the store uses a view, hooks that are added after
+// New see hardly any of its commands. The context that a hook gets has a deadline, but may never be
+// done: a hook must not leave a goroutine that waits for its Done. If a hook panics, the panic
+// reaches the caller of the store, or becomes an error, which may be that of several reads. Two
+// panics end the process: that of a hook of a node of a cluster client, because go-redis runs it on
+// a goroutine of its own, and that of a DialHook while the subscription dials.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {

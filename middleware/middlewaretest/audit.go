@@ -100,7 +100,7 @@ func Audit(t testing.TB, build func() http.Handler, samples ...*http.Request) {
 
 // Run audits a handler with samples and returns the findings, the worst first. It doesn't change
 // the samples. It panics if Build is nil, if there is no sample, or if a sample isn't a GET or has
-// a body.
+// a ContentLength other than 0.
 func Run(c Config, samples ...*http.Request) (found []Finding) {
 	if c.Build == nil || len(samples) == 0 {
 		panic("middlewaretest: Run needs Config.Build and a sample")
