@@ -45,26 +45,26 @@ func (res *response) suits(r *http.Request) bool {
 	return !res.guessed || !identified(r, res.vary)
 }
 
-// identifiedKey is the key under which requests with Authorization or Cookie wait for one another.
-// The responses to these requests often can't be shared, and anyone can send these fields. If these
+// identifiedKey is the key under which requests that identify their user wait for one another. The
+// responses to these requests often can't be shared, and anyone can send a Cookie. If these
 // requests waited under the resource's own key, one of them could make all other requests run the
-// handler themselves. Requests with Authorization or Cookie are answered with the response that is
-// stored for all, if it is fresh. If the response to such a request may be shared with all, it is
-// stored for all.
+// handler themselves. Requests that identify their user are answered with the response that is
+// stored for all, if it is fresh, or within its stale-while-revalidate window. If the response to
+// such a request may be shared with all, it is stored for all.
 func identifiedKey(key string) string { return "a" + keySeparator + key }
 
-// publishTimeout is how long a request with Authorization or Cookie waits for the lease that it
-// needs to store its response for all. If another request has that lease, that request stores a
-// response for all.
+// publishTimeout is how long a request waits for the lease that it needs to store a response for
+// all: see publish and completed. If another request has that lease, that request stores a response
+// for all.
 const publishTimeout = 50 * time.Millisecond
 
 // publish stores the response to a request with Authorization or Cookie for all. The response is
 // already stored under identifiedKey. publish reads it again while it holds the lease of the
 // resource's own key, so that a response that was purged meanwhile isn't stored again.
 //
-// If the request's client has left, publish isn't called, because nobody knows then when the
+// If the request's client has left, publish does nothing, because nobody knows then when the
 // response will be stored. Other requests then run the handler once, as they would without this
-// request.
+// request. publish also does nothing for a variant whose key isn't the first that was looked at.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded ||
 		res.Value == nil || res.FreshFor <= 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -145,6 +146,51 @@ func TestPostsAreStoredForTheirLike(t *testing.T) {
 			}
 		}
 	})
+}
+
+// If the handler of a POST takes over the connection, nothing is stored, whatever the header says.
+func TestPostThatTakesItsConnectionOver(t *testing.T) {
+	cache, err := middleware.New(memstore.New(memstore.Options{}),
+		middleware.Options{StorePosts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	stored := make(chan struct{})
+	h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Content-Location", r.URL.Path)
+		if r.Method == "GET" {
+			fmt.Fprint(w, "by GET")
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.Close()
+	}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		if r.Method == "POST" {
+			close(stored)
+		}
+	}))
+	defer server.Close()
+	if res, err := server.Client().Post(server.URL, "", nil); err == nil {
+		_ = res.Body.Close()
+		t.Error("the POST was answered")
+	}
+	<-stored
+	res, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); string(body) != "by GET" || err != nil {
+		t.Errorf("GET after the POST: %q, %v", body, err)
+	}
 }
 
 // A POST with an invalid Host goes to the handler without being recorded.

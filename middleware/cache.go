@@ -125,7 +125,7 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 		inside := c.inside(r)
 		// If inside is r, nothing is set, because a run that outlives the request may still read r.
 		if inside != r {
-			// A mux behind the cache sets it, and layers in front read it.
+			// A mux behind the cache sets Pattern, and layers in front read it.
 			defer func() { r.Pattern = inside.Pattern }()
 		}
 		c.serve(w, inside, next)
@@ -184,7 +184,7 @@ func (c *Cache) route(r *http.Request) route {
 		// The response could depend on the body, which is not in the key.
 		return toHandler
 	case h["If-Match"] != nil || h["If-Unmodified-Since"] != nil:
-		// A cache must not answer these (RFC 9110, section 13.2.1).
+		// Only an origin server evaluates these (RFC 9111, section 4.3.2).
 		return toHandler
 	case secondHost(r): // with HTTP/2, net/http leaves the Host field in the header
 		return toHandler
@@ -371,9 +371,9 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// errorText returns the text that other processes get about a handler that failed. The text has
-// only the status for the requests that wait. It doesn't have the value of a panic, because this
-// value could contain a secret.
+// errorText returns the text that other processes get about a handler that failed: the status for
+// the requests that wait and, after the last try, lastWord. The text doesn't have the value of a
+// panic, because this value could contain a secret.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {

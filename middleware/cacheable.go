@@ -32,8 +32,8 @@ func newRules(o Options) *rules {
 
 // verdict is the decision whether a response may be stored and shared, and for how long.
 type verdict struct {
-	// share: the requests that wait may get the response. With store later requests may also get
-	// it, as long as it is fresh or within its stale windows.
+	// share: the requests that wait may get the response. If store is set, too, later requests may
+	// also get it, as long as it is fresh or within its stale windows.
 	share bool
 	// store: the response may be stored. Without share it is stored only to be revalidated with its
 	// validator.
@@ -44,7 +44,7 @@ type verdict struct {
 	// failed: the origin has a problem. The requests that wait get only the status. They don't run
 	// the handler one after another.
 	failed bool
-	// guessed: the response is fresh only because of the options.
+	// guessed: the response is fresh only because of the options, and doesn't say public.
 	guessed bool
 	// provoked: the response is an error that is fresh only because of the options. Any client may
 	// have caused it by a field that the handler rejects.
@@ -55,16 +55,17 @@ type verdict struct {
 
 	// The stale windows, counted from the end of freshness, 0: none.
 	revalidate, ifError time.Duration
-	// keep is how long the response stays stored after its freshness has ended, only to be
-	// revalidated.
+	// keep is how long the response stays stored after its freshness and its stale windows have
+	// ended, only to be revalidated.
 	keep time.Duration
-	// mustRevalidate: no request gets the response stale, even if it asks for that (max-stale).
+	// mustRevalidate: max-stale and stale-if-error of a request are ignored. The response is served
+	// stale only within stale windows of its own.
 	mustRevalidate bool
 
 	// Canonical names of fields that are for this client alone: others get the response without
 	// them.
 	drop []string
-	why  string // for the log
+	why  string // a word of reasons if the response isn't stored: for Cache-Status and observers
 }
 
 // judge returns the verdict on the response (status, h) to the request r, which was passed to the
@@ -187,8 +188,8 @@ var ownStatuses = []int{
 	http.StatusRequestHeaderFieldsTooLarge, http.StatusNetworkAuthenticationRequired,
 }
 
-// understood reports whether this cache knows what a status means for caching. It knows the
-// statuses of RFC 9110.
+// understood reports whether this cache knows what a status means for caching. It knows the final
+// statuses of RFC 9110, except 206 and 304, which forbidden refuses before.
 func understood(status int) bool {
 	switch {
 	case status == http.StatusPartialContent, status == http.StatusNotModified, status == 306,

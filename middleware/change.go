@@ -336,8 +336,8 @@ func (p *passer) FlushError() error {
 	return http.NewResponseController(p.w).Flush()
 }
 
-// finish is called when the handler has returned. It invalidates once more, because the handler may
-// have changed data after expose was called.
+// finish is called when the handler has returned. It invalidates, even if expose has already done
+// so, because the handler may have changed data after that.
 func (p *passer) finish() {
 	p.decided(http.StatusOK)
 	if p.outdate != nil {

@@ -16,9 +16,10 @@ const notSaid = time.Duration(-1) // the value of a directive that is absent
 //
 // A directive that can't be read is treated as the stricter of its possible meanings. A max-age
 // that is not a number counts as 0 (RFC 9111, section 4.2.1, says stale). A no-store with a value
-// counts as no-store. A public with a value is ignored. If a directive occurs twice, the first
-// value is used (RFC 9111, section 4.2.1). But a directive that forbids something always applies,
-// at any position: private together with private="a field" is private.
+// counts as no-store. A public with a value is ignored. If a directive occurs twice in
+// Cache-Control, the first value is used (RFC 9111, section 4.2.1). But a directive that forbids
+// something always applies, at any position: private together with private="a field" is private.
+// In a targeted field only the last of them is used, as in every Dictionary.
 type directives struct {
 	present  bool // the response has at least one directive
 	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
@@ -197,8 +198,9 @@ const (
 	broken             // neither
 )
 
-// scanner reads the directives of all lines of a field, one after another. It skips nothing except
-// the inside of complete quoted strings, so that a broken directive can't hide a no-store after it.
+// scanner reads the directives of all lines of a field, one after another. After a broken directive
+// it goes on at the next comma. Only commas inside complete quoted strings don't count, so a broken
+// directive can't hide a no-store after its comma.
 type scanner struct {
 	lines []string // lines that are still to be read
 	rest  string   // the unread rest of the current line

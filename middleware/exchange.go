@@ -23,11 +23,11 @@ type exchange struct {
 	r     *http.Request
 	next  http.Handler
 	key   string // the key of the resource
-	base  string // the key of the first response to look at; see identifiedKey
+	base  string // the key of the first response that it may wait for; see identifiedKey
 	level string // the key of the response that is looked at
 	asked asked
 
-	// The response stored for it is fresh, but the request doesn't accept it.
+	// The response that is stored for this request is fresh, but the request doesn't accept it.
 	forced bool
 	// The request identifies its user, and gets the stale response that is stored for all; see
 	// run.leaves.
@@ -36,9 +36,9 @@ type exchange struct {
 	came      time.Time         // when the request was looked at first
 	ran       bool              // the handler was begun for it
 	again     bool              // the request is in its second try; see triesAgain
-	answered  bool              // the handler has answered it
+	answered  bool              // it was answered, by its own handler or by another request's
 	confirmed *response         // the stored response, which the handler has confirmed by 304
-	unstored  cacheguard.Reason // the reason why others don't get confirmed, or 0
+	unstored  cacheguard.Reason // why the response in confirmed isn't stored, or 0
 	others    *response         // a response that is being made, for requests with other fields
 
 	stale  *response // the stored response, which the request doesn't accept
@@ -113,7 +113,7 @@ func (x *exchange) run() {
 // ask asks the loader for a response that this request accepts.
 func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	res, err := x.get(x.cache.loads.GetEntry)
-	// Another load may have followed.
+	// The load that the request joined is too old. Another load may have followed.
 	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) {
 		res, err = x.get(x.cache.loads.GetEntry)
 	}
@@ -127,7 +127,8 @@ func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	return res, err
 }
 
-// newEnough reports whether the request accepts responses that were stored before the request came.
+// newEnough reports whether the request accepts the response res. It accepts each response that was
+// made after the request came.
 func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 	if res.Value == nil || !res.Value.answers(x.key, x.r.Header) {
 		return true

@@ -11,7 +11,7 @@ import (
 )
 
 // This file ends recorders. The recording ends when the response turns out to be for its own client
-// alone. The run ends when the handler ends, in any way.
+// alone. The run then ends, too, or else when the handler ends, in any way.
 
 // errNobody is the error of Write for a handler that continues to write in the background although
 // its response can't be stored.
@@ -80,8 +80,8 @@ func (rec *recorder) abort(err error) {
 	rec.why = cacheguard.ReasonIncomplete
 	rec.run.end(ending{err: err})
 	rec.is(cutOff)
-	// The handler's own client gets the same bytes as without the cache. A panic of the client's
-	// writer is less important.
+	// The handler's own client gets the same bytes as without the cache. If the client's writer
+	// panics meanwhile, only the handler's panic goes on.
 	rec.catchUp()
 }
 
@@ -146,7 +146,7 @@ func (rec *recorder) finish() {
 		rec.is(whole)
 		if h := rec.res.header; h["Content-Type"] == nil && h["Content-Encoding"] == nil &&
 			len(rec.res.body) > 0 && rec.before["Content-Type"] == nil {
-			// The type that the server guesses for this client.
+			// Store the type that the server guesses for this client.
 			if _, silent := rec.header["Content-Type"]; !silent {
 				rec.res.header = maps.Clone(h) // other goroutines may be reading the header
 				rec.res.header["Content-Type"] = []string{http.DetectContentType(rec.res.body)}

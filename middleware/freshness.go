@@ -44,7 +44,7 @@ func (u *rules) lifetime(
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)
-			// A client can provoke these, for example by a field that overrides the method.
+			// A client can provoke an error, for example by a field that overrides the method.
 			if status >= 400 {
 				share = min(share, mostNegativeTTL)
 			}
@@ -61,8 +61,8 @@ func (u *rules) lifetime(
 	return 0, noFreshness
 }
 
-// mostHeuristic is the longest lifetime that is guessed from Last-Modified. RFC 7234 required
-// caches to add a warning to responses with a guessed lifetime beyond a day.
+// mostHeuristic is the longest lifetime that is guessed from Last-Modified. RFC 7234 asked caches
+// to add a warning to responses with a guessed lifetime that were older than a day.
 const mostHeuristic = 24 * time.Hour
 
 // heuristicStatuses are the statuses of responses that may be fresh without a lifetime of their own

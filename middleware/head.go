@@ -23,7 +23,7 @@ func (x *exchange) head() {
 	x.r = &asked
 	if x.stale == nil || x.passed != http.StatusOK || x.stale.personal ||
 		identified(x.r, x.stale.vary) {
-		return // otherwise the header may be the one that another user would get
+		return // there is nothing to update, or the header may be another user's
 	}
 	said := canonical(x.w.Header().Clone())
 	delete(said, "Cache-Status")
@@ -41,14 +41,14 @@ func (x *exchange) head() {
 		// The stored response is read again under the lease, because the response that was read
 		// before may have been purged since.
 		now, err := x.cache.loads.Peek(ctx, x.level)
-		// If it was stored meanwhile, nobody can say which of the two is newer.
+		// If a response was stored meanwhile, nobody can say whether it or the HEAD's is newer.
 		if err != nil || madeAfter(now, sent) {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		e := x.headed(now.Value, news, said, sent)
 		asGet := asked
 		asGet.Method = http.MethodGet
-		// The response is for this client only.
+		// A response to HEAD that is for this client only doesn't remove the stored response.
 		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share {
 			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 		}

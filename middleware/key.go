@@ -92,7 +92,7 @@ func (k keyer) key(r *http.Request) string {
 // target has the parts of a request that identify its resource.
 type target struct {
 	scheme string // http or https
-	host   string // as it was sent
+	host   string // as it was sent, or as the nearest proxy wrote it if its field is trusted
 	uri    string // path and query as sent; either "" or a text that begins with / or ?
 
 	line      string // the request line's target if that is a whole URL
@@ -334,9 +334,9 @@ func splitHost(host string) (name, port string, ok bool) {
 
 // oneHost returns one spelling for all spellings of a host that reach the same server: in lower
 // case, with an address in its shortest form, without a dot at the end, and without the default
-// ports of http and https. It is used only to compare hosts in purges, because a handler can tell
-// these spellings apart. Both default ports are removed for either scheme, because behind a proxy
-// that ends TLS a request for port 443 uses http.
+// ports of http and https. It is used to compare hosts in purges and in Options.Hosts, but not in
+// keys, because a handler can tell these spellings apart. Both default ports are removed for either
+// scheme, because behind a proxy that ends TLS a request for port 443 uses http.
 func oneHost(host string) (string, bool) {
 	name, port, ok := splitHost(host)
 	if !ok {

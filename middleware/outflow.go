@@ -11,7 +11,8 @@ import (
 // handler only writes to memory. When there are more bytes than a server buffers anyhow, or when
 // the handler flushes, a second goroutine writes these bytes to the client. Only this client can
 // block this goroutine. When the handler has returned, or when the response is for this client
-// only, the rest is written on the handler's goroutine. The recorder's mutex guards all fields.
+// only, the rest is written on the handler's goroutine. The recorder's mutex guards all fields
+// except owed, which the backlog's mutex guards.
 type outflow struct {
 	first   firstHead // the head of the response
 	heads   []func()  // headers to be sent before the body, in this order; nil stands for first
@@ -127,7 +128,7 @@ func (rec *recorder) catchUp() {
 // drain waits until everything written before has been sent to the client, or can't be sent.
 func (rec *recorder) drain() {
 	at := rec.place
-	// The server doesn't send the header alone.
+	// If only the header is left, nothing waits for the client: the server doesn't send it alone.
 	if !rec.flowing && len(rec.heads) == 0 && rec.sent == len(rec.out) {
 		at = nil
 	}

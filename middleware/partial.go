@@ -24,7 +24,8 @@ import (
 // least as new as a part, the part is no longer used. No part is stored while a whole response is
 // fresh.
 //
-// If a request identifies its user, no part is stored or served for it.
+// If a request identifies its user, no part is stored for it. It gets a stored part under the same
+// conditions as a whole response.
 
 // partKey is the key of the parts of a resource.
 func partKey(key string) string { return "p" + keySeparator + key }

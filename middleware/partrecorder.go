@@ -13,8 +13,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// ranged lets the handler answer a request for a range. If no whole response is fresh, ranged also
-// stores the part in the handler's response.
+// ranged lets the handler answer a request for a range. If no whole response is fresh, and the
+// request asks for one range and doesn't identify its user, ranged also stores the part in the
+// handler's response.
 func (x *exchange) ranged() {
 	if x.oneRange() && !x.forced && !identified(x.r, nil) &&
 		x.cache.parts.begins(x.key, x.cache.mostRecorded()) {

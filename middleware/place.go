@@ -21,7 +21,7 @@ type place struct {
 
 	mu     sync.Mutex // guards the fields below
 	give   func()     // gives the place back; nil: it has been given back
-	counts bool       // true until the handler has returned or sends a stream
+	counts bool       // true until the handler returns, sends a stream or goes on without a turn
 	waits  int        // how many waits for the client are under way
 	since  time.Time  // when the first of these waits began
 	left   time.Duration

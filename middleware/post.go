@@ -1,9 +1,11 @@
 package middleware
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -128,9 +130,20 @@ func (p *postRecorder) Write(b []byte) (int, error) {
 
 func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOnly{p}, src) }
 
-// Unwrap is for http.ResponseController. A response that is flushed is stored as usual. A response
-// whose connection is taken over has no body that could be stored.
+// Unwrap is for http.ResponseController. A response that is flushed is stored as usual.
 func (p *postRecorder) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Hijack lets the handler take over the connection, if the client's writer can do that. What it
+// sends then is not recorded, so nothing is stored.
+func (p *postRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(p.ResponseWriter).Hijack()
+	if err == nil {
+		p.mu.Lock()
+		p.decided, p.res = true, nil
+		p.mu.Unlock()
+	}
+	return conn, rw, err
+}
 
 // Flush is for handlers that use the type http.Flusher.
 func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter).Flush() }

@@ -10,10 +10,9 @@ import (
 )
 
 // purges records the latest purges of this process. If a resource was purged while its handler ran,
-// the response is served to nobody else, and Cache-Status and observers report the purge as the
-// reason. After more than mostPurges purges, all of them are forgotten. Then only this reason is
-// missing: the loader knows by the store's clock which responses are out of date. purges is safe
-// for concurrent use.
+// the response isn't stored, and Cache-Status and observers report the purge as the reason. After
+// more than mostPurges tags, all tags are forgotten. Then only this reason is missing: the loader
+// knows by the store's clock which responses are out of date. purges is safe for concurrent use.
 type purges struct {
 	mu    sync.Mutex // guards the fields below
 	count uint64
@@ -74,8 +73,8 @@ func (c *Cache) invalidate(ctx context.Context, tags ...string) error {
 	return c.loads.InvalidateTags(ctx, tags...)
 }
 
-// If the resource was purged while the handler ran, keeps records this as the reason why nobody
-// else gets the entry. keeps returns the entry to the loader in any case: the loader decides by the
+// If the resource was purged while the handler ran, keeps records this as the reason why the entry
+// isn't stored. keeps returns the entry to the loader in any case: the loader decides by the
 // store's clock whether the waiting requests may get the entry.
 func (rec *recorder) keeps(e cacheguard.Entry[*response]) cacheguard.Entry[*response] {
 	if rec.why == 0 && rec.run.cache.purges.since(rec.run.sent, e.Tags) {

@@ -21,8 +21,9 @@ func (s span) contentRange(size int) string {
 const mostRanges = 16
 
 // parseRange returns the parts of a body of this size that a Range asks for (RFC 9110, section
-// 14.1.2), or no parts if the body has none of them. It returns false if the field is malformed or
-// has a unit other than bytes. Then the caller ignores the field.
+// 14.1.2), or no parts if the body has none of them. It returns false if the field is malformed,
+// has a unit other than bytes, or has more than mostRanges ranges. Then the caller ignores the
+// field.
 func parseRange(field string, size int) (spans []span, ok bool) {
 	unit, set, found := strings.Cut(trimOWS(field), "=")
 	if !found || !strings.EqualFold(unit, "bytes") {
@@ -86,8 +87,8 @@ func position(s string) (int, bool) {
 	return int(min(n, most)), true
 }
 
-// worthwhile reports whether the parts together are smaller than the whole body. With overlapping
-// parts they may not be.
+// worthwhile reports whether the parts together are not larger than the whole body. With
+// overlapping parts they may be larger.
 func worthwhile(spans []span, size int) bool {
 	total := 0
 	for _, s := range spans {

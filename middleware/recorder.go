@@ -21,7 +21,7 @@ import (
 // handler's own client only, the handler writes directly to that client.
 //
 // The handler has a header map of its own. So fields that were in the client's header before the
-// handler was called are not stored: they are for that client only.
+// handler was called are not stored: they are for that client only. Vary is an exception.
 type recorder struct {
 	run    *run
 	w      http.ResponseWriter // the client's writer; nil: there is no client

@@ -9,13 +9,14 @@ import (
 )
 
 // asked has the wishes in a request's Cache-Control and Pragma (RFC 9111, sections 5.2.1 and 5.4).
-// Because they are only wishes, a directive that can't be read is ignored.
+// Because they are only wishes, a directive whose number can't be read is ignored.
 type asked struct {
 	noCache, noStore, onlyIfCached bool
 	// notSaid if not there; max-stale without a value: mostTTL.
 	maxAge, minFresh, maxStale, ifError time.Duration
 
-	// No older response is accepted; the token comes from the request's context.
+	// A response that may be older than this token isn't accepted. The token comes from the
+	// request's context.
 	token cacheguard.Token
 }
 
@@ -62,9 +63,9 @@ func (s *scanner) seconds(to *time.Duration) {
 
 // takes reports whether the request accepts a stored response, so that the handler need not run.
 // The response has this age and stays fresh for freshFor. If the response is stale, freshFor is
-// negative. With mustRevalidate no request gets it stale. takes ignores the stale windows of RFC
-// 5861: see takesMeanwhile. It also ignores no-store, which only concerns the storing of new
-// responses (RFC 9111, section 5.2.1.5).
+// zero or negative. With mustRevalidate, takes accepts no stale response. takes ignores the stale
+// windows of RFC 5861: see takesMeanwhile. It also ignores no-store, which only concerns the
+// storing of new responses (RFC 9111, section 5.2.1.5).
 func (a asked) takes(age, freshFor time.Duration, mustRevalidate bool) bool {
 	switch {
 	case a.noCache:

@@ -6,7 +6,8 @@ import (
 )
 
 // response is the value that the store has under a key. It is a response for all requests with this
-// key. If unshared is set, it only records that responses of the resource can't be shared.
+// key. If unshared is set, it records that responses of the resource can't be shared, and the
+// other fields are used only to revalidate the response.
 type response struct {
 	// The key of its resource; a value found in the store is used only if this is equal.
 	key string
@@ -21,8 +22,8 @@ type response struct {
 	body     []byte
 
 	age            time.Duration // its age when it was stored (RFC 9111, section 4.2.3)
-	mustRevalidate bool          // never serve it stale, even if a request accepts that
+	mustRevalidate bool          // max-stale and stale-if-error of requests don't apply to it
 	// Made for a request that identifies its user by other fields than those in vary.
 	personal bool
-	guessed  bool // the response is fresh only because of the options
+	guessed  bool // it is fresh only because of the options, and doesn't say public
 }

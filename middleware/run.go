@@ -18,8 +18,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// errIncomplete says that a handler wrote fewer bytes than its Content-Length, or failed after it
-// had begun to write.
+// errIncomplete says that a handler has not written the whole response, or may not have written it:
+// see incomplete and contradicts.
 var errIncomplete = errors.New("middleware: handler has not written the whole response")
 
 // errNoClient says that a handler should run in the background but can't, because its request is
@@ -65,13 +65,13 @@ type run struct {
 	split  atomic.Bool                  // the load doesn't want the response any more
 	// The request has validators, so that the handler may answer 304.
 	asks bool
-	// A request that identifies its user refreshes the response of all.
+	// The request identifies its user, and the run refreshes the response that is stored for all.
 	guest bool
 	load  *desk.Load
 
 	rec   *recorder
 	sent  sending
-	req   *http.Request // as the handler gets it, which may change it
+	req   *http.Request // as the handler gets it; the handler may change it
 	asked http.Request  // a copy of req that the handler cannot change
 }
 
@@ -103,7 +103,7 @@ func (u *run) here(load context.Context, t *turn) {
 			t.desk.Leave()
 		}
 	}()
-	// A mux behind the cache sets it, and layers in front read it.
+	// A mux behind the cache sets Pattern, and layers in front read it.
 	defer func() { t.r.Pattern = u.req.Pattern }()
 	u.serve(t.next)
 	whole = true

@@ -18,7 +18,7 @@ type shaper struct {
 	hosts        map[string]string // by oneHost
 	ignore, keep []string          // names of query fields, perhaps with * at the end
 	normal       []string          // canonical names of fields
-	forwarded    bool              // X-Forwarded-Host is one of the hosts
+	forwarded    bool              // X-Forwarded-Host is trusted, so hosts apply to it, too
 	then         func(*http.Request)
 }
 
@@ -66,8 +66,8 @@ func newShaper(o Options) (*shaper, error) {
 	return s, errors.Join(errs...)
 }
 
-// request returns the request with the options applied: r itself if they change nothing, or else a
-// changed copy. s may be nil.
+// request returns the request with the options applied: r itself if they change nothing and there
+// is no Options.Shape, or else a copy. s may be nil.
 func (s *shaper) request(r *http.Request) *http.Request {
 	if s == nil {
 		return r
@@ -218,8 +218,9 @@ func named(patterns []string, name string) bool {
 	})
 }
 
-// normalField returns one spelling for the lines of a field that is a list. Lines with the same
-// meaning get the same spelling.
+// normalField returns one spelling for the lines of a field that is a list. Lists with the same
+// members in the same order get the same spelling. In Accept, Accept-Encoding and Accept-Language
+// lists with the same meaning get it, too.
 func normalField(name string, lines []string) string {
 	all := strings.Join(lines, ",")
 	switch name {

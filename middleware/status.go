@@ -13,7 +13,7 @@ import (
 type cacheStatus struct {
 	hit       bool
 	fwd       string // why the handler was asked: a token of section 2.2
-	fwdStatus int    // the status of its response, if the client gets another one
+	fwdStatus int    // the status of the handler's response, or 0 to leave it out
 	ttl       time.Duration
 	hasTTL    bool
 	stored    bool

@@ -19,8 +19,9 @@ import (
 // If the first byte is a capital letter, the rest is a hash, because tags of package cacheguard
 // have at most 255 bytes. The scheme isn't part of any tag, because behind a proxy that ends TLS
 // all requests use http, but the people who purge know the public URLs. Before URLs are compared,
-// they are normalized as in RFC 3986, section 6.2.2, and their hosts by oneHost. So a purge of one
-// spelling of a URL purges all spellings, although each spelling has its own key.
+// they are normalized as in RFC 3986, sections 6.2.2.1 and 6.2.2.2, and their hosts by oneHost. So
+// a purge of one spelling of a URL purges all spellings, although each spelling has its own key.
+// Dots in paths stay.
 const (
 	tagURL       = "u"
 	tagPath      = "p"

@@ -10,9 +10,9 @@ import (
 // mostTokens is how many tokens of a request are used, because each of them may cost a trip.
 const mostTokens = 4
 
-// withToken returns ctx with the tokens that a request brings. A value that is no token is ignored,
-// and so is a token of the future, before it can take the place of a token that ctx has. If several
-// tokens are left, the latest counts.
+// withToken returns ctx with the first mostTokens tokens that a request brings. It ignores a value
+// that is no token. It also ignores a token with a time in the future, so that this token can't
+// replace a token that ctx has. If several tokens are left, the latest counts.
 func (c *Cache) withToken(ctx context.Context, r *http.Request) context.Context {
 	var texts []string
 	if name := c.opts.TokenField; name != "" {
@@ -40,7 +40,7 @@ func (x *exchange) tooOld(res cacheguard.Result[*response]) bool {
 		!res.NotOlderThan(x.asked.token)
 }
 
-// moreAttempts is how many more runs a request with a token takes part in after the first run. The
-// response of a run may be too old for the token if this or another process had started the run
-// before the request came.
+// moreAttempts is how many more runs a request with a token takes part in after the first calls in
+// ask. The response of a run may be too old for the token if this or another process had started
+// the run before the request came.
 const moreAttempts = 2

@@ -181,7 +181,7 @@ func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) erro
 	if r.Body != nil && r.Body != http.NoBody {
 		inside.Body = upload{r.Body, p}
 	}
-	// A mux behind the cache sets it, and layers in front read it.
+	// A mux behind the cache sets Pattern, and layers in front read it.
 	defer func() { r.Pattern = inside.Pattern }()
 	serve(inside, p)
 	return nil

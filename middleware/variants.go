@@ -45,7 +45,7 @@ func (d *digester) of(s string) digest {
 
 // counted are the variants of one URL.
 type counted struct {
-	until    map[uint64]time.Time // for the hash of a variant, the time until which it is fresh
+	until    map[uint64]time.Time // for the hash of a variant, the end of its stale windows
 	refused  []uint64             // variants refused lately, a ring
 	next     int                  // the index of the oldest in refused
 	replaced time.Time            // when a variant last replaced another one
@@ -58,7 +58,7 @@ const (
 )
 
 // admits reports whether a variant of a resource may be stored, and if so counts it until the given
-// time, at which its freshness ends. A variant that is already counted may always be stored.
+// time, at which its stale windows end. A variant that is already counted may always be stored.
 func (v *variants) admits(key, selected string, most int, now, until time.Time) bool {
 	if most < 0 {
 		return true

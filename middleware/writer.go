@@ -10,7 +10,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// writer returns the recorder with the interfaces that the client's writer also has.
+// writer returns the recorder, with Hijack if the client's connection can be taken over.
 func (rec *recorder) writer() http.ResponseWriter {
 	if canHijack(rec.w) {
 		return hijackable{rec}
@@ -32,8 +32,8 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// hijackable is a recorder whose connection can be taken over. A handler may ask for this method by
-// type.
+// hijackable is a recorder whose connection can be taken over. A handler may look for the type
+// http.Hijacker.
 type hijackable struct{ *recorder }
 
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.takeOver() }

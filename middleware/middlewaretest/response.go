@@ -25,8 +25,9 @@ var sets = []string{
 	"Access-Control-Expose-Headers",
 }
 
-// mark is part of every value that a variation makes up, and occurs nowhere else. It has no digits,
-// because the audit doesn't compare digits that change by themselves.
+// mark is part of the values that variations make up, except those that a handler may know, such as
+// gzip. It occurs nowhere else. It has no digits, because the audit doesn't compare digits that
+// change by themselves.
 const mark = "zqauditzq"
 
 // response is the response to a request.

@@ -184,8 +184,8 @@ func sorted[V any](m map[string]V) (names []string) {
 	return names
 }
 
-// users returns variations in which a request of a user is compared with the sample and with the
-// request of another user.
+// users returns variations in which a request of a user is compared with the sample. A request of
+// one of Config.Users is compared with the request of nobody and with those of the other users.
 func (c Config) users(sample *http.Request) (all []variation) {
 	add := func(what string, victim, change func(*http.Request)) {
 		all = append(all,
@@ -203,7 +203,7 @@ func (c Config) users(sample *http.Request) (all []variation) {
 			}
 		}
 	}
-	// The mark as user and password.
+	// The value for Basic has the mark as user and password.
 	for _, value := range []string{"Bearer " + mark, "Basic enFhdWRpdHpxOnpxYXVkaXR6cQ=="} {
 		scheme, _, _ := strings.Cut(value, " ")
 		add("Authorization ("+scheme+")", nil, set("Authorization", value))
@@ -308,7 +308,7 @@ func (c Config) named(sample *http.Request) (all []variation) {
 }
 
 // connections returns variations in which the connections of two clients differ. A connection with
-// TLS is compared with another one with TLS for the same host.
+// TLS is compared with another one with TLS.
 func connections() (all []variation) {
 	add := func(kind Kind, what string, victim, change func(*http.Request)) {
 		all = append(all,
@@ -373,7 +373,7 @@ func methods() (all []variation) {
 }
 
 // lines returns variations with two lines of a field, which are compared with one line that has
-// both values. Header.Get sees only the first of two lines.
+// both values, and with the two lines in the other order. Header.Get sees only the first line.
 func (c Config) lines(sample *http.Request) (all []variation) {
 	values := map[string][2]string{
 		"Accept-Language": {"de", "en"}, "Accept-Encoding": {"gzip", "identity"},
