@@ -182,8 +182,9 @@ func (o *Origin[V]) one(ctx context.Context, key string) (v V, err error) {
 }
 
 // query does one load. It doesn't return the Err of its fault; the caller does that. Its own error
-// is the error of the context. query reads the values, the fault and the gate before it counts the
-// load. So a change that a test makes after Await doesn't affect the loads that Await has counted.
+// is the error of the context, or errTestOver. query reads the values, the fault and the gate
+// before it counts the load. So a change that a test makes after Await doesn't affect the loads
+// that Await has counted.
 func (o *Origin[V]) query(ctx context.Context, keys []string) (map[string]V, Fault, error) {
 	f, found := o.striking(keys), o.read(keys)
 	v := o.begin(keys)

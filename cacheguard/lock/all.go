@@ -62,7 +62,7 @@ func all(
 	}
 	switch {
 	case err == nil:
-		// Once at the end: if it were called after each name, thousands of locks would be checked
+		// Err is called once, at the end: after each name, thousands of locks would be checked
 		// millions of times.
 		err = a.Err()
 	case ctx.Err() == nil && context.Cause(within) == ErrLost:

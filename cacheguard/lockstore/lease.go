@@ -46,9 +46,10 @@ func (s *Store) LeaseMany(
 // for all of them at once.
 const atOnce = 16
 
-// lock acquires the lock of a key whose lease was granted, or gives the lease back. It ends before
-// the lease has to be renewed for the first time, because nobody renews the lease until lock
-// returns. It sends its request when room has a free place.
+// lock acquires the lock of a key whose lease was granted. If the lock is held, it gives the lease
+// back. If the locker can't be used, the load has only its lease. lock ends before the lease has to
+// be renewed for the first time, because nobody renews the lease until lock returns. It sends its
+// request when room has a free place.
 func (s *Store) lock(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer,
 	asked time.Time, room chan struct{},

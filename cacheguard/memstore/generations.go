@@ -19,7 +19,7 @@ type generations struct {
 }
 
 // generations returns the generations of a cache. The generation of a cache that was never
-// invalidated is the time when the store was made.
+// invalidated is a microsecond before the time when the store was made.
 func (t *turn) generations(cache string) *generations {
 	g := t.invalidated[cache]
 	if g == nil {

@@ -87,8 +87,8 @@ func (l *listener) next() (cacheguard.Message, bool) {
 	return m, true
 }
 
-// stop drops the queued messages. No call of tell begins after stop has returned, but a call may
-// still be running.
+// stop drops the queued messages. After stop has returned, one call of tell may still be running or
+// about to begin.
 func (l *listener) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

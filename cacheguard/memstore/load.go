@@ -77,7 +77,7 @@ func (t *turn) fill(
 	was := slot
 	kind, tells := slot.Fill(t.now, protocol.ID(g.Token), g.Number, f, ttl)
 	t.keep(k, &was, &slot)
-	// These values may be from before the change.
+	// The values of the key's other versions may be from before the change.
 	if kind == protocol.Stored && g.Claimed && t.dropOthers(k) {
 		t.changed(k, cacheguard.ID{})
 	}

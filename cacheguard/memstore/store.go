@@ -195,7 +195,7 @@ func (t *turn) tell(k cacheguard.Key, m cacheguard.Message) {
 // ownCopy returns a copy of the message in its own memory, as if the message had come from another
 // process.
 func ownCopy(m cacheguard.Message) cacheguard.Message {
-	m.Frame, m.Outcome.Frame, m.Tags = bytes.Clone(m.Frame), bytes.Clone(m.Outcome.Frame),
-		slices.Clone(m.Tags)
+	m.Frame, m.Tags = bytes.Clone(m.Frame), slices.Clone(m.Tags)
+	m.Outcome.Frame, m.Outcome.Note = bytes.Clone(m.Outcome.Frame), bytes.Clone(m.Outcome.Note)
 	return m
 }

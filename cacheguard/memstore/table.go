@@ -61,7 +61,8 @@ func (t *table[T]) cost(k cacheguard.Key, size int) int64 {
 	return int64(size+len(k.Cache)+len(k.Key)) + overhead
 }
 
-// put adds an item. If there isn't enough room, it drops the items that would expire next.
+// put adds an item. If there isn't enough room, it drops the items that would expire next. An item
+// that is larger than the limit isn't added.
 func (t *table[T]) put(k cacheguard.Key, what T, size int64, until time.Duration) {
 	if size > t.limit {
 		return

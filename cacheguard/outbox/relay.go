@@ -16,7 +16,7 @@ import (
 const (
 	batch = 500 // rows that are read, delivered and removed together
 
-	standbyPoll = time.Second // how often a process that waits to take over asks for the lock
+	standbyPoll = time.Second // the least sqllock.Options.Poll of a relay that waits
 
 	firstPause = 20 * time.Millisecond // the pause after a first failure
 	mostPause  = 500 * time.Millisecond
@@ -140,8 +140,8 @@ func (r *relay) succeeded() {
 	}
 }
 
-// round delivers the oldest invalidations and returns how many rows it has read. If a delivery
-// fails, the rows that were delivered before are still removed.
+// round delivers the oldest invalidations and returns how many rows that can be delivered it has
+// read. If a delivery fails, the rows that were delivered before are still removed.
 func (r *relay) round(ctx context.Context) (n int, err error) {
 	rows, err := r.b.read(ctx)
 	if err != nil {

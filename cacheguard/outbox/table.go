@@ -140,7 +140,7 @@ func (b *Box) Backlog(ctx context.Context) (Backlog, error) {
 	return found, nil
 }
 
-// explained adds a remedy to an error.
+// explained adds a remedy to the error that the table doesn't exist. Other errors stay as they are.
 func (b *Box) explained(err error) error {
 	var said interface{ SQLState() string }
 	missing := strings.Contains(err.Error(), "no such table")

@@ -143,7 +143,7 @@ func wrong(k kind, name string) error {
 // inHex is the start of the text of a name that can't be stored as it is.
 const inHex = `\x`
 
-// textOf returns the text as which a name is stored in the table.
+// textOf returns the text that is stored in the table for a name.
 func textOf(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsRune(name, 0) && !strings.HasPrefix(name, inHex) {
 		return name

@@ -67,7 +67,7 @@ type scores struct {
 	cache string
 	tags  []string               // the tags whose generations are wanted besides the cache's
 	at    map[string]int         // index of each tag in tags
-	of    cacheguard.Generations // nil if they can't be read
+	of    cacheguard.Generations // nil or empty if they can't be read
 }
 
 // of returns the generations that the batch reads for a cache, or nil if it reads none.
@@ -245,7 +245,7 @@ func (r *reader) startSend(node *redis.Client, l *lane) {
 
 // frames are the values that a batch has read.
 type frames struct {
-	texts []string // "" for an empty string or where nothing is stored; used instead of bytes
+	texts []string // "" for an empty string or where nothing is stored; nil if bytes is set
 	bytes [][]byte // nil where nothing is stored
 	errs  []error
 }
@@ -273,9 +273,9 @@ func (f frames) size() (n int) {
 	return n
 }
 
-// valueSize is the average size of the values that batches have read lately. With it a batch is
-// kept small enough for its time: a batch without an answer fails all of its reads, and would fail
-// them again.
+// valueSize is the average size of the values that batches have read lately. It limits the number
+// of reads in a batch, so that the answer comes in time. If no answer comes, all reads of the batch
+// fail, and the next batch of this size would fail, too.
 type valueSize struct{ bytes atomic.Int64 }
 
 func (s *valueSize) init() { s.bytes.Store(batchBytes / firstReads) }
@@ -292,7 +292,7 @@ func (s *valueSize) learn(b *batch) {
 	case b.err == nil:
 		s.bytes.Store((was + int64(b.frames.size()/len(b.names()))) / 2)
 	case redislink.NoAnswer(b.err) && len(b.names()) > 1:
-		// Perhaps because of its size: the next one has a quarter.
+		// Perhaps the batch was too large: the next one has a quarter of its reads.
 		s.bytes.Store(max(was, int64(4*batchBytes/len(b.names()))))
 	}
 }

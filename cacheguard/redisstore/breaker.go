@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// tolerance is how many steps in a row may fail without an answer before the breaker opens.
+	// The breaker opens when this many steps in a row have failed.
 	tolerance = 3
 
 	// Pause after the breaker has opened; it doubles after each probe.
@@ -28,7 +28,7 @@ const (
 	slotsTogether = 256
 )
 
-// errOpen is the error of a step that is not sent.
+// The errors of steps that are not sent.
 var (
 	errOpen = errors.New(
 		"redisstore: not asked, because Redis has not answered and hasn't been reached since")
@@ -57,11 +57,11 @@ var (
 	}
 )
 
-// breakers save callers from waiting OpTimeout each for a Redis that doesn't answer. A single
-// server has one breaker, and a cluster has one for every few slots. A store has two sets of
-// breakers: for all steps, and for the steps that write. Steps that write need their own breakers:
-// if a node has become a replica, it still answers reads, but the client tries to write until the
-// step's time is over.
+// breakers save callers from waiting OpTimeout each for a Redis that doesn't answer. A store has
+// two sets of breakers: for all steps, and for the steps that write. In each set a single server
+// has one breaker, and a cluster has one for every 256 slots. Steps that write need their own
+// breakers: if a node has become a replica, it still answers reads, but the client tries to write
+// until the step's time is over.
 type breakers struct {
 	s      *Store
 	all    []breaker
@@ -81,8 +81,8 @@ type breakers struct {
 
 // breaker is closed while steps get answers. It opens after tolerance failures in a row. While it
 // is open, steps fail at once, and a goroutine asks Redis from time to time, so that no caller has
-// to wait for that. The first answer closes the breaker. It may be the answer to a change, because
-// changes are sent even while the breaker is open.
+// to wait for that. The first answer to a step that was sent after that closes the breaker. It may
+// be the answer to a change, because changes are sent even while the breaker is open.
 type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // failures in a row
@@ -159,7 +159,7 @@ func (b *breaker) answered(name string, err error, took time.Duration) {
 		if b.failed.Load() != 0 { // checked first, so that not every step writes to shared memory
 			b.failed.Store(0)
 		}
-		// Unless the step was sent before the breaker opened.
+		// A step that was sent before the breaker opened doesn't close it.
 		if b.open.Load() && b.all.s.clock.elapsed()-took > time.Duration(b.since.Load()) {
 			b.close()
 		}
@@ -222,7 +222,8 @@ func (bs *breakers) tell(name string, err error) {
 	}
 }
 
-// probe asks the node that has the name, at growing intervals, until the breaker is closed.
+// probe asks the node that has the name, at growing intervals, until the breaker or the store is
+// closed.
 func (b *breaker) probe(name string, closing <-chan struct{}) {
 	for pause := firstProbe; ; pause = min(2*pause, mostProbe) {
 		timer := time.NewTimer(pause/2 + rand.N(pause))

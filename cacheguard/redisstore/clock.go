@@ -18,18 +18,18 @@ type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
 
-	// When the clock was last measured, or could not be, as a time.Duration since base.
+	// When the last measurement was tried, as a time.Duration since base.
 	tried    atomic.Int64
 	borrowed atomic.Int64 // when another node's clock was last asked for, in nanoseconds since base
-	refused  atomic.Int32 // failed measurements in a row
+	refused  atomic.Int32 // failed requests for another node's clock in a row
 }
 
 // measurement has the server's time at the moment base of this process' clock, and the time of the
 // measurement.
 type measurement struct{ server, taken time.Time }
 
-// clockAge is how long a measurement is used. Clocks that drift by 50 ppm differ by 3 ms after this
-// time.
+// clockAge is the age from which a new measurement is tried. Clocks that drift by 50 ppm differ by
+// 3 ms after this time.
 const clockAge = time.Minute
 
 // retryAge is the pause after a failed measurement.
@@ -78,7 +78,7 @@ func (c *clock) of(m sample) *measurement {
 	}
 }
 
-// borrowPause is the pause before a node's clock is asked for again after a failure.
+// borrowPause is the pause before another node's clock is asked for again after five failures.
 const borrowPause = time.Second
 
 const (

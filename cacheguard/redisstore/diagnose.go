@@ -217,7 +217,7 @@ func (d *diagnosing) read() error {
 	return cmp.Or(err, plain)
 }
 
-// diagnosisTTL is how long the data of a diagnosis stays in Redis if nobody removes it.
+// diagnosisTTL is the TTL of the data of a diagnosis, except generations, which have no TTL.
 const diagnosisTTL = time.Minute
 
 func (d *diagnosing) lease() error {
@@ -293,8 +293,8 @@ func (d *diagnosing) tags() error {
 	return cmp.Or(err, whole, read)
 }
 
-// message waits until the subscription works, at most as long as a first try may take, and then
-// waits for a message.
+// message waits until the subscription works, and then for a message: for four times OpTimeout in
+// all.
 func (d *diagnosing) message() error {
 	sub, err := d.s.subscribe()
 	if err != nil {

@@ -69,8 +69,8 @@ func (s *Store) known(cache string, tags []string) cacheguard.Generations {
 	return s.cluster.find(cache, tags, true)
 }
 
-// lookAtGenerations reads the stored generations with one command, and returns nil if some are
-// missing.
+// lookAtGenerations reads the stored generations with one command. It returns nil if the cache's
+// generation is missing, if a generation is damaged, or if Redis can't be asked.
 func (s *Store) lookAtGenerations(
 	ctx context.Context, cache string, tags []string,
 ) cacheguard.Generations {
@@ -105,7 +105,7 @@ func (s *Store) lookAtGenerations(
 }
 
 // generationsOf returns the generations for the scores. If one of the scores can't be a generation,
-// it returns nil, and the script that is run next repairs the scores.
+// the first generation is 0: then the generations are unknown, and a later script repairs them.
 func generationsOf(scores []float64) cacheguard.Generations {
 	of := make(cacheguard.Generations, len(scores))
 	for i, score := range scores {
@@ -158,7 +158,7 @@ func (s *Store) readGenerations(
 		return 0, nil, fmt.Errorf("redisstore: the generations script answered %q", reply)
 	}
 	of = make(cacheguard.Generations, 1+len(tags))
-	for i, v := range reply { // Lua's list ends early if the last tags were never invalidated
+	for i, v := range reply { // nil for a tag that was never invalidated
 		n := generation(v)
 		if i == 0 {
 			now = n
@@ -254,17 +254,17 @@ func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 // arrived.
 //
 // Anybody may have published a message. If its generation is later than the clock or earlier than
-// the known one, the message can't be true. Then the client reads the generation again, and uses
-// the result even if it is smaller. So a forged message costs one more read and has no lasting
-// effect. The same read corrects the known generation after a clock was set back, and after
-// somebody has repaired the generation in Redis by hand.
+// the known one, each by more than doubt, the client doesn't believe the message. Then it reads the
+// generation again, and uses the result even if it is smaller. So a forged message costs one more
+// read and has no lasting effect. The same read corrects the known generation after a clock was set
+// back, and after somebody has repaired the generation in Redis by hand.
 type generationsKnown struct {
-	trust atomic.Int64 // number of breaks of the subscription
+	trust atomic.Int64 // grows when messages stop arriving, and when they arrive again
 
 	mu      sync.RWMutex // guards the fields below and their contents
 	caches  map[string]*cacheGenerations
 	cleared int // how often something was forgotten
-	doubts  int // how often a message was not believed
+	doubts  int // number of doubts so far; see known.doubted
 }
 
 // moment is taken before generations are read. If a change was heard or forgotten after this

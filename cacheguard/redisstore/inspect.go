@@ -187,7 +187,7 @@ func (s *Store) InspectVersion(
 	return i, nil
 }
 
-// checkCache returns an error if no cache can have this name.
+// checkCache returns an error if the name is empty or has a brace: no cache can have that name.
 func checkCache(cache string) error {
 	if cache == "" || strings.ContainsAny(cache, "{}") {
 		return fmt.Errorf("redisstore: no cache can have the name %q", cache)
@@ -195,7 +195,7 @@ func checkCache(cache string) error {
 	return nil
 }
 
-// blind adds facts about the server, which the user may need, to the error of a read-only step.
+// blind adds to the error of a read-only step that the server is a Sentinel, if it is one.
 func (s *Store) blind(ctx context.Context, err error) error {
 	if !redislink.NoAnswer(err) && s.identify(ctx).mode == "sentinel" {
 		return fmt.Errorf("redisstore: %w: %w", errSentinel, err)

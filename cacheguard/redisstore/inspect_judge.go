@@ -35,8 +35,8 @@ func codecName(fingerprint uint32, version int) string {
 	return ""
 }
 
-// versionsTried is how many values of Options.Version Inspect tries in order to find the version
-// for which a value was made. Releases count up from one.
+// Inspect tries the values of Options.Version below versionsTried, every second one, to find the
+// version for which a value was made. Users' releases count up from one.
 const versionsTried = 1000
 
 // madeFor returns the version of the type for which a value was made, if it is not the cache's
@@ -89,7 +89,8 @@ func (i *Inspection) judgeValue(found sight) string {
 		v.Flags = b[1]
 	}
 	tags, remnant := frame.RemnantTags(b)
-	// Of this version it is a damaged frame, or one with flags of a later program.
+	// Bytes that begin with this package's version are a damaged frame, or a frame with flags of a
+	// later program, and are reported below.
 	if !remnant && (len(b) == 0 || b[0] != frame.Version) {
 		i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
 		v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))

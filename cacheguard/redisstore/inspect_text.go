@@ -179,7 +179,7 @@ func instant(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05.000000 MST")
 }
 
-// spell returns a duration with about three digits.
+// spell returns a duration, rounded to 1 s, 100 ms, 1 ms or 1 µs, depending on its length.
 func spell(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, 100 * time.Millisecond, time.Millisecond} {
 		if d.Abs() >= 100*unit {

@@ -167,8 +167,9 @@ func (s *Store) RenewMany(
 	return replies
 }
 
-// pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipeline, and
-// all pipelines run at the same time, so that a dead node fails only its own keys.
+// pipelined runs a script n times, in pipelines. In a cluster each node gets its own pipelines, one
+// after another, and all nodes get theirs at the same time, so that a dead node fails only its own
+// keys.
 func pipelined(
 	ctx context.Context, s *Store, way way[[]cacheguard.Reply[any]], script script, n int,
 	step func(i int) (keys []string, args []any),

@@ -11,8 +11,9 @@ import (
 
 // masters notices that the masters of a cluster have changed. After a failover the new master may
 // lack the last changes, but the subscription doesn't break, because it is usually at another node.
-// When a command fails, go-redis asks for the masters. masters only looks at go-redis' knowledge,
-// which needs no trip. A masters is used by one goroutine.
+// When a command fails, go-redis asks for the masters. masters looks at go-redis' knowledge, which
+// needs no trip. While a change may be lost, it also makes go-redis ask, every three seconds. A
+// masters is used by one goroutine.
 type masters struct {
 	probes []string // names in slots all over the cluster; made by the first call of changed
 	last   []string

@@ -10,7 +10,7 @@ import (
 //
 //	value  <prefix>:<cache>:{<key>}
 //	lease  <prefix>:<cache>:{<key>}:lease
-//	who waits for its end  <prefix>:<cache>:{<key>}:waiters
+//	waiters for the lease's end  <prefix>:<cache>:{<key>}:waiters
 //	value of format version n above 1  <prefix>:<cache>:{<key>}:v<n>
 //	value of an odd Options.Version  <prefix>:<cache>:{<key>}:odd, and so on
 //	generations  <prefix>:{<cache>}:tags, and of the whole cache <prefix>:{<cache>}:all
@@ -37,9 +37,10 @@ func (n names) value(k cacheguard.Key) string {
 // versions are the endings of the names of values.
 var versions = [cacheguard.Versions]string{"", ":odd"}
 
-// segment returns a cache's name as it is used inside the name of a value. A name without colons
-// and braces is not changed. In any other name colons, braces and "%" are escaped, and a colon is
-// added at the end. The added colon tells an escaped name from an unescaped name with a "%".
+// segment returns a cache's name as it is used inside the name of a value. A name that isn't empty
+// and has no colons or braces is not changed. In any other name colons, braces and "%" are escaped,
+// and a colon is added at the end. The added colon tells an escaped name from an unescaped name
+// with a "%".
 func segment(cache string) string {
 	if cache != "" && !strings.ContainsAny(cache, ":{}") {
 		return cache
@@ -56,8 +57,8 @@ func escape(key string) string {
 	return ""
 }
 
-// head returns the beginning that the names of all values and leases of a cache share, and that no
-// other name has.
+// head returns the beginning that the names of all values, leases and lists of waiters of a cache
+// share, and that no other name has.
 func (n names) head(cache string) string { return n.prefix + ":" + segment(cache) + ":{" }
 
 // values appends the names of many values of one cache to the arguments of a command. All names

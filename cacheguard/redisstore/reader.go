@@ -27,16 +27,17 @@ const (
 // far less per read. If four reads of a crowd could still be direct, other reads would take their
 // places immediately, because a direct read ends before a batch. Half of the processor time would
 // then go into a few of the reads. So reads beside batches are direct only while batches are slow,
-// four at a time. If the network is slow, there are few direct reads. If the program keeps its
-// processors busy, the one goroutine that sends batches seldom runs.
+// four at a time. Batches may be slow for two reasons. If the network is slow, direct reads are few
+// and cost little. If the program keeps its processors busy, the one goroutine that sends batches
+// seldom runs, and direct reads don't need it. In a cluster all reads go into batches.
 type reader struct {
 	s       *Store
 	under   atomic.Int32 // reads under way
-	directs atomic.Int32 // those on connections of their own
+	directs atomic.Int32 // reads under way on connections of their own
 	slow    atomic.Bool  // the last batch was slow
 	size    valueSize    // of the values that batches read
 
-	slowTrip time.Duration // slowTrip but in tests
+	slowTrip time.Duration // the constant slowTrip; other values only in tests
 	alarms   sync.Pool     // of *alarm
 	running  sync.WaitGroup
 	wholes   atomic.Pointer[wholes] // the names of the generations of whole caches, by cache
@@ -186,7 +187,7 @@ func (r *reader) tagged(ctx *directRead, w want) ([]byte, cacheguard.Generations
 		return frame, nil, err
 	}
 	r.s.scored(read.Err())
-	return frame, generationsOf(read.Val()), nil // nil generations if they can't be read
+	return frame, generationsOf(read.Val()), nil // empty generations if they can't be read
 }
 
 // wholeOf returns the separately stored generation of a whole cache. If the text is not a
@@ -250,8 +251,9 @@ func newAlarm() *alarm {
 }
 
 // directRead is one direct read, in one piece of memory. It is its own context, in which the
-// client's hooks find the values of the caller's context. It doesn't end with the caller's context,
-// because a read from a socket could not notice that.
+// client's hooks find the values of the caller's context. It ends at the deadline of the caller's
+// context, but not when that context is cancelled, because a read from a socket could not notice
+// that.
 type directRead struct {
 	context.Context
 	deadline time.Time

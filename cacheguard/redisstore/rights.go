@@ -21,7 +21,8 @@ func (s *Store) rules() redislink.Rules {
 	}
 }
 
-// commands returns the commands of the scripts and of reads, with arguments that change nothing.
+// commands returns the commands of the scripts and of reads, with arguments that change nothing. It
+// leaves out TYPE and ZREM, which only permits need.
 func (s *Store) commands(k cacheguard.Key) [][]any {
 	value, tags := s.names.value(k), s.names.generations(k.Cache)
 	return [][]any{

@@ -101,7 +101,7 @@ type scanning struct {
 	s    *Store
 	opts ScanOptions
 	head string              // beginning of the names of all values and leases of the cache
-	seen map[string]struct{} // because Redis may return a name twice
+	seen map[string]struct{} // names so far, because Redis may return a name twice
 }
 
 // node scans the names of one node.
@@ -214,8 +214,8 @@ func (scan *scanning) look(ctx context.Context, names []string) error {
 	return nil
 }
 
-// find gets the key from a name in Redis, and adds it to Found if the key's hash begins with the
-// requested Hash. A key is added once.
+// find gets the key from a name in Redis. If the key's hash begins with the requested Hash, find
+// adds the key to Found, or the hash to Hashed if Redis has only the hash. It adds each once.
 func (scan *scanning) find(name string) {
 	id := name[len(scan.head):]
 	end := strings.LastIndexByte(id, '}') // no suffix of a name has a brace

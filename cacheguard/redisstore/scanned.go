@@ -32,7 +32,7 @@ type Scanned struct {
 	// The found hashes of keys of which Redis has only the hash: keys of more than 512 bytes, or
 	// beginning with #sha256:
 	Hashed  []string `json:"hashed,omitempty"`
-	foreign int      // entries that are not leases, under the names of leases
+	foreign int      // entries under the names of leases that are neither leases nor records
 	// Times until Redis removes the values; a value without an end is in the last bucket.
 	Lifetimes []ScanBucket `json:"lifetimes"`
 }

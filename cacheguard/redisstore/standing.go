@@ -21,8 +21,8 @@ func encodeRecord(load cacheguard.ID, keep, backoff time.Duration, o cacheguard.
 		o.Failures, payload)
 }
 
-// standing is a lease or a record. The Kind of its outcome is empty if a later version wrote the
-// record.
+// standing is a lease or a record. The Kind of its outcome is 0 if the outcome can't be read, for
+// example because a later version wrote the record.
 type standing struct {
 	load string // id of the load in hexadecimal, as it is stored
 

@@ -407,9 +407,9 @@ func (s *Store) others(k cacheguard.Key) (names []string) {
 	return names
 }
 
-// all returns the names that a change must remove for one version of a key. One of them is the
-// value of the next frame format. So programs of two formats can run side by side: each reads its
-// own values, and a change removes both.
+// all returns the names that a change must remove for one version of a key, except the list of
+// waiters. One of them is the value of the next frame format. So programs of two formats can run
+// side by side: each reads its own values, and a change removes both.
 func (s *Store) all(k cacheguard.Key) []string {
 	value := s.names.value(k)
 	return []string{value, s.names.lease(value), s.names.next(value)}
@@ -467,7 +467,7 @@ func duration(millis int64) time.Duration {
 	return time.Duration(min(max(millis, 0), mostWait.Milliseconds())) * time.Millisecond
 }
 
-// isWrongType reports whether a name has something other than a string.
+// isWrongType reports whether a name has data of another type than the command works on.
 func isWrongType(err error) bool { return answered(err, "WRONGTYPE") }
 
 // isTryAgain reports whether some of a command's names are on another node.

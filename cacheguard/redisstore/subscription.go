@@ -80,9 +80,10 @@ func (s *Store) subscribe() (*redislink.Subscription, error) {
 
 // channels returns the channels on which messages for this process are published: messages about
 // its caches, messages about loads that it waits for, and messages of programs that know only the
-// common channel. The common channel is returned as a pattern. Programs count the subscribers of
-// the common channel to find out whether there are programs that know no other channel. A pattern
-// isn't counted, so this process doesn't count as one of them. The caller holds mu.
+// common channel. For a store without an inbox this is the common channel alone. Otherwise the
+// common channel is returned as a pattern. Programs count the subscribers of the common channel to
+// find out whether there are programs that know no other channel. A pattern isn't counted, so this
+// process doesn't count as one of them. The caller holds mu.
 func (s *Store) channels() (pattern string, channels []string) {
 	if s.inbox == "" {
 		return "", []string{s.names.channel()}
@@ -154,8 +155,8 @@ func (e *ear) restored(ctx context.Context) {
 	}, true)
 }
 
-// joined is called when messages of a cache's channel arrive. If this channel was joined after the
-// others, joined tells the cache's listeners.
+// joined is called when the messages of a channel that was joined after the others begin to arrive.
+// If it is a cache's channel, joined tells the cache's listeners.
 func (e *ear) joined(channel string) {
 	s := e.s
 	s.mu.Lock()
@@ -211,8 +212,8 @@ func (e *ear) newMasters(ctx context.Context) bool {
 	return ok && e.masters.changed(ctx, c, e.s.doubts())
 }
 
-// repeated is how long after a change the store asks a cluster for its masters, because a failover
-// may have lost the change.
+// repeated is for how long after a change the store keeps asking a cluster for its masters, because
+// a failover may lose the change.
 const repeated = 30 * time.Second
 
 // changes records that the store is about to send Redis a change. Only the subscription notices a
@@ -252,15 +253,16 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l := &listener{tell: tell}
 	s.mu.Lock()
 	s.listeners[cache] = append(slices.Clip(s.listeners[cache]), l)
-	// Earlier listeners of this cache, which ear.joined won't tell.
+	// Earlier listeners of this cache, if they have to be told here.
 	var untold []*listener
-	// Otherwise all are told soon.
+	// If the channel's messages don't arrive yet, ear.joined or ear.restored tells all listeners.
 	if s.sub != nil && !s.hears[cache] && s.sub.Join(s.channelOf(cache)) && s.listening.Load() {
 		s.hears[cache] = true
 		untold = s.listeners[cache][:len(s.listeners[cache])-1]
 	}
 	already := s.hears[cache]
-	// Before s.mu is unlocked: later reports of the subscription are told after this one.
+	// l.mu is locked before s.mu is unlocked, so that later reports of the subscription are told
+	// after this one.
 	l.mu.Lock()
 	s.mu.Unlock()
 	if already {

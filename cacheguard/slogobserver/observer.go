@@ -57,7 +57,7 @@ type about struct {
 	cache   string
 	kind    cacheguard.EventKind
 	differs cacheguard.Difference
-	// So that loads that Trace shows don't use up the records of loads that failed.
+	// With the level, loads that Trace shows don't use up the records of loads that failed.
 	level slog.Level
 }
 

@@ -96,7 +96,7 @@ func count(n any) string {
 	return digits
 }
 
-// clock returns a time of the day, with the date if that is long ago.
+// clock returns a time of the day in UTC, with the date if the time is more than 20 hours ago.
 func clock(t time.Time) string {
 	if time.Since(t) > 20*time.Hour {
 		return t.UTC().Format("2006-01-02 15:04:05")

@@ -1,5 +1,6 @@
 "use strict";
-// Has the page show what is new, every two seconds while somebody looks, without moving what is being read.
+// Renews the page every two seconds, except while it is paused, hidden or being read (focus or
+// selection).
 const button = document.getElementById("pause");
 let paused = false;
 button.hidden = false;

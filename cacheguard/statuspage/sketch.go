@@ -98,7 +98,7 @@ type slowest struct {
 	earlier []slowLoad
 }
 
-// window is the shortest time for which a slow load is shown.
+// window is the shortest time for which a slow load is shown, unless slower ones take its place.
 const window = 5 * time.Minute
 
 func (s *slowest) took(l slowLoad) {

@@ -28,12 +28,13 @@ type state struct {
 type cacheState struct {
 	Name      string `json:"name"`
 	Instances int    `json:"instances"`
-	Mode      string `json:"mode"`      // on, off, shadow; mode of the first instance
+	// On, off, shadow or closed; if instances differ, the mode of one that isn't on.
+	Mode      string `json:"mode"`
 	Listening bool   `json:"listening"` // messages of the store arrive in all instances
 	// The uses of the store that have failed and not succeeded since.
 	Troubles []failing `json:"troubles"`
 	Answers  answered  `json:"answers"`
-	// Share of the answers, from 0 to 1; 0 if there were no answers.
+	// The hits' share of the answers, from 0 to 1; 0 if there were no answers.
 	HitRatio float64 `json:"hit_ratio"`
 
 	LoadsRunning int    `json:"loads_running"`

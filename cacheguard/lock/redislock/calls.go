@@ -27,7 +27,7 @@ var (
 )
 
 // calls are the waiting calls of this process, and the one subscription that wakes them. The
-// subscription begins when the first call waits.
+// subscription begins when the first call waits, or with Warm.
 type calls struct {
 	link    *redislink.Link
 	channel string
@@ -161,7 +161,7 @@ func (c *calls) lost(err error) {
 	default:
 		close(c.refused)
 	}
-	// If it is Canceled, Close was called, which is not a failure.
+	// If err is Canceled, Close was called, which is not a failure.
 	if !errors.Is(err, context.Canceled) {
 		c.spell.Begin(context.Background(), deafLine, c.logger, "channel", c.channel, "error",
 			c.link.Told(err))

@@ -83,10 +83,11 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask sends requests until it has the lock, or until it gives up. After it has given up, nothing of
-// the call stays in Redis.
+// ask sends requests until it has the lock, or until it gives up. After it has given up, the lock
+// or the place that the call may have in Redis is given back in the background.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
-	// The first request also takes a place in the queue; without messages, only later requests do.
+	// The first request also takes a place in the queue if messages arrive already; otherwise only
+	// later requests do.
 	if wait && l.calls.arrive() {
 		q.ear = l.calls.add(q.id)
 		defer l.calls.remove(q.id)
@@ -98,7 +99,8 @@ func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold,
 	endless := errors.Is(err, lock.ErrHeld)
 	switch {
 	case err != nil && !(wait && endless && a.token > 0):
-		// But a call may wait for an endless lock that has a token, because a holder may renew it.
+		// The exception is an endless lock with a token: a call may wait for it, because its holder
+		// may renew it.
 		l.abandon(q)
 		return nil, err
 	case a.granted:

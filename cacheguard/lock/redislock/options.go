@@ -72,8 +72,8 @@ func (o Options) withDefaults() (Options, error) {
 			fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease,
 				leastLease))
 	}
-	// The server counts in ms: a holder with a longer lease could have its lock at the same time as
-	// the next holder.
+	// The server counts in ms: with a fraction of a ms more, a holder would count on its lock for
+	// longer than the server keeps it.
 	o.Lease = o.Lease.Truncate(time.Millisecond)
 	switch {
 	case o.MaxHold == 0:

@@ -22,7 +22,7 @@ import (
 var fenceMemory any = millis(24 * time.Hour)
 
 // mostToken is the largest fencing token that is given. Redis' scripts count in doubles, which
-// can't represent the next integer.
+// can't tell the next two integers apart.
 const mostToken = 1<<53 - 1
 
 const mostMillis = math.MaxInt64 / int64(time.Millisecond) // the longest time.Duration
@@ -34,7 +34,7 @@ var errLate = errors.New("the answer came when the lock had ended again")
 // answer is the reply to a request for a lock.
 type answer struct {
 	granted bool
-	// Of the lock; if the lock wasn't granted, the last token that was given to anybody.
+	// The fencing token of the lock; if the lock wasn't granted, the last one given to anybody.
 	token int64
 	until time.Time // the end of the lease, if granted
 	sent  time.Time // when the request was sent
@@ -125,7 +125,7 @@ func (l *Locker) given(q *question, last answer) (answer, bool) {
 		token <= mostToken && time.Now().Before(until)
 }
 
-// renew extends the lock by one lease.
+// renew makes the lock last for one lease from now.
 func (l *Locker) renew(ctx context.Context, q *question) (until time.Time, held bool, err error) {
 	sent := time.Now()
 	reply, err := l.run(ctx, renewScript, q.lock, q.owner, l.lease)

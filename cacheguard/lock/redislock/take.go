@@ -43,7 +43,7 @@ func (l *Locker) take(ctx context.Context, name, from string) (lock.Lock, error)
 		case errors.Is(err, redis.Nil):
 			return nil, lock.ErrLost
 		case err != nil:
-			// a lock that was taken isn't given back: its previous holder has to learn of the loss
+			// A lock that was taken isn't given back: its previous holder has to learn of the loss
 			// before another call may have it.
 			return nil, err
 		}

@@ -11,7 +11,8 @@ import (
 const (
 	// The first pause while messages don't arrive; each next one is twice as long.
 	firstPoll = 20 * time.Millisecond
-	// Or a third of Lease if that is less: a call that sends its request too late loses its place.
+	// The longest pause, or a third of Lease if that is less: a call that sends its request too
+	// late loses its place.
 	mostPoll = time.Second / 4
 )
 
@@ -68,8 +69,8 @@ func (l *Locker) await(
 }
 
 // pause returns how long a call waits for its message. left is the time until the lock, or another
-// call's turn, ends by itself. The pause ends before the call loses its place in the queue, but not
-// before the lock may be free.
+// call's turn, ends by itself. The pause ends a little after that, or after about a third of Lease
+// if that is earlier, so that the call keeps its place in the queue.
 func (l *Locker) pause(left time.Duration) time.Duration {
 	pause := l.opts.Lease / 3
 	if left > 0 && left < pause {

@@ -80,7 +80,7 @@ func (c *claim) collect(
 
 // wish is the way in which a lock is requested.
 type wish struct {
-	waiter string // the id that gets messages if another holder has the lock; "": no messages
+	waiter string // the id that waits if another holder has the lock; "": this request doesn't wait
 	force  bool   // take the lock even if another holder has it
 }
 

@@ -135,7 +135,7 @@ func (l *Locker) attempt(ctx context.Context, name string, w wish) attempt {
 			"%w: on %d of %d masters the key %q has no end, or one that no lease has, so no locker has left it like that; delete it there to free the lock, or take the lock by SeizeUnsafely",
 			lock.ErrHeld, t.endless, t.masters, c.key)
 	}
-	// a lock that was taken isn't given back: its previous holder has to learn of the loss before
+	// A lock that was taken isn't given back: its previous holder has to learn of the loss before
 	// another call may have it.
 	if w.force {
 		return a
@@ -210,9 +210,9 @@ func (a attempt) clear(ctx context.Context) {
 		func(t *tally) bool { return !t.pendingThere() })
 }
 
-// try sends requests until this call or another holder has the lock. It gives back its votes before
-// it returns ErrHeld. Otherwise these votes could make a later TryLock fail although nobody has the
-// lock.
+// try sends requests until this call or another holder has the lock, nine at most. After the ninth
+// it also returns ErrHeld. It gives back its votes before it returns ErrHeld. Otherwise these votes
+// could make a later TryLock fail although nobody has the lock.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
 		a := l.attempt(ctx, name, wish{})

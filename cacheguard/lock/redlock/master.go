@@ -26,9 +26,9 @@ type master struct {
 	timeout time.Duration   // of each request
 	rules   redislink.Rules
 	logger  *slog.Logger
-	silent  atomic.Bool   // a request got no reply, and no other request got a reply since it began
+	silent  atomic.Bool   // a request failed, and no other request succeeded since it began
 	spell   report.Spell  // the period in which the master is silent
-	answers atomic.Uint64 // number of replies
+	answers atomic.Uint64 // number of replies that were no error
 	debts   *tenure.Debts // releases that the master hasn't confirmed
 }
 

@@ -36,7 +36,8 @@ func parseMessage(payload string) (waiting int, token, name string, ok bool) {
 // would be too short, because it is meant for requests for locks.
 const leastPatience = 250 * time.Millisecond
 
-// messages are the subscriptions to all masters. They begin when the first Lock has to wait.
+// messages are the subscriptions to all masters. They begin when the first Lock has to wait, or
+// with Warm.
 type messages struct {
 	lines  *lines
 	logger *slog.Logger

@@ -99,8 +99,8 @@ func (t *tally) most() int {
 	return most
 }
 
-// split reports whether the masters' votes are split so that nobody can have the lock: the claim
-// with the most votes has no majority, even if it had all masters that didn't reply.
+// split reports whether the masters' votes are split so that no other claim can have the lock: the
+// other claim with the most votes has no majority, even if it had all masters that didn't reply.
 func (t *tally) split() bool {
 	return !t.won() && t.most()+t.masters-t.mine-t.not < quorum(t.masters)
 }

@@ -33,8 +33,8 @@ const (
 	leastTurn = time.Millisecond
 	mostTurn  = 20 * time.Millisecond
 
-	// yieldSpan is the time for which a process doesn't request a lock again after it has left the
-	// lock to other processes.
+	// yieldSpan is the least time for which a process doesn't request a lock again after it has
+	// left the lock to other processes.
 	yieldSpan = 3 * time.Millisecond
 )
 
@@ -65,7 +65,8 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 			return nil, ctx.Err()
 		case errors.Is(a.err, errTwice), a.err != nil &&
 			(first && !a.t.won() || time.Since(trouble) > l.opts.Lease):
-			// If the votes were won too late, perhaps this process was stopped.
+			// A first attempt whose votes were won too late goes on, because perhaps this process
+			// was stopped.
 			return nil, a.err
 		case a.t.mine > 0: // these votes would also make the next try fail
 			a.clear(ctx)

@@ -69,7 +69,7 @@ func warm(ctx context.Context, m *master, sub *redislink.Subscription) error {
 	key := m.rules.Keys[:len(m.rules.Keys)-1] // a lock that nobody can have: its name is empty
 	err := m.rules.Try(ctx, rdb, key, m.rules.Channel, []any{"GET", key},
 		[]any{"SET", key, "", "PX", 1000}, []any{"APPEND", key, ""},
-		// Locks work without PUBLISH.
+		// PUBLISH is not tried, because locks work without it.
 		[]any{"PTTL", key}, []any{"PEXPIRE", key, 1000}, []any{"DEL", key})
 	// One after another: in a pipeline Load would take an empty reply for the script's hash.
 	for _, script := range scripts {

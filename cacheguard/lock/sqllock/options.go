@@ -21,8 +21,8 @@ const (
 	minLease     = 10 * time.Millisecond
 	minOpTimeout = 2 * time.Millisecond
 	minPoll      = time.Millisecond
-	// Bytes, so that a name of any valid length fits into an index of PostgreSQL and into a
-	// notification.
+	// The most bytes of a prefix, so that a name of any valid length fits into an index of
+	// PostgreSQL and into a notification.
 	maxPrefix = 128
 )
 

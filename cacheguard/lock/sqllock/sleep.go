@@ -30,9 +30,9 @@ func newSleep(most, drowsy time.Duration) *sleep {
 // another release may follow soon.
 func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
 
-// next returns the next sleep. Each is longer than the one before, with a random part, but none
-// lasts beyond the end of the holder's lease, if that is known. If a notification is expected, the
-// sleep only covers the case that the notification is lost.
+// next returns the next sleep. The sleeps grow up to most, with a random part. If the end of the
+// holder's lease is known, none lasts more than a millisecond longer. If a notification is
+// expected, the sleep only covers the case that the notification is lost.
 func (s *sleep) next(a answer, notified bool) time.Duration {
 	d := s.step
 	s.step = min(2*s.step, s.most)
@@ -46,8 +46,9 @@ func (s *sleep) next(a answer, notified bool) time.Duration {
 	return max(d, leastSleep)
 }
 
-// sleep returns when the next request is due: after d, or earlier if the place is woken. If ctx
-// ends first, it returns the reason.
+// sleep returns when the next request is due: after d, or earlier if the place is woken with
+// askNow. With askLater the request is due after the longest sleep. If ctx ends first, it returns
+// the reason.
 func (p *place) sleep(ctx context.Context, s *sleep, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -31,7 +31,7 @@ func (l *Locker) Continue(ctx context.Context, name string, token int64) (lock.L
 func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, error) {
 	return l.take(ctx, name, func(ctx context.Context, c *claim) (answer, error) {
 		for {
-			// Unlike ask, it accepts a holder whose lease ends very late.
+			// Unlike ask, askFor accepts a holder whose lease ends very late.
 			a, err := c.askFor(ctx, l.opts.Lease)
 			if err == nil && !a.mine {
 				// The lock may have changed its holder in the meantime.
@@ -52,7 +52,7 @@ func (l *Locker) take(
 	) (*tenure.Hold, error) {
 		c := l.claim(name)
 		a, err := take(ctx, c)
-		// a lock that was taken isn't given back: its previous holder has to learn of the loss
+		// A lock that was taken isn't given back: its previous holder has to learn of the loss
 		// before another call may have it.
 		if err != nil {
 			return nil, err

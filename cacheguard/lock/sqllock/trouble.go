@@ -71,7 +71,7 @@ func refused(err error) bool {
 func (l *Locker) passing(err error) bool {
 	switch s := state(err); {
 	case s == "":
-		// The server was not reached.
+		// An error of PostgreSQL without a SQLSTATE: the server was not reached.
 		return busy(err) || unanswered(err) || l.opts.Dialect == PostgreSQL
 	case strings.HasPrefix(s, "40"), // serialization failure, deadlock
 		// The connection or the server has ended, or the server is starting.

@@ -110,8 +110,8 @@ func (q *question) release(ctx context.Context) error {
 	var was, doubt bool
 	err := q.l.retry(ctx, func() (err error) {
 		was, err = q.l.remove(ctx, q.path())
-		// If the node is gone after that, an earlier try may have removed it, and its reply was
-		// lost.
+		// If the node is gone after a try that failed, that try may have removed the node, and its
+		// reply was lost.
 		doubt = doubt || err != nil
 		return err
 	})

@@ -68,8 +68,8 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (lock.Lock
 	return held, nil
 }
 
-// ask waits in the queue until it has the lock, or until it gives up. After it has given up, none
-// of its nodes stays.
+// ask waits in the queue until it has the lock, or until it gives up. After it has given up, its
+// nodes are removed, if necessary in the background.
 func (l *Locker) ask(ctx context.Context, q *question, wait bool) (*tenure.Hold, error) {
 	if !wait { // reading the queue costs less than a node that has to be removed again
 		switch taken, err := q.taken(ctx); {

@@ -9,7 +9,7 @@ import (
 // dirOf returns the path of the node of a name. The nodes of calls that want the lock are its
 // children. No two names have the same path.
 func dirOf(prefix, name string) string {
-	// Leaves no slash, no control character, and nothing that isn't ASCII.
+	// The escaped name has no slash, no control character, and nothing that isn't ASCII.
 	escaped := url.PathEscape(name)
 	switch escaped {
 	case ".", "..": // the only results that ZooKeeper doesn't accept as names

@@ -132,7 +132,8 @@ func (q *question) see(ctx context.Context) ([]string, error) {
 	return nodes, nil
 }
 
-// enter gets q into the queue. fresh reports that enter has just created q's node.
+// enter gets q into the queue. fresh reports that enter has just created q's node, or has just
+// found it as the leader knows it. Then no sync is needed.
 func (q *question) enter(ctx context.Context) (fresh bool, err error) {
 	if q.doubt {
 		nodes, err := q.find(ctx)

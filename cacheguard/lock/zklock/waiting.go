@@ -19,8 +19,8 @@ const (
 
 // await waits in the queue until it is q's turn. It watches only the node directly before q's, so
 // that a call that leaves wakes only one other call. If ZooKeeper can't be reached, await keeps
-// trying for one Lease and then returns the error. If the connection was closed, it returns at
-// once.
+// trying for one Lease and then returns the error. If the connection was closed, it returns after
+// five tries.
 func (q *question) await(ctx context.Context, before string) error {
 	var trouble time.Time // the time since which there has been no reply
 	closed := closedConn{conn: q.l.conn}

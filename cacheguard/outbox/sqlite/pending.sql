@@ -1,3 +1,3 @@
--- Whether some are left that are no newer.
+-- Returns whether an invalidation that is no newer than this id still waits for delivery.
 -- Parameter: id.
 SELECT EXISTS (SELECT 1 FROM cacheguard_outbox WHERE refused IS NULL AND id <= ?1)

@@ -148,7 +148,7 @@ func inHex(body []byte, what string, most int) shown {
 
 func titled(what, text string) string { return what + ":\n" + text + "\n" }
 
-// cut shortens a text and adds how much of the value is not shown.
+// cut adds to a text that was shortened to most bytes how many of all bytes are not shown.
 func cut(text string, most, all int) string {
 	if all > most {
 		text += fmt.Sprintf("\n... and %d bytes more", all-most)

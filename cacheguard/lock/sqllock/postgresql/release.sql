@@ -1,6 +1,6 @@
--- Gives a lock back, and says so to those who wait, if there are any: a transaction that notifies keeps all others that
--- do so waiting while it commits. Returns whether it was said. No row: the lock is another's, or nobody's. The row stays,
--- for the sake of its token.
+-- Gives a lock back, and sends a notification if somebody waits for one. (While a transaction with
+-- a notification commits, all others with one have to wait.) Returns whether it was sent. No row:
+-- the owner is not the last one that had the lock. The row stays, for the sake of its token.
 -- Parameters: name, owner, channel.
 WITH freed AS (
 	UPDATE cacheguard_locks SET expires = 'epoch'

@@ -1,7 +1,9 @@
--- Takes the lock if nobody has it and there is a larger token. No row: somebody has, or there is none, see look.sql.
+-- Takes the lock if nobody has it and there is a larger token. No row: somebody has it,
+-- or there is no larger token: see look.sql.
 -- Parameters: name, owner, lease in milliseconds.
 --
--- The clock is that of SQLite, read once it has the right to write; in this form every version has it with milliseconds.
+-- The clock is SQLite's, read after the statement has got the right to write. In this form every
+-- version gives milliseconds.
 --
 -- An owner that has the lock gets it again, with the same token: a reply can be lost. An owner that has given it back
 -- does not: this is a late copy of its request.

@@ -1,4 +1,6 @@
--- Says how a lock is held by another, or with nothing left that it has a token after which there is none. It needs no right to write, for which there is one for the whole database.
+-- Says how another owner holds the lock. If nothing of its lease is left, the row has a token after
+-- which there is none. The statement doesn't need the right to write, which only one connection to
+-- the database has at a time.
 -- Parameters: name, owner.
 SELECT false, token, expires - CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER), false
 FROM cacheguard_locks
