@@ -204,3 +204,33 @@ func TestEachListenerHasItsOwnFrame(t *testing.T) {
 		t.Errorf("told %q", got)
 	}
 }
+
+// TestEachListenerHasItsOwnOutcome is the same for the message about a load that stores nothing.
+func TestEachListenerHasItsOwnOutcome(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	var got []string
+	for range 2 {
+		s.Listen("test", func(m cacheguard.Message) {
+			if m.Kind == cacheguard.MessageRestored {
+				return
+			}
+			got = append(got, string(m.Outcome.Frame)+string(m.Outcome.Note))
+			clear(m.Outcome.Frame)
+			clear(m.Outcome.Note)
+		})
+	}
+	g := lead(t, s, key("k"), 1, time.Hour)
+	if _, err := s.Lease(t.Context(), key("k"),
+		cacheguard.LeaseAsk{Token: token(2), Wait: true}); err != nil {
+		t.Fatalf("Lease: %v", err)
+	}
+	o := cacheguard.Outcome{
+		Kind: cacheguard.OutcomeUnstored, Frame: []byte("frame "), Note: []byte("note"),
+	}
+	if err := s.Conclude(t.Context(), key("k"), g, o, time.Hour, 0); err != nil {
+		t.Fatalf("Conclude: %v", err)
+	}
+	if want := []string{"frame note", "frame note"}; !slices.Equal(got, want) {
+		t.Errorf("the listeners were told %q; want %q", got, want)
+	}
+}
