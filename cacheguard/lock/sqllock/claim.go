@@ -91,7 +91,7 @@ func (c *claim) wait(ctx context.Context, place *place, last answer) (*tenure.Ho
 	case <-ctx.Done():
 		return nil, tenure.Why(ctx)
 	}
-	sleep := newSleep(c.l.opts.Poll, c.l.drowsy)
+	sleep := newSleep(c.l.firstSleep, c.l.opts.Poll, c.l.drowsy)
 	for a := last; ; {
 		if again, notified := c.want(ctx, a); !again {
 			if err := place.sleep(ctx, sleep, sleep.next(a, notified)); err != nil {

@@ -22,6 +22,10 @@ func (l *Locker) Hears() bool { return l.ear.standing.Load() }
 // themselves. Call SleepDeep before the first Lock.
 func (l *Locker) SleepDeep(d time.Duration) { l.drowsy = d }
 
+// SleepFirst sets the first pause of waiting calls, which Poll limits. Call SleepFirst before the
+// first Lock.
+func (l *Locker) SleepFirst(d time.Duration) { l.firstSleep = d }
+
 // Clean removes the rows of names that nobody has locked for the given time. In the minute after it
 // the locker removes no rows in the background.
 func (l *Locker) Clean(ctx context.Context, after time.Duration) error {

@@ -51,7 +51,12 @@ func waiter(t *testing.T, l *sqllock.Locker, name string) <-chan lock.Lock {
 		}
 		got <- held
 	}()
-	waittest.Until(t, "a waiter of "+name, func() bool { return l.Waiting(name) > before })
+	waittest.Until(t, "a waiter of "+name, func() bool {
+		if len(got) > 0 {
+			t.Fatalf("a call had %s, and nobody saw it wait", name)
+		}
+		return l.Waiting(name) > before
+	})
 	return got
 }
 

@@ -25,7 +25,8 @@ type Locker struct {
 	writes  writes
 	ear     ear
 	asides  sync.WaitGroup // the running tries of statements
-	drowsy  time.Duration  // the constant drowsy; other values only in tests
+
+	firstSleep, drowsy time.Duration // the constants; other values only in tests
 
 	cleaned atomic.Int64 // the time from born until this process last tried to remove rows
 	born    time.Time
@@ -47,7 +48,8 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 	l := &Locker{
 		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table),
 		keeper:  tenure.NewKeeper(),
-		waiting: lines{byName: make(map[string]*line)}, drowsy: drowsy, born: time.Now(),
+		waiting: lines{byName: make(map[string]*line)}, born: time.Now(),
+		firstSleep: firstSleep, drowsy: drowsy,
 	}
 	if opts.Dialect == SQLite {
 		l.writes = make(writes, 1)

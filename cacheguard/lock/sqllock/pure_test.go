@@ -27,7 +27,7 @@ func TestLasting(t *testing.T) {
 func TestSleep(t *testing.T) {
 	const poll = 100 * time.Millisecond
 	for range 100 {
-		s := newSleep(poll, drowsy)
+		s := newSleep(firstSleep, poll, drowsy)
 		most := firstSleep
 		for range 10 {
 			if d := s.next(answer{}, false); d < most/2 || d > most {
@@ -51,7 +51,7 @@ func TestSleep(t *testing.T) {
 		if d := s.next(answer{left: time.Hour}, false); d > firstSleep {
 			t.Fatalf("%v, after it was woken", d)
 		}
-		if d := newSleep(minPoll, drowsy).next(answer{left: 1}, false); d < leastSleep {
+		if d := newSleep(firstSleep, minPoll, drowsy).next(answer{left: 1}, false); d < leastSleep {
 			t.Fatalf("%v is no sleep", d)
 		}
 	}

@@ -17,18 +17,21 @@ const (
 
 // sleep computes how long a waiting call sleeps before it sends its next request.
 type sleep struct {
+	first  time.Duration
 	most   time.Duration
 	drowsy time.Duration
 	step   time.Duration
 }
 
-func newSleep(most, drowsy time.Duration) *sleep {
-	return &sleep{most: most, drowsy: drowsy, step: min(firstSleep, most)}
+func newSleep(first, most, drowsy time.Duration) *sleep {
+	s := &sleep{first: min(first, most), most: most, drowsy: drowsy}
+	s.restart()
+	return s
 }
 
 // restart makes the next sleep short again. It is called after the waiting call was woken, because
 // another release may follow soon.
-func (s *sleep) restart() { s.step = min(firstSleep, s.most) }
+func (s *sleep) restart() { s.step = s.first }
 
 // next returns the next sleep. The sleeps grow up to most, with a random part. If the end of the
 // holder's lease is known, none lasts more than a millisecond longer. If a notification is
