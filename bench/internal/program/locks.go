@@ -23,6 +23,7 @@ type locksPlan struct {
 	Names      int           `json:"names"`
 	Lease      time.Duration `json:"leaseNanos"`
 	Time       time.Duration `json:"timeNanos"`
+	Wait       time.Duration `json:"-"` // how much longer until a lock is handed over, at most
 	Seed       uint64        `json:"seed"`
 	Lockers    []string      `json:"lockers"`
 	Redis      string        `json:"-"`
@@ -37,6 +38,9 @@ var leastStress = map[string]time.Duration{
 	"sqlite":     time.Second,
 	"postgresql": time.Second,
 }
+
+// handoverWait is long, because on a busy machine locks may time out again and again.
+const handoverWait = time.Minute
 
 // locks tests lockers with processes and servers that are stopped.
 func locks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -84,7 +88,8 @@ func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 	flags.IntVar(&p.Names, "names", 3, "what there are locks of")
 	flags.DurationVar(&p.Lease, "lease", 300*time.Millisecond,
 		"how long a lock outlives its holder; processes are stopped for a fifth to two of it; those of zklock and sqlite are longer at least")
-	flags.DurationVar(&p.Time, "time", 5*time.Second, "how long each locker is stressed")
+	flags.DurationVar(&p.Time, "time", 5*time.Second,
+		"how long each locker is stressed; longer while no lock has been handed over")
 	flags.Uint64Var(&p.Seed, "seed", 0, "draws what is stopped when, and for how long; 0: any")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp+"; redlock's masters are always started")
 	chosenLockers := flags.String("lockers", strings.Join(lockSystemNames, ","),
@@ -94,6 +99,7 @@ func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
+	p.Wait = handoverWait
 	if p.Seed == 0 {
 		p.Seed = rand.Uint64()
 	}

@@ -30,6 +30,12 @@ var wrongLocks = map[string]func(ctx context.Context, l lock.Locker,
 		}
 		return l.Lock(ctx, name)
 	},
+	"late": func(ctx context.Context, l lock.Locker, name string) (lock.Lock, error) {
+		if calls.Add(1) <= 50 {
+			return nil, errors.New("the machine is busy")
+		}
+		return l.Lock(ctx, name)
+	},
 	"troubled": func(context.Context, lock.Locker, string) (lock.Lock, error) {
 		return nil, errors.New("it is Monday")
 	},
@@ -120,6 +126,21 @@ func TestLocksCatchesWrongLockers(t *testing.T) {
 				t.Errorf("%v, want %q: %+v", wrong, want, tally)
 			}
 		})
+	}
+}
+
+// Where a locker needs longer than the time of a run until it hands locks over, the run waits.
+func TestLocksWaitForAHandover(t *testing.T) {
+	p := locksPlan{
+		Processes: 2, Goroutines: 10, Names: 2, Lease: 2 * time.Second, Time: time.Millisecond,
+		Wait: handoverWait, Seed: 1,
+	}
+	tally, err := p.stress(t.Context(), "late", redistest.Start(t).Addr())
+	if err == nil {
+		err = verdict([]lockTally{tally})
+	}
+	if err != nil || tally.Handovers == 0 || tally.Troubles < 50 {
+		t.Errorf("%v: %+v", err, tally)
 	}
 }
 

@@ -291,9 +291,19 @@ func (p locksPlan) stress(ctx context.Context, name, redis string) (t lockTally,
 		case <-ctx.Done():
 		}
 	}
-	troubled, calm := context.WithTimeout(ctx, p.Time)
+	troubled, calm := context.WithCancel(ctx)
 	defer calm()
 	var troubles sync.WaitGroup
+	troubles.Go(func() {
+		defer calm()
+		await(ctx, p.Time)
+		within, cancel := context.WithTimeout(ctx, p.Wait)
+		defer cancel()
+		select {
+		case <-r.handed:
+		case <-within.Done():
+		}
+	})
 	for n, s := range seats {
 		troubles.Go(func() { s.stand(troubled, rand.New(rand.NewPCG(p.Seed, uint64(n)))) })
 	}

@@ -26,6 +26,8 @@ type referee struct {
 	lease time.Duration
 	ask   func(process int, hold, question int64)
 
+	handed chan struct{} // closed at the first hand-over
+
 	mu        sync.Mutex // guards the fields below
 	tally     lockTally
 	names     map[string]*judged
@@ -96,7 +98,8 @@ type doubt struct {
 
 func newReferee(lease time.Duration, ask func(process int, hold, question int64)) *referee {
 	return &referee{
-		lease: lease, ask: ask, names: make(map[string]*judged), holds: make(map[holdOf]*holding),
+		lease: lease, ask: ask, handed: make(chan struct{}),
+		names: make(map[string]*judged), holds: make(map[holdOf]*holding),
 		doubts: make(map[int64]*doubt), stood: make(map[int]time.Time),
 	}
 }
@@ -113,7 +116,9 @@ func (r *referee) begins(at holdOf, name string, token int64) {
 	h := &holding{holdOf: at, name: name, token: token, began: time.Now()}
 	r.tally.Acquisitions++
 	if n.newest != nil && n.newest.process != at.process {
-		r.tally.Handovers++
+		if r.tally.Handovers++; r.tally.Handovers == 1 {
+			close(r.handed)
+		}
 	}
 	r.holds[at] = h
 	if token != 0 && token <= n.largest {
