@@ -192,7 +192,7 @@ func (t *tail) Write(b []byte) (int, error) {
 func (t *tail) why(err error) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line, _, _ := strings.Cut(strings.TrimSpace(string(t.text)), "\n")
+	line, _, _ := strings.Cut(strings.Trim(string(t.text), "= \n"), "\n") // a race begins with ==
 	return strings.TrimSuffix(fmt.Sprintf("%v: %s", err, line), ": ")
 }
 
