@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -39,18 +40,20 @@ func TestSuppressRace(t *testing.T) {
 // SuppressRace the race detector reports.
 func TestSuppressRaceOfClose(t *testing.T) {
 	server := Shared(t)
-	for n := range 50 {
+	for range 50 {
 		conn, _, err := zk.Connect([]string{server.Addr()}, session, zk.WithLogger(silent{}))
 		if err != nil {
 			t.Fatal(err)
 		}
+		run := rand.Uint64() // the server is shared with other runs of this test
 		created := make(chan struct{}, 1000)
 		var creators sync.WaitGroup
 		for creator := range 8 {
 			creators.Go(func() {
 				for i := range 100 {
-					_, err := conn.CreateContainer(fmt.Sprintf("/race-%d-%d-%d", n, creator, i), nil,
-						zk.FlagContainer, zk.WorldACL(zk.PermAll))
+					path := fmt.Sprintf("/race-%x-%d-%d", run, creator, i)
+					_, err := conn.CreateContainer(path, nil, zk.FlagContainer,
+						zk.WorldACL(zk.PermAll))
 					if err != nil {
 						return
 					}
