@@ -20,6 +20,8 @@ const (
 	// dead. A replica becomes master after two to three times this time. On a busy machine a node
 	// that lives may be silent for a second.
 	nodeTimeout = 1500 * time.Millisecond
+
+	soon = time.Second / 2 // a node that answers no PING within this time is not asked further
 )
 
 // Cluster is a Redis Cluster of processes on loopback: masters that share the slots evenly, with
@@ -143,17 +145,20 @@ func serverAt(servers []*Server, addr string) *Server {
 }
 
 // Master returns the address of the master that has the slot of a key, according to the first node
-// that answers.
-func (c *Cluster) Master(ctx context.Context, key string) (string, error) {
-	errs := []error{errors.New("no node answers")}
-	for _, node := range c.answering(ctx) {
-		master, err := masterOf(ctx, node, key)
-		if err == nil {
-			return master, nil
+// that answers. If the machine is so busy that no node answers soon, Master asks again; ctx bounds
+// the wait.
+func (c *Cluster) Master(ctx context.Context, key string) (master string, err error) {
+	err = until(ctx, func() (err error) {
+		errs := []error{errors.New("no node answers")}
+		for _, node := range c.answering(ctx) {
+			if master, err = masterOf(ctx, node, key); err == nil {
+				return nil
+			}
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
-	}
-	return "", fmt.Errorf("redistest: master of %q: %w", key, errors.Join(errs...))
+		return fmt.Errorf("master of %q: %w", key, errors.Join(errs...))
+	})
+	return master, err
 }
 
 // Replica returns the address of a replica of a master, according to the master.
@@ -270,7 +275,7 @@ func (c *Cluster) answering(ctx context.Context) []*Server {
 		if node.Pid() == 0 {
 			continue
 		}
-		soon, cancel := context.WithTimeout(ctx, time.Second/2)
+		soon, cancel := context.WithTimeout(ctx, soon)
 		_, err := ask(soon, node, "PING")
 		cancel()
 		if err == nil {

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/cacheguard/cacheguard/internal/childproc"
@@ -47,6 +48,37 @@ func TestClusterFailsOver(t *testing.T) {
 	}
 	if master, err = c.Master(ctx, key); err != nil || master != replica {
 		t.Errorf("the master is %s, %v after a failover by hand; want %s", master, err, replica)
+	}
+}
+
+// Nodes that don't answer for a while, as on a busy machine, are asked again.
+func TestClusterIsAskedForItsMasterAgain(t *testing.T) {
+	t.Parallel()
+	c, ctx := StartCluster(t, 2, 0), waiting(t)
+	const key = "{a}"
+	want, err := c.Master(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range c.Addrs() {
+		if err := c.Node(addr).Pause(); errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	brief, cancel := context.WithTimeout(ctx, 4*soon)
+	defer cancel()
+	if master, err := c.Master(brief, key); err == nil || brief.Err() == nil {
+		t.Errorf("got %q, %v from silent nodes; ctx has ended with %v", master, err, brief.Err())
+	}
+	for _, addr := range c.Addrs() {
+		if err := c.Node(addr).Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if master, err := c.Master(ctx, key); err != nil || master != want {
+		t.Errorf("the master is %q, %v; want %s", master, err, want)
 	}
 }
 
