@@ -196,6 +196,8 @@ func TestPageIsUsed(t *testing.T) {
 		chromedp.WaitReady(`#stage option[value=local]`, chromedp.ByQuery),
 		chromedp.SetValue(`#stage`, "local", chromedp.ByQuery),
 		chromedp.SetValue(`#versus`, "cacheguard", chromedp.ByQuery),
+		// With a long lock each step of cacheguard may take long, too, as on a busy machine.
+		chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery),
 		chromedp.Focus(`input[name=requests]`, chromedp.ByQuery), chromedp.KeyEvent("\r"), ran)
 	verdicts := browsertest.Eval[[]string](t, b,
 		`[...document.querySelectorAll('.verdict')].map(v => v.textContent)`)
@@ -204,7 +206,7 @@ func TestPageIsUsed(t *testing.T) {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
 	link := browsertest.Eval[string](t, b, `location.href`)
-	for _, want := range []string{"stage=local", "versus=cacheguard", "requests=12"} {
+	for _, want := range []string{"stage=local", "versus=cacheguard", "requests=12", "ttl=30s"} {
 		if !strings.Contains(link, want) {
 			t.Errorf("the link %s lacks %s", link, want)
 		}

@@ -21,11 +21,18 @@ type guard struct {
 // guardName is the name of the cache.
 const guardName = "stage"
 
+// stepShare is the share of the lease's time that a step of the store may take. With the shortest
+// lease of the lab, which lasts 1 s, a step may take as long as by default. A busy machine may need
+// longer for a step, and the replica then loads without a lease.
+const stepShare = 4
+
 // quiet discards the log, because the important steps are reported as points.
 var quiet = slog.New(slog.DiscardHandler)
 
 func newGuard(r *Replica) (Protection, error) {
-	store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
+	store, err := redisstore.New(r.Redis, redisstore.Options{
+		OpTimeout: r.LockTTL / stepShare, Logger: quiet,
+	})
 	if err != nil {
 		return nil, err
 	}
