@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,9 +136,19 @@ func (tr *traffic) otherMaster(ctx context.Context, c *redistest.Cluster, key st
 func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 2, 3)
-	tr := newTraffic(t, func(x *site) { x.rdb = failoverClient(t, s) })
+	// The traffic keeps the machine busy, which must not look like a Redis that is down.
+	tr := newTraffic(t, func(x *site) {
+		x.rdb, x.store.OpTimeout = failoverClient(t, s), lossTime
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
+	// A master that is down is away for longer than lossTime, so that callers do without it.
+	for _, addr := range s.Addrs() {
+		sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
+		defer sentinel.Close()
+		must(t, sentinel.Set(ctx, redistest.SentinelMaster, "down-after-milliseconds",
+			strconv.FormatInt((lossTime+time.Second).Milliseconds(), 10)).Err())
+	}
 	old, err := s.Master(ctx)
 	must(t, err)
 	tr.runs(time.Second)
@@ -158,18 +170,30 @@ func TestSentinelUnderLoad(t *testing.T) {
 	_, err = s.AwaitFailover(ctx, master)
 	must(t, err)
 	servers = time.Since(began)
+	// The old one will think for many seconds more that it is the master. Until a client has heard
+	// of the new one, its steps reach the old one and give no errors.
+	left := newClient(t, master)
+	waittest.Until(t, "no step reaches the old master", func() bool {
+		clients, err := left.Do(ctx, "CLIENT", "LIST", "TYPE", "normal").Text()
+		must(t, err)
+		return !strings.Contains(clients, " name="+failoverName+" ")
+	})
 	without = tr.usable("quiet-1", began)
-	tr.serves() // the old one will think for many seconds more that it is the master
+	tr.serves()
 	lossEnds()
 	tr.report("replica promoted by hand", m, servers, without)
 	tr.runs(time.Second / 2)
 	tr.end(3)
 }
 
+// failoverName is the name by which servers know a failoverClient.
+const failoverName = "replica"
+
 // failoverClient is a client that asks the Sentinels for the master.
 func failoverClient(t *testing.T, s *redistest.Sentinel) *redis.Client {
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.SentinelMaster, SentinelAddrs: s.Addrs(), ContextTimeoutEnabled: true,
+		ClientName: failoverName,
 	})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb

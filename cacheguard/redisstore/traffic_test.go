@@ -81,8 +81,8 @@ func (g *grants) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// newTraffic makes a fleet of three replicas, changes the options of each with change, and begins
-// its load.
+// newTraffic makes a fleet of three replicas with the default OpTimeout, changes the options of
+// each with change, and begins its load.
 func newTraffic(t *testing.T, change ...func(*site)) *traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -93,11 +93,11 @@ func newTraffic(t *testing.T, change ...func(*site)) *traffic {
 	prefix := newPrefix()
 	for range 3 {
 		var g *grants
-		tr.fleet = append(tr.fleet, newReplica(t, "", prefix, append(change, func(s *site) {
+		tr.fleet = append(tr.fleet, newReplica(t, "", prefix, append([]func(*site){func(s *site) {
 			s.store.OpTimeout, s.cache.LeaseTTL = 0, leasedFor
 			g = &grants{tally: s.cache.Observer.(*tally), key: map[string]int{}}
 			s.cache.Observer = g
-		})...))
+		}}, change...)...))
 		tr.seen = append(tr.seen, g)
 	}
 	for _, r := range tr.fleet {
