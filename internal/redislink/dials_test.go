@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,13 @@ func TestDialsExplain(t *testing.T) {
 				d.began()
 				d.since = time.Now().Add(-longDial * 2)
 			}, late, "a:1: can't be reached: no answer to a dial yet",
+		},
+		"takes long beside a connection": {
+			func(d *dials) {
+				d.began()
+				d.since = time.Now().Add(-longDial * 2)
+			}, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
+			"a:1: connected, and no answer in time",
 		},
 		"no Sentinels": {func(d *dials) {
 			d.ended(failover,

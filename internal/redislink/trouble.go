@@ -95,14 +95,21 @@ func (l *Link) told(err error) *Trouble {
 		return &Trouble{Server: l.Server(), Cause: "no connection is free", Err: err}
 	case !isTimeout(err) && !errors.Is(err, errSilent):
 		return &Trouble{Server: l.Server(), Cause: causeOfBreak(err), Err: err}
-	case takes:
+	case takes && !onConnection(err):
 		return &Trouble{
 			Server: l.Server(), Cause: "can't be reached: no answer to a dial yet", Err: err,
 		}
-	case made:
+	case made || onConnection(err):
 		return &Trouble{Server: l.Server(), Cause: "connected, and no answer in time", Err: err}
 	}
 	return &Trouble{Server: l.Server(), Cause: "no answer in time", Err: err}
+}
+
+// onConnection reports whether an error comes from a connection that was made. So it is not about
+// dials, even if some take long.
+func onConnection(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
 // joined wraps both errors and has the text of dial, because err only tells how the step noticed
