@@ -83,7 +83,7 @@ func (r *run) strikes(me who, point stage.Point) bool {
 func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	took := r.settings.Load
 	if r.loadsOverlap() {
-		wait(ctx, r.allLooked)
+		wait(ctx, r.overlap)
 	}
 	if r.settings.Fault == SlowOrigin {
 		took *= 10
@@ -123,8 +123,9 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 }
 
 // loadsOverlap reports whether the run should show simultaneous requests to a stage that has no
-// lock for all replicas. In this case no load ends before all requests have looked into the cache,
-// even if opening a connection takes longer than a load.
+// lock for all replicas. In this case no load ends before all requests have looked into the cache
+// and each replica loads, because a stage may look once more before it loads. Opening a connection
+// may take longer than a load.
 func (r *run) loadsOverlap() bool {
 	return r.settings.Fault == NoFault &&
 		(r.settings.Stage == "none" || r.settings.Stage == "local")

@@ -96,8 +96,23 @@ func (r *run) arrives(me who) {
 // looks records that a request has looked into the cache. The caller holds r.mu.
 func (r *run) looks(request int) {
 	r.looked[request] = true
-	if len(r.looked) == r.settings.Requests {
-		closeOnce(r.allLooked)
+	r.overlaps()
+}
+
+// asks records that a load of a replica has begun, or that one of its requests has ended. The
+// caller holds r.mu.
+func (r *run) asks(replica int) {
+	if replica > 0 {
+		r.askers[replica] = true
+		r.overlaps()
+	}
+}
+
+// overlaps lets the loads of loadsOverlap end when that shows the stage's flaw. The caller holds
+// r.mu.
+func (r *run) overlaps() {
+	if len(r.looked) == r.settings.Requests && len(r.askers) == r.settings.Replicas {
+		closeOnce(r.overlap)
 	}
 }
 

@@ -75,7 +75,8 @@ type run struct {
 	cached    chan struct{} // closed when the version after a rename was cached
 	waited    map[who]bool  // the requests that had to wait
 	looked    map[int]bool  // the requests that have looked into the cache, or ended
-	allLooked chan struct{} // closed when all requests are in looked
+	askers    map[int]bool  // the replicas in which a load has begun, or a request has ended
+	overlap   chan struct{} // closed when all requests are in looked, and all replicas in askers
 	// By request: closed when the request is in the line, has the lock or has its answer.
 	arrived    map[int]chan struct{}
 	report     Report
@@ -104,7 +105,8 @@ func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, er
 		cached:   make(chan struct{}),
 		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time),
 		loaded: make(map[who]int), filling: make(map[who]int),
-		waited: make(map[who]bool), looked: make(map[int]bool), allLooked: make(chan struct{}),
+		waited: make(map[who]bool), looked: make(map[int]bool), askers: make(map[int]bool),
+		overlap: make(chan struct{}),
 		arrived: make(map[int]chan struct{}),
 		report:  Report{Stage: s.Stage, Fault: s.Fault, Requests: s.Requests},
 	}
@@ -269,6 +271,7 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	r.mu.Lock()
 	closeOnce(r.arrived[number])
 	r.looks(number)
+	r.asks(p.number)
 	delete(r.acquired, who{p.number, number}) // it has ended, and gives no lock back
 	switch {
 	case p.isDead():
@@ -313,6 +316,7 @@ func (p *replica) load(ctx context.Context, _ string) (string, error) {
 	r.atOnce = max(r.atOnce, r.under)
 	version := r.version
 	r.loaded[me] = version
+	r.asks(p.number)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
