@@ -32,7 +32,7 @@ CREATE UNIQUE INDEX category_name ON category (COALESCE(parent_id, 0), name)`
 
 const (
 	postgresConns = 16               // the most connections to PostgreSQL, of all replicas together
-	openTimeout   = 10 * time.Second // the time limit for the first answer of a database
+	openTimeout   = 10 * time.Second // the time limit for a database that others may use, too
 	busyPause     = 5 * time.Millisecond
 )
 
@@ -73,8 +73,11 @@ func openDatabase(ctx context.Context, where string) (_ *database, err error) {
 			return nil, fmt.Errorf("%s: %w", d.what, errors.Join(err, d.DB.Close()))
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
+	if where != "" { // in memory there is nobody to wait for
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+	}
 	err = d.fill(ctx)
 	for isBusy(err) && ctx.Err() == nil {
 		time.Sleep(busyPause)
