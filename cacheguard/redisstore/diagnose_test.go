@@ -85,13 +85,18 @@ func TestDiagnoseIsInterrupted(t *testing.T) {
 	t.Parallel()
 	admin := newClient(t, redistest.Start(t).Addr())
 	rdb := newClient(t, admin.Options().Addr)
-	hook := &interrupting{}
-	rdb.AddHook(hook)
+	var left atomic.Int32
+	var interrupt func()
+	rdb.AddHook(answered(func(string) {
+		if left.Add(-1) == 0 {
+			interrupt()
+		}
+	}))
 	store := newStore(t, rdb, redisstore.Options{})
 	for after := int32(1); ; after += 3 {
 		ctx, cancel := context.WithCancel(t.Context())
-		hook.cancel = cancel
-		hook.left.Store(after)
+		interrupt = cancel
+		left.Store(after)
 		_ = store.Diagnose(ctx)
 		interrupted := ctx.Err() != nil
 		cancel()
@@ -105,36 +110,6 @@ func TestDiagnoseIsInterrupted(t *testing.T) {
 		if !interrupted {
 			return
 		}
-	}
-}
-
-// interrupting ends a context after some commands.
-type interrupting struct {
-	left   atomic.Int32
-	cancel func()
-}
-
-func (h *interrupting) count() {
-	if h.left.Add(-1) == 0 {
-		h.cancel()
-	}
-}
-
-func (h *interrupting) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *interrupting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		defer h.count()
-		return next(ctx, cmd)
-	}
-}
-
-func (h *interrupting) ProcessPipelineHook(
-	next redis.ProcessPipelineHook,
-) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		defer h.count()
-		return next(ctx, cmds)
 	}
 }
 

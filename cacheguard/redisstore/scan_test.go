@@ -120,26 +120,23 @@ func TestScan(t *testing.T) {
 	presentable(t, sc)
 }
 
-// ending ends a context when a command has been answered.
-type ending struct {
-	command string
-	end     func()
-}
+// answered is called after each command or pipeline, with the name of the command or "".
+type answered func(command string)
 
-func (e ending) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a answered) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (e ending) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (a answered) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == e.command {
-			e.end()
-		}
-		return err
+		defer a(cmd.Name())
+		return next(ctx, cmd)
 	}
 }
 
-func (e ending) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (a answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer a("")
+		return next(ctx, cmds)
+	}
 }
 
 // If the context ends, a scan returns its counts so far.
@@ -155,7 +152,11 @@ func TestScanEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// "time" is sent after a read, and before its result is counted.
-	rdb.AddHook(ending{"time", cancel})
+	rdb.AddHook(answered(func(command string) {
+		if command == "time" {
+			cancel()
+		}
+	}))
 	s := newStore(t, rdb, redisstore.Options{OpTimeout: patience})
 	sc, err := s.Scan(ctx, "test", redisstore.ScanOptions{Count: 10, Pause: time.Hour})
 	if !errors.Is(err, context.Canceled) || sc.Values == 0 || sc.Values == 500 || sc.Whole {
