@@ -17,7 +17,7 @@ import (
 // sizesHook notes how many reads each batch has. Reads wait at the gate. If silent is set, batches
 // get no answer.
 type sizesHook struct {
-	gateHook // for dials and pipelines, which pass
+	gateHook // counts the reads; dials and pipelines pass
 	gate     gate
 	silent   bool
 
@@ -29,8 +29,10 @@ func (h *sizesHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		switch cmd.Name() {
 		case "get":
+			h.came.Add(1)
 			<-h.gate.opened
 		case "mget":
+			h.came.Add(int64(len(cmd.Args()) - 1))
 			<-h.gate.opened
 			h.mu.Lock()
 			h.most = max(h.most, len(cmd.Args())-1)
@@ -50,6 +52,7 @@ func (h *sizesHook) crowd(t *testing.T, store *redisstore.Store, silent bool) in
 	t.Helper()
 	const readers = 100
 	h.gate, h.silent, h.most = newGate(t), silent, 0
+	h.came.Store(0)
 	var reading sync.WaitGroup
 	for range readers {
 		reading.Go(func() {
@@ -58,7 +61,7 @@ func (h *sizesHook) crowd(t *testing.T, store *redisstore.Store, silent bool) in
 			}
 		})
 	}
-	waittest.Until(t, "reads under way", func() bool { return store.ReadsUnderWay() == readers })
+	waittest.Until(t, "all reads have begun", func() bool { return h.begun(store) == readers })
 	h.gate.open()
 	reading.Wait()
 	waittest.Until(t, "no batch is left", func() bool { return store.Lanes() == 0 })

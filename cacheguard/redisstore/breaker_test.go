@@ -484,7 +484,7 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			if median := took[len(took)/2]; median > 50*time.Millisecond {
 				t.Errorf("a miss takes %v at the median", median)
 			}
-			if n := r.log.Count("takes no writes"); n != 1 {
+			if n := r.log.Count("redisstore: Redis takes no writes"); n != 1 {
 				t.Errorf("that Redis takes no writes was logged %d times; want once", n)
 			}
 			must(t, admin.Do(t.Context(), c.end...).Err())

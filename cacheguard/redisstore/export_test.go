@@ -83,3 +83,16 @@ func (s *Store) Lanes() int {
 
 // ReadsUnderWay returns the number of single reads under way.
 func (s *Store) ReadsUnderWay() int { return int(s.reads.under.Load()) }
+
+// ReadsCollected returns the number of reads in batches that are not sent yet.
+func (s *Store) ReadsCollected() (n int) {
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
+	for _, l := range s.reads.lanes {
+		n += l.reads
+		if l.next != nil {
+			n += len(l.next.names())
+		}
+	}
+	return n
+}

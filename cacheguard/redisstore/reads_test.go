@@ -51,7 +51,15 @@ func TestCrowdReadsInBatches(t *testing.T) {
 // gateHook lets each GET and each MGET wait. It calls breaks at the next MGET, if that is set.
 type gateHook struct {
 	get, mget gate
+	came      atomic.Int64 // the reads that have come to the gates
 	breaks    atomic.Pointer[func()]
+}
+
+// begun returns how many reads have come to the gates or are in a batch that is not sent yet. A read
+// that is under way may still have neither, and would be sent otherwise once the gates are open.
+func (h *gateHook) begun(store *redisstore.Store) int {
+	came := h.came.Load() // first: a batch that is sent meanwhile must not be counted twice
+	return int(came) + store.ReadsCollected()
 }
 
 // gate is passed when it is open. arrived gets a value from each command that comes to it.
@@ -82,11 +90,13 @@ func (h *gateHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		switch cmd.Name() {
 		case "get": // a direct read
+			h.came.Add(1)
 			h.get.pass()
 		case "mget": // a batch
 			if breaks := h.breaks.Swap(nil); breaks != nil {
 				(*breaks)()
 			}
+			h.came.Add(int64(len(cmd.Args()) - 1))
 			h.mget.pass()
 		}
 		return next(ctx, cmd)
@@ -99,6 +109,7 @@ func (h *gateHook) crowd(
 ) (reading *sync.WaitGroup) {
 	t.Helper()
 	reading = new(sync.WaitGroup)
+	h.came.Store(0)
 	for i := range 4 + more {
 		reading.Go(func() {
 			if _, _, err := store.Get(context.Background(), testKey, nil); err != nil {
@@ -109,7 +120,7 @@ func (h *gateHook) crowd(
 			<-h.get.arrived
 		}
 	}
-	waittest.Until(t, "reads under way", func() bool { return store.ReadsUnderWay() == 4+more })
+	waittest.Until(t, "all reads have begun", func() bool { return h.begun(store) == 4+more })
 	return reading
 }
 
@@ -152,7 +163,7 @@ func TestDirectReadsOfACrowd(t *testing.T) {
 				last.Wait()
 			} else {
 				waittest.Until(t, "the last read has begun", func() bool {
-					return store.ReadsUnderWay() == 6 || len(hook.get.arrived) > 0
+					return hook.begun(store) == 4+5+1
 				})
 			}
 			hook.mget.open()
