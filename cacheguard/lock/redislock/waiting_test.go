@@ -165,9 +165,11 @@ func TestNoMessagesNoWait(t *testing.T) {
 	}
 }
 
-// While messages don't arrive, waiting calls send their requests before they count as gone.
+// While messages don't arrive, waiting calls send their requests before they count as gone. A busy
+// machine adds its own delays, so only one series of requests must come in time.
 func TestAsksWithinItsLease(t *testing.T) {
-	const prefix, name, lease, n = "within", "n", 300 * time.Millisecond, 12
+	const prefix, name, lease = "within", "n", 300 * time.Millisecond
+	const series, most = 20, 120 // numbers of requests
 	l, admin, wire := deaf(t,
 		redislock.Options{Prefix: prefix, Lease: lease, Fair: true, OpTimeout: lease})
 	must(t, admin.Set(t.Context(), redislock.LockName(prefix, name), "another 1", time.Hour).Err())
@@ -181,16 +183,21 @@ func TestAsksWithinItsLease(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := calls(ctx, l, name)
+	var times []time.Time
+	inTime := func() bool {
+		last := len(times) - 1
+		return last >= series &&
+			times[last].Sub(times[last-series])/series <= lease*6/10
+	}
 	for range 5 { // at first the call asks more often
 		<-asked
 	}
-	first := <-asked
-	var last time.Time
-	for range n {
-		last = <-asked
+	for !inTime() && len(times) < most {
+		times = append(times, <-asked)
 	}
-	if mean := last.Sub(first) / n; mean > lease*6/10 {
-		t.Errorf("it asked every %v, and counts as gone after %v", mean, lease)
+	if !inTime() {
+		t.Errorf("of %d requests no %d came every %v on average; the call counts as gone after %v",
+			most, series, lease*6/10, lease)
 	}
 	cancel()
 	<-waits.done

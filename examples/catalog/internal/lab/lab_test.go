@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 func settings(name string, f Fault) Settings {
 	s := Defaults()
 	s.Stage, s.Fault = name, f
+	if f != SlowOrigin { // its loads take 2 s, which is longer than a lock of 1 s
+		s.LockTTL = 4 * time.Second
+	}
 	return s
 }
 
