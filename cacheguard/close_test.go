@@ -256,6 +256,31 @@ func TestCloseAndAStubbornLoad(t *testing.T) {
 	})
 }
 
+// A load that has returned isn't said to ignore its context, even if an Observer holds up its
+// goroutine.
+func TestCloseAndAStubbornObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Lines
+		held := make(chan struct{})
+		c := openOn(t, memstore.New(memstore.Options{}), cacheguard.Options[string]{
+			Logger: log.Logger(),
+			Observer: observing(func(e cacheguard.Event) {
+				if e.Kind == cacheguard.EventLoad {
+					<-held
+				}
+			}),
+		})
+		leader := getting(t.Context(), t, c, "k",
+			func(context.Context) (string, error) { return "v", nil })
+		leader.waits()
+		c.Close()
+		if log.String() != "" {
+			t.Errorf("the log says %q", log.String())
+		}
+		close(held)
+	})
+}
+
 // TestCloseWaitsForLoadsThatStop: Close waits for loads that obey their context, so that no code of
 // the program runs after Close.
 func TestCloseWaitsForLoadsThatStop(t *testing.T) {

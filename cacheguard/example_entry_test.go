@@ -26,7 +26,7 @@ func ExampleCache_GetEntry() {
 		}
 		return cacheguard.Entry[Product]{Value: p, TTL: 30 * time.Second}, err
 	})
-	fmt.Println(r.Value.Name, r.Status, r.FreshFor.Round(time.Second), err)
+	fmt.Println(r.Value.Name, r.Status, r.FreshFor.Round(10*time.Second), err)
 	// Output:
 	// origin: select 42
 	// lamp loaded 30s <nil>

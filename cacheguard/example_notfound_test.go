@@ -118,7 +118,9 @@ func ExampleOptions_errors() {
 	defer store.Close()
 	open := func() *cacheguard.Cache[Product] { // as each process does
 		products, err := cacheguard.New(store,
-			cacheguard.Options[Product]{Name: "product", Errors: []error{errRetired}})
+			cacheguard.Options[Product]{
+				Name: "product", ErrorTTL: time.Minute, Errors: []error{errRetired},
+			})
 		if err != nil {
 			panic(err)
 		}

@@ -111,6 +111,9 @@ func (c *Cache[V]) Close() error {
 	select {
 	case <-stopped:
 	case <-timer.C:
+		if c.loads.running.Load() == 0 {
+			break // the loads have returned, and only their goroutines are late
+		}
 		stillRunsLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name)
 	}
 	return nil

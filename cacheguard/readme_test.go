@@ -70,14 +70,18 @@ func TestReadmeProgramRuns(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), "go", "run", file)
-	run.Dir = ".."
-	said, err := run.CombinedOutput()
-	if err != nil || string(said) != "lamp <nil>\n" {
-		t.Errorf("it says %q, %v", said, err)
-	}
-	if !m.Exists("cg:product:{42}") {
-		t.Errorf("Redis has %q", m.Keys())
+	for try := 1; ; try++ {
+		run := exec.CommandContext(t.Context(), "go", "run", file)
+		run.Dir = ".."
+		said, err := run.CombinedOutput()
+		if err == nil && string(said) == "lamp <nil>\n" && m.Exists("cg:product:{42}") {
+			return
+		}
+		// The program has the default OpTimeout, which may pass on a busy machine.
+		if try == 10 || !strings.Contains(string(said), "store can't be used") {
+			t.Fatalf("it says %q, %v; Redis has %q", said, err, m.Keys())
+		}
+		m.FlushAll()
 	}
 }
 

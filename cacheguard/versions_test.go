@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -46,7 +47,8 @@ func eachStore(t *testing.T, test func(t *testing.T, store func() cacheguard.Sto
 		addr, prefix := redistest.Shared(t).Addr(), "versions:"+t.Name()
 		test(t, func() cacheguard.Store {
 			rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-			store, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix})
+			store, err := redisstore.New(rdb,
+				redisstore.Options{Prefix: prefix, OpTimeout: time.Minute})
 			must(t, err)
 			t.Cleanup(func() { _, _ = store.Close(), rdb.Close() })
 			return store

@@ -61,6 +61,7 @@ func ExampleOrigin_MostRunning() {
 		}).Replica(0)
 
 	_, err := cache.Get(context.Background(), "42", products.Load("42"))
+	products.Await(1) // the query may begin after its caller was answered
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), products.Running())
 	open()
 	end()

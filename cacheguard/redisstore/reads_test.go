@@ -55,8 +55,8 @@ type gateHook struct {
 	breaks    atomic.Pointer[func()]
 }
 
-// begun returns how many reads have come to the gates or are in a batch that is not sent yet. A read
-// that is under way may still have neither, and would be sent otherwise once the gates are open.
+// begun returns how many reads have come to the gates or are in a batch that is not sent yet. A
+// read under way may not have got so far, and would be sent otherwise once the gates are open.
 func (h *gateHook) begun(store *redisstore.Store) int {
 	came := h.came.Load() // first: a batch that is sent meanwhile must not be counted twice
 	return int(came) + store.ReadsCollected()

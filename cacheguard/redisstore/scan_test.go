@@ -43,19 +43,19 @@ func TestScan(t *testing.T) {
 		return frame.New(h, make([]byte, size))
 	}
 	for n := range 200 {
-		put(fmt.Sprint("fresh ", n), framed(5*time.Second, false, 100), 30*time.Minute)
+		put(fmt.Sprint("fresh ", n), framed(20*time.Second, false, 100), 30*time.Minute)
 	}
 	for n := range 20 {
-		put(fmt.Sprint("absent ", n), framed(time.Minute, true, 0), 30*time.Second)
+		put(fmt.Sprint("absent ", n), framed(time.Minute, true, 0), 50*time.Second)
 	}
 	for n := range 10 {
 		put(fmt.Sprint("stale ", n), framed(90*time.Minute, false, 10), 0)
 	}
 	put("}:lease", framed(0, false, 1), time.Hour) // a key that looks like another name
 	put("large", framed(0, false, 100_000), time.Hour)
-	put("large and gone", framed(time.Second, false, 100_000, "gone"), time.Hour)
+	put("large and gone", framed(20*time.Second, false, 100_000, "gone"), time.Hour)
 	put("many tags", framed(0, false, 100_000, many...), time.Hour)
-	put("many tags, one gone", framed(time.Second, false, 100_000, append(many[1:], "gone")...),
+	put("many tags, one gone", framed(20*time.Second, false, 100_000, append(many[1:], "gone")...),
 		time.Hour)
 	put("remnant", frame.Remnant(framed(0, false, 1, many...)), time.Hour)
 	put("foreign", []byte("x"), time.Hour)
@@ -106,7 +106,7 @@ func TestScan(t *testing.T) {
 	}
 	says(t, sc, `cache "test", all of it`, "fresh 223 (93.3 %)", "does not exist 20 (8.4 %)",
 		"unreadable 3 (1.3 %)",
-		"below 10 s 202 #", "below 1 min 20 #", "longer, or for ever 11 #",
+		"below 1 min 202 #", "below 1 min 20 #", "longer, or for ever 11 #",
 		"1 loads under way, 2 records", "newer 1")
 
 	sc, err = s.Scan(ctx, "test", redisstore.ScanOptions{Limit: 30, Count: 10})
