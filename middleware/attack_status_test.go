@@ -299,7 +299,7 @@ func TestHeadDoesNotWaitForLong(t *testing.T) {
 				write(w)
 				select {
 				case <-client.body:
-				case <-time.After(10 * time.Second):
+				case <-time.After(longWait):
 					t.Error("nothing is with the client")
 				}
 			})

@@ -50,7 +50,7 @@ func TestFailureHeldBackIsNotAnothersResponse(t *testing.T) {
 				}
 				return c
 			})
-			f.awaitWaiting(len(users))
+			f.awaitShared(len(users))
 			hold.open()
 			own := 0
 			for i, cl := range clients {
@@ -91,7 +91,7 @@ func TestFailureHeldBackIsShared(t *testing.T) {
 	f.fresh()
 	down = true
 	clients := f.startAll(4, func(int) call { return get("/", "Cache-Control", "no-cache") })
-	f.awaitWaiting(4)
+	f.awaitShared(4)
 	hold.open()
 	named := 0
 	for _, cl := range clients {

@@ -17,7 +17,7 @@ import (
 func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 	for _, at := range []string{"before its header", "after its header"} {
 		t.Run(at, func(t *testing.T) {
-			f := memoryFleet(t, 1, middleware.Options{LoadTimeout: 30 * time.Millisecond})
+			f := memoryFleet(t, 1, middleware.Options{LoadTimeout: time.Second})
 			hold := f.gate()
 			f.route("/", func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Cache-Control", "max-age=60")
@@ -82,7 +82,7 @@ func (s *thief) Renew(
 func TestLeaseLostIsNothingToTheClient(t *testing.T) {
 	f := memoryFleet(t, 1, middleware.Options{})
 	s := &thief{Store: f.replicas[0].spy.Store, steal: make(chan cacheguard.Key, 1)}
-	f.add(&spy{Store: s}, middleware.Options{LeaseTTL: 30 * time.Millisecond})
+	f.add(&spy{Store: s}, middleware.Options{LeaseTTL: 3 * time.Second})
 	hold := f.gate()
 	f.route("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")

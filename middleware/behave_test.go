@@ -99,26 +99,28 @@ func TestAuthorizationDisarmsNothing(t *testing.T) {
 // If a request with Authorization brings a response that is for all, it is stored for all, unless
 // it was purged since.
 func TestAuthorizationBringsWhatIsForAll(t *testing.T) {
-	runs := 0
-	cache, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
-		runs++
-		w.Header().Set("Cache-Control", "public, max-age=600")
-		fmt.Fprint(w, runs)
-	})
-	for i, want := range []string{"1", "1", "1", "2", "2"} {
-		if i == 3 {
-			if err := cache.Purge(t.Context(), "/"); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		cache, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
+			runs++
+			w.Header().Set("Cache-Control", "public, max-age=600")
+			fmt.Fprint(w, runs)
+		})
+		for i, want := range []string{"1", "1", "1", "2", "2"} {
+			if i == 3 {
+				if err := cache.Purge(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fields := []string{"Authorization", "x"}
+			if i%2 == 1 {
+				fields = nil
+			}
+			if got := fetch(h, "/", fields...).Body.String(); got != want {
+				t.Errorf("request %d got %s; want %s", i, got, want)
 			}
 		}
-		fields := []string{"Authorization", "x"}
-		if i%2 == 1 {
-			fields = nil
-		}
-		if got := fetch(h, "/", fields...).Body.String(); got != want {
-			t.Errorf("request %d got %s; want %s", i, got, want)
-		}
-	}
+	})
 }
 
 // If a handler writes nothing, a layer in front may write the response, each time.

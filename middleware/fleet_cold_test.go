@@ -97,7 +97,7 @@ func TestFleet503WithWaiters(t *testing.T) {
 // A request that has waited for WaitTimeout runs the handler itself. The response is for its client
 // alone.
 func TestFleetWaitTimeout(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{WaitTimeout: 300 * time.Millisecond}, func(
+	onEachStore(t, 2, middleware.Options{WaitTimeout: 2 * time.Second}, func(
 		t *testing.T, f *fleet,
 	) {
 		first := f.gate()
@@ -127,7 +127,7 @@ func TestFleetWaitTimeout(t *testing.T) {
 // If the client of a handler is still connected, the handler continues after LoadTimeout, although
 // nobody else waits for it any more.
 func TestFleetLoadTimeout(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{LoadTimeout: 50 * time.Millisecond}, func(
+	onEachStore(t, 2, middleware.Options{LoadTimeout: time.Second}, func(
 		t *testing.T, f *fleet,
 	) {
 		hold := f.gate()

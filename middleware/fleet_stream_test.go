@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/middleware"
@@ -130,37 +131,41 @@ func TestFleetStreamWithWaiters(t *testing.T) {
 	}
 }
 
-// If a handler writes after a flush, the response is not stored. If the handler only flushes at the
-// end, the response is stored.
+// If a handler writes after a flush, the response is not stored.
 func TestFleetFlush(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		handle func(w http.ResponseWriter)
-		stored bool
-	}{
-		{"written after the flush", func(w http.ResponseWriter) {
-			fmt.Fprint(w, "all ")
-			w.(http.Flusher).Flush()
-			fmt.Fprint(w, "categories")
-		}, false},
-		{"flushed at the end", func(w http.ResponseWriter) {
+	f := memoryFleet(t, 2, middleware.Options{DefaultTTL: time.Minute})
+	f.route("/catalog", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "all ")
+		w.(http.Flusher).Flush()
+		fmt.Fprint(w, "categories")
+	})
+	for i := range 3 {
+		f.do(i%2, get("/catalog")).want(t, 200, "all categories")
+	}
+	f.wantRuns(3, "three requests")
+}
+
+// If a handler only flushes at the end, the response is stored. The time between the flush and the
+// end is short, so the test has its own clock.
+func TestFlushAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		_, h := front(t, middleware.Options{DefaultTTL: time.Minute}, func(
+			w http.ResponseWriter, _ *http.Request,
+		) {
+			runs++
 			fmt.Fprint(w, "all categories")
 			w.(http.Flusher).Flush()
-		}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			f := memoryFleet(t, 2, middleware.Options{DefaultTTL: time.Minute})
-			f.route("/catalog", func(w http.ResponseWriter, r *http.Request) { c.handle(w) })
-			for i := range 3 {
-				f.do(i%2, get("/catalog")).want(t, 200, "all categories")
-			}
-			want := 3
-			if c.stored {
-				want = 1
-			}
-			f.wantRuns(want, "three requests")
 		})
-	}
+		for range 3 {
+			if got := fetch(h, "/catalog").Body.String(); got != "all categories" {
+				t.Errorf("got %q", got)
+			}
+		}
+		if runs != 1 {
+			t.Errorf("%d runs for three requests", runs)
+		}
+	})
 }
 
 // hijack takes over a handler's connection and sends each line that comes back to the client.

@@ -133,29 +133,32 @@ func TestCertificatesAndProxiesSayWhoAsks(t *testing.T) {
 	} {
 		for _, by := range []string{"certificate", "Proxy-Authorization"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
-				h := newCache(t,
-					c.opts).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					for i := 0; i < len(c.header); i += 2 {
-						w.Header().Set(c.header[i], c.header[i+1])
+				synctest.Test(t, func(t *testing.T) {
+					h := newCache(t, c.opts).Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
+						for i := 0; i < len(c.header); i += 2 {
+							w.Header().Set(c.header[i], c.header[i+1])
+						}
+						if r.Header.Get("If-Modified-Since") != "" {
+							w.WriteHeader(http.StatusNotModified)
+							return
+						}
+						fmt.Fprint(w, "the page of ", shown(r))
+					}))
+					for i, user := range []string{"alice", "bob", "nobody", "alice", "bob"} {
+						want := "the page of " + user
+						if c.shared {
+							want = "the page of alice"
+						} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" &&
+							name != "Heuristic" {
+							continue // a response for all is stored
+						}
+						if got := asUser(h, user, by).Body.String(); got != want {
+							t.Errorf("request %d, %s: got %q", i, user, got)
+						}
 					}
-					if r.Header.Get("If-Modified-Since") != "" {
-						w.WriteHeader(http.StatusNotModified)
-						return
-					}
-					fmt.Fprint(w, "the page of ", shown(r))
-				}))
-				for i, user := range []string{"alice", "bob", "nobody", "alice", "bob"} {
-					want := "the page of " + user
-					if c.shared {
-						want = "the page of alice"
-					} else if user == "nobody" && name != "DefaultTTL" && name != "local tier" &&
-						name != "Heuristic" {
-						continue // a response for all is stored
-					}
-					if got := asUser(h, user, by).Body.String(); got != want {
-						t.Errorf("request %d, %s: got %q", i, user, got)
-					}
-				}
+				})
 			})
 		}
 	}

@@ -30,21 +30,26 @@ func Example() {
 	defer valuesClient.Close()
 	defer locksClient.Close()
 
-	store, err := redisstore.New(valuesClient, redisstore.Options{})
+	const patience = 20 * time.Second // so that the example doesn't depend on how fast it runs
+	store, err := redisstore.New(valuesClient, redisstore.Options{OpTimeout: patience})
 	if err != nil {
 		panic(err)
 	}
 	defer store.Close()
-	locker, err := redislock.New(locksClient, redislock.Options{Lease: 3 * time.Second})
+	locker, err := redislock.New(locksClient,
+		redislock.Options{Lease: time.Minute, OpTimeout: patience})
 	if err != nil {
 		panic(err)
 	}
 	defer locker.Close()
 
-	guarded := lockstore.Wrap(store, locker)
+	guarded, err := lockstore.New(store, locker, lockstore.Options{Patience: patience})
+	if err != nil {
+		panic(err)
+	}
 	defer guarded.Close()
 	products, err := cacheguard.New(guarded,
-		cacheguard.Options[string]{Name: "product", TTL: time.Minute})
+		cacheguard.Options[string]{Name: "product", TTL: time.Hour, LeaseTTL: time.Minute})
 	if err != nil {
 		panic(err)
 	}

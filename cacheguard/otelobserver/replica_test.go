@@ -148,7 +148,7 @@ func stampede(
 	leader := make(chan struct{})
 	leads := sync.OnceFunc(func() { close(leader) })
 	cache, err := cacheguard.New(leaseReports{store, report}, cacheguard.Options[string]{
-		Name: "product", TTL: time.Hour,
+		Name: "product", TTL: time.Hour, LeaseTTL: patience,
 		Observer: cacheguard.Observers(observer, gate{leads, &joined}),
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	db, err := sql.Open("sqlite", "file:/outbox?vfs=memdb&_pragma=busy_timeout(500)")
+	db, err := sql.Open("sqlite", "file:/outbox?vfs=memdb&_pragma=busy_timeout(10000)")
 	if err != nil {
 		log.Fatal(err)
 	}

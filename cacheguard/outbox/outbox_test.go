@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -206,7 +207,8 @@ func TestStoreIsAway(t *testing.T) {
 			[]string{`key product "1"`, `key product "2"`, `tags product ["t"]`}) {
 			t.Errorf("delivered: %q", got)
 		}
-		log.Await(t, 1, "delivered again")
+		// A busy machine may add trouble of its own, which ends, too.
+		log.AwaitSome(t, "delivered again")
 		if n := log.Count("gone fishing"); n != 1 {
 			t.Errorf("%d lines about the store:\n%s", n, &log)
 		}
@@ -296,8 +298,8 @@ func TestWrongNames(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		first, second := newLedger(t), newLedger(t)
-		short := func(o *outbox.Options) { o.Lease = 500 * 1e6 }
-		one, two, db := s.box(t, first, short), s.box(t, second, short), s.db(t)
+		short := func(o *outbox.Options) { o.Lease = 3 * time.Second }
+		one, two, db := s.box(t, first, short), s.box(t, second), s.db(t)
 		stop := run(t, one)
 		write := func(key string) {
 			t.Helper()

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	patience = 30 * time.Second // the time-out for events that must happen
-	never    = time.Hour        // a poll interval that is longer than any test
+	patience = waittest.Patience // the time-out for events that must happen
+	never    = time.Hour         // a poll interval that is longer than any test
 )
 
 // system is a database in which the test has tables of its own.

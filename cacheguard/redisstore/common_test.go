@@ -253,6 +253,7 @@ func TestCachesComeAndGo(t *testing.T) {
 	for range 200 {
 		late.Listen("test", late.told.tell)()
 	}
+	late.told.forget() // that messages arrive is told again to the one that stays
 	t.Cleanup(late.Listen("test", late.told.tell))
 	waittest.Until(t, "messages of the cache arrive", func() bool {
 		return len(late.told.of(cacheguard.MessageRestored, "")) > 0 && listening() == before+1

@@ -56,7 +56,8 @@ func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *repli
 		redis: redis.Options{Addr: addr, ContextTimeoutEnabled: true},
 		store: redisstore.Options{Prefix: prefix, OpTimeout: opTimeout, Logger: logger},
 		cache: cacheguard.Options[string]{
-			Name: "test", LeaseTTL: longLease, Jitter: -1, Observer: r.events, Logger: logger,
+			Name: "test", LeaseTTL: longLease, LoadTimeout: longLease, Jitter: -1,
+			Observer: r.events, Logger: logger,
 		},
 	}
 	for _, f := range change {

@@ -16,7 +16,7 @@ import (
 )
 
 // ghostTTL is how long the ghost of a lease blocks a key. A load in these tests ends long before.
-const ghostTTL = 3 * time.Second
+const ghostTTL = 8 * time.Second
 
 func briefLease(s *site) { s.cache.LeaseTTL = ghostTTL }
 

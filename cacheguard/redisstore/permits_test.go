@@ -36,7 +36,7 @@ func TestFleetBudget(t *testing.T) {
 		fleet = append(fleet, r)
 	}
 	// The time-out makes the test fail early if no process hears of a permit.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), longLease)
 	defer cancel()
 	began := time.Now()
 	var done sync.WaitGroup

@@ -17,10 +17,10 @@ import (
 // a free connection again.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
 	for name, careful := range map[string]bool{"careful": true, "default": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			server := redistest.Start(t) // its own, because its clients are looked at
 			rdb := redis.NewClient(&redis.Options{
 				Addr: server.Addr(), PoolSize: 1, ContextTimeoutEnabled: careful,
 			})

@@ -49,13 +49,14 @@ func TestRenewalFailsForAWhile(t *testing.T) {
 // own callers, and its result is not stored.
 func TestRenewalFailsForTooLong(t *testing.T) {
 	t.Parallel()
-	const lease = time.Second
+	const lease = 3 * time.Second
 	server := redistest.Start(t)
 	prefix := newPrefix()
-	brief := func(s *site) { s.cache.LeaseTTL = lease }
 	proxy := newProxy(t, server.Addr())
-	first := newReplica(t, proxy.Addr(), prefix, brief, func(s *site) { s.store.OpTimeout = lease })
-	second := newReplica(t, server.Addr(), prefix, brief)
+	first := newReplica(t, proxy.Addr(), prefix, func(s *site) {
+		s.cache.LeaseTTL, s.store.OpTimeout = lease, lease
+	})
+	second := newReplica(t, server.Addr(), prefix) // its own lease outlasts the test
 	first.listens(t)
 	second.listens(t)
 	older, newer := newOrigin("old"), newOrigin("new")

@@ -79,7 +79,7 @@ func TestWaiterOfALoadFromBeforeTheBump(t *testing.T) {
 			t.Run(how+", "+what, func(t *testing.T) {
 				t.Parallel()
 				prefix := newPrefix()
-				lease := func(s *site) { s.cache.LeaseTTL = 300 * time.Millisecond }
+				lease := func(s *site) { s.cache.LeaseTTL = 3 * time.Second }
 				a := newReplica(t, server.Addr(), prefix, lease)
 				gate := &earGate{}
 				b := newReplica(t, server.Addr(), prefix, lease, func(s *site) {

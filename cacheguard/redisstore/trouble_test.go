@@ -142,8 +142,7 @@ func failToSave(ctx context.Context, admin *redis.Client) error {
 func TestRedisIsBusy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--busy-reply-threshold", "100")
-	// Zero means the default.
-	r := newReplica(t, server.Addr(), newPrefix(), func(s *site) { s.store.OpTimeout = 0 })
+	r := newReplica(t, server.Addr(), newPrefix())
 	r.listens(t)
 	must(t, r.cache.Set(t.Context(), "before", "v"))
 	rude := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1, MaxRetries: -1})

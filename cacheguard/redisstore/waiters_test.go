@@ -20,7 +20,10 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	server := redistest.Start(t)
 	admin := newClient(t, server.Addr())
 	prefix := newPrefix()
-	leader, waiting := newReplica(t, server.Addr(), prefix), newReplica(t, server.Addr(), prefix)
+	// On a busy machine the stacks of all goroutines take long to look at.
+	patient := func(s *site) { s.cache.LeaseTTL, s.cache.LoadTimeout = time.Hour, time.Hour }
+	leader := newReplica(t, server.Addr(), prefix, patient)
+	waiting := newReplica(t, server.Addr(), prefix, patient)
 	leader.listens(t)
 	waiting.listens(t)
 	o := newOrigin("v")
@@ -78,7 +81,7 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 	stats, err := redistest.CommandStats(t.Context(), admin)
 	must(t, err)
 	// A key needs a second request if a message may have been missed.
-	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys {
+	if n := stats["EVALSHA"] + stats["EVAL"]; n > 2*keys+3 { // 3 measure the clock anew
 		t.Errorf("the waiters' process asked for leases %d times; want once for each of %d keys", n,
 			keys)
 	}
@@ -89,7 +92,7 @@ func TestThousandsOfWaiters(t *testing.T) { // not in parallel: it counts gorout
 		c.got(t, "v")
 	}
 	woken := time.Since(ended)
-	if woken > soon {
+	if woken > patience { // otherwise it would have been the lease's end
 		t.Errorf("the last of %d waiters had the result %v after the loads: not by message",
 			keys*each, woken)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
@@ -376,42 +377,44 @@ func TestNoFalseAlarms(t *testing.T) {
 // If a handler knows its users, Config.Users makes requests of users that it knows.
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	names := map[string]string{"k7": "Alice", "m2": "Bob"}
-	as := func(key string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set("Cookie", "key="+key) }
-	}
-	users := map[string]func(*http.Request){"Alice": as("k7"), "Bob": as("m2")}
-	build := func(control string) func() http.Handler {
-		return func() http.Handler {
-			return own(t,
-				middleware.Options{})(http.HandlerFunc(func(
-				w http.ResponseWriter, r *http.Request,
-			) {
-				w.Header().Set("Cache-Control", control)
-				if c, err := r.Cookie("key"); err == nil && names[c.Value] != "" {
-					fmt.Fprint(w, "hello ", names[c.Value])
-				}
-			}))
+	synctest.Test(t, func(t *testing.T) {
+		names := map[string]string{"k7": "Alice", "m2": "Bob"}
+		as := func(key string) func(*http.Request) {
+			return func(r *http.Request) { r.Header.Set("Cookie", "key="+key) }
 		}
-	}
-	page := httptest.NewRequest(http.MethodGet, "/", nil)
-	found := middlewaretest.Run(middlewaretest.Config{
-		Build: build("public, max-age=60"), Users: users,
-	}, page)
-	var varied []string
-	for _, f := range found {
-		varied = append(varied, string(f.Kind)+" "+f.Varied)
-	}
-	if want := []string{
-		"leaked the user Alice, and then nobody", "leaked the user Alice, and then Bob",
-		"leaked the user Bob, and then nobody", "leaked the user Bob, and then Alice",
-	}; !slices.Equal(varied, want) {
-		t.Errorf("found %q, want %q", varied, want)
-	}
-	if found := middlewaretest.Run(middlewaretest.Config{Build: build("private"), Users: users},
-		page); len(found) > 0 {
-		t.Errorf("found %v", found)
-	}
+		users := map[string]func(*http.Request){"Alice": as("k7"), "Bob": as("m2")}
+		build := func(control string) func() http.Handler {
+			return func() http.Handler {
+				return own(t,
+					middleware.Options{})(http.HandlerFunc(func(
+					w http.ResponseWriter, r *http.Request,
+				) {
+					w.Header().Set("Cache-Control", control)
+					if c, err := r.Cookie("key"); err == nil && names[c.Value] != "" {
+						fmt.Fprint(w, "hello ", names[c.Value])
+					}
+				}))
+			}
+		}
+		page := httptest.NewRequest(http.MethodGet, "/", nil)
+		found := middlewaretest.Run(middlewaretest.Config{
+			Build: build("public, max-age=60"), Users: users,
+		}, page)
+		var varied []string
+		for _, f := range found {
+			varied = append(varied, string(f.Kind)+" "+f.Varied)
+		}
+		if want := []string{
+			"leaked the user Alice, and then nobody", "leaked the user Alice, and then Bob",
+			"leaked the user Bob, and then nobody", "leaked the user Bob, and then Alice",
+		}; !slices.Equal(varied, want) {
+			t.Errorf("found %q, want %q", varied, want)
+		}
+		if found := middlewaretest.Run(middlewaretest.Config{Build: build("private"), Users: users},
+			page); len(found) > 0 {
+			t.Errorf("found %v", found)
+		}
+	})
 }
 
 // recorded is a testing.TB that keeps its reports.

@@ -94,7 +94,7 @@ func TestNamesOfCodecs(t *testing.T) {
 		must(t, err)
 		return c
 	}
-	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "named"})
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "named", OpTimeout: time.Minute})
 	must(t, err)
 	defer s.Close()
 	for _, codec := range []cacheguard.Codec[string]{
