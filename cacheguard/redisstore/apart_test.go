@@ -22,7 +22,7 @@ var lookalikes = []struct{ prefix, cache string }{
 func TestPrefixesAndCachesAreApart(t *testing.T) {
 	t.Parallel()
 	t.Run("server", func(t *testing.T) {
-		addr := redistest.Shared(t).Addr()
+		addr := redistest.Start(t).Addr()
 		prefixesAndCachesAreApart(t, func() redis.UniversalClient { return newClient(t, addr) })
 	})
 	t.Run("cluster", func(t *testing.T) {

@@ -126,9 +126,7 @@ func TestBreaker(t *testing.T) {
 		return !r.get(t, "new", o.load).res.Degraded
 	})
 	r.get(t, "new", mustNotLoad(t)).hit(t, "v")
-	if n := r.log.Count("Redis answers again"); n != 1 {
-		t.Errorf("that Redis answers again was logged %d times; want once", n)
-	}
+	r.log.Await(t, 1, "Redis answers again")
 }
 
 // A change of many keys takes several trips. If Redis doesn't answer the first one, nobody waits
@@ -266,6 +264,14 @@ func TestTurnedAway(t *testing.T) {
 			r := newReplica(t, "", newPrefix(), func(s *site) {
 				s.redis, s.store.OpTimeout = c.options, c.timeout
 			})
+			if c.cause == "too many clients" {
+				// A step sees only that its connection is closed. The subscription knows why.
+				r.store.Listening()
+				waittest.Until(t, "the subscription is turned away", func() bool {
+					_, _, err := r.store.Deafness()
+					return err != nil && strings.Contains(err.Error(), c.cause)
+				})
+			}
 			for range 10 {
 				r.get(t, "k", newOrigin("v").load).is(t, "v")
 			}
@@ -458,7 +464,10 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			t.Parallel()
 			admin := newClient(t, redistest.Start(t).Addr())
 			r := newReplica(t, admin.Options().Addr, newPrefix(), func(s *site) {
-				s.store.OpTimeout = 0
+				s.store.OpTimeout = lossTime
+				// Three pauses of the client take longer than the time in which a refusal counts
+				// as a quick answer.
+				s.redis.MinRetryBackoff, s.redis.MaxRetryBackoff = lossTime/10, lossTime/10
 			})
 			r.listens(t)
 			must(t, r.cache.Set(t.Context(), "before", "v"))
@@ -481,7 +490,7 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("then a miss takes %v, at most %v", took[len(took)/2], took[len(took)-1])
-			if median := took[len(took)/2]; median > 50*time.Millisecond {
+			if median := took[len(took)/2]; median > lossTime/8 {
 				t.Errorf("a miss takes %v at the median", median)
 			}
 			if n := r.log.Count("redisstore: Redis takes no writes"); n != 1 {
@@ -491,9 +500,7 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			waittest.Until(t, "leases are asked for again", func() bool {
 				return !r.get(t, "new", o.load).res.Degraded
 			})
-			if n := r.log.Count("takes writes again"); n != 1 {
-				t.Errorf("that Redis takes writes again was logged %d times; want once", n)
-			}
+			r.log.Await(t, 1, "takes writes again")
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 func diagnosed(t *testing.T, rdb redis.UniversalClient) redisstore.Diagnosis {
 	t.Helper()
 	d := newStore(t, rdb,
-		redisstore.Options{Prefix: "cg", OpTimeout: time.Second}).Diagnose(t.Context())
+		redisstore.Options{Prefix: "cg", OpTimeout: patience}).Diagnose(t.Context())
 	t.Logf("\n%s", d)
 	return d
 }
@@ -92,7 +92,7 @@ func TestDiagnoseIsInterrupted(t *testing.T) {
 			interrupt()
 		}
 	}))
-	store := newStore(t, rdb, redisstore.Options{})
+	store := newStore(t, rdb, redisstore.Options{OpTimeout: patience})
 	for after := int32(1); ; after += 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		interrupt = cancel
@@ -220,7 +220,7 @@ func TestDiagnoseCrippled(t *testing.T) {
 			d := diagnosed(t, rdb)
 			text := d.String()
 			if slices.Equal(broken(d), []string{"is a server for this client"}) {
-				s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Second})
+				s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: patience})
 				if err := s.Warm(t.Context()); err == nil ||
 					!strings.Contains(err.Error(), test.says[0]) {
 					t.Errorf("Warm: %v", err)

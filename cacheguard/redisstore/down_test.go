@@ -236,7 +236,7 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 			prefix := newPrefix()
 			f := &wired{first: newReplica(t, p.Addr(), prefix, func(s *site) {
 				s.store.OpTimeout = lossTime
-				s.cache.LeaseTTL = 3 * time.Second
+				s.cache.LeaseTTL = 8 * time.Second
 			}), second: newReplica(t, server.Addr(), prefix)}
 			f.third = f.second
 			f.first.listens(t)

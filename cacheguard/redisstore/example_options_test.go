@@ -24,7 +24,7 @@ func ExampleStore_Scan() {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	store, err := redisstore.New(rdb, redisstore.Options{
-		OpTimeout: time.Second, // Redis is far away
+		OpTimeout: 5 * time.Second, // Redis is far away
 		Logger:    slog.Default().With("part", "cache"),
 	})
 	if err != nil {

@@ -159,7 +159,7 @@ func TestGarbageValue(t *testing.T) {
 		t.Errorf("corrupt values were counted %d times; want %d, or up to %d fewer", got, want,
 			short)
 	}
-	if lines := r.log.With(); len(lines) != 1 || r.log.Count("no value") != 1 {
+	if lines := r.log.With("cacheguard:"); len(lines) != 1 || r.log.Count("no value") != 1 {
 		t.Errorf("%d garbage values were logged in %d lines; want 1", len(all), len(lines))
 	}
 }

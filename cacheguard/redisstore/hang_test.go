@@ -16,7 +16,7 @@ func TestClusterHangsAtStart(t *testing.T) {
 	defer l.Close()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{l.Addr().String()}})
 	defer rdb.Close()
-	const op = 100 * time.Millisecond
+	const op = time.Second
 	r := newReplica(t, "", newPrefix(), func(s *site) { s.rdb, s.store.OpTimeout = rdb, op })
 	o := newOrigin("v")
 	slow := 0
@@ -39,7 +39,7 @@ func TestServerHangsAtStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	const op = 3 * time.Second
+	const op = 6 * time.Second
 	for name, client := range clientKinds {
 		if name == "cluster" {
 			continue // its first call asks other nodes for the clock

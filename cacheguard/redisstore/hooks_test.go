@@ -46,7 +46,7 @@ func (s *seeing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // With all options of a client, its hooks see the commands that are sent to Redis.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
+	server := redistest.Start(t)
 	for _, keepsToContexts := range []bool{true, false} {
 		for _, when := range []string{"before", "after", "later"} {
 			if !keepsToContexts && when != "before" {

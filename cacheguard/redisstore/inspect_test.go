@@ -596,6 +596,8 @@ func TestInspectOnlyReads(t *testing.T) {
 	ctx := t.Context()
 	r.get(t, "k", newOrigin("v").load)
 	must(t, r.cache.InvalidateTags(ctx, "tag"))
+	must(t, r.cache.Close())
+	must(t, r.store.Close()) // otherwise its subscription would send a PING now and then
 	h := made(0)
 	h.Tags = tagsOf(t, "tag", "other")
 	must(t, admin.Set(ctx, r.valueName("tagged"), frame.New(h, []byte("v")), time.Hour).Err())

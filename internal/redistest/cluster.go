@@ -46,9 +46,13 @@ func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
 // NewCluster starts a cluster with this number of masters, each with this number of replicas. It
 // returns when every node reports that the cluster is in order. ctx bounds the wait.
 func NewCluster(ctx context.Context, masters, replicas int, args ...string) (*Cluster, error) {
+	timeout := nodeTimeout
+	if replicas == 0 {
+		timeout = time.Minute // no node can take over, so none must be taken for dead
+	}
 	args = append([]string{
 		"--cluster-enabled", "yes",
-		"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
+		"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
 		// A replica may become master even if it hasn't heard from its master for long.
 		"--cluster-replica-validity-factor", "0",
 		"--repl-diskless-sync-delay", "0",
