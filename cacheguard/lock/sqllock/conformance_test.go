@@ -16,46 +16,58 @@ import (
 const poll = 250 * time.Millisecond
 
 // ofFleet sets the options of a fleet's lockers, in this process and in child processes.
-func ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = lease, lease }
+func (s system) ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = s.Lease, s.Lease }
 
 func TestConformanceOnSQLite(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
 		t.Parallel() // these tests wait most of the time
-		s := onSQLite(t)
-		spy, db := s.spied(t)
-		return locktest.Fleet{
-			Lockers: []lock.Locker{
-				s.locker(t, db, ofFleet), s.process(t, ofFleet), s.process(t, ofFleet),
-			},
-			Lease: lease, Poll: poll, Fenced: true, Reentrant: true, OneWriter: true,
-			Cut:       spy.cut,
-			LoseReply: func() { spy.loseReply("INSERT") },
-			Steal: func(name string) {
-				s.do(t, "UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = $1", []byte(name))
-			},
-			Process: s.config(t),
-		}
+		return onSQLite(t).sqliteFleet(t, lease)
 	})
+}
+
+func (s system) sqliteFleet(t *testing.T, lease time.Duration) locktest.Fleet {
+	s.Lease = lease
+	spy, db := s.spied(t)
+	return locktest.Fleet{
+		Lockers: []lock.Locker{
+			s.locker(t, db, s.ofFleet), s.process(t, s.ofFleet), s.process(t, s.ofFleet),
+		},
+		Lease: lease, Poll: poll, Fenced: true, Reentrant: true, OneWriter: true,
+		Longer:    func(lease time.Duration) locktest.Fleet { return s.sqliteFleet(t, lease) },
+		Cut:       spy.cut,
+		LoseReply: func() { spy.loseReply("INSERT") },
+		Steal: func(name string) {
+			s.do(t, "UPDATE LOCKS SET owner = x'', expires = 0 WHERE name = $1", []byte(name))
+		},
+		Process: s.config(t),
+	}
 }
 
 func TestConformanceOnPostgreSQL(t *testing.T) {
 	pgtest.Shared(t) // without a server, skip all tests at once
-	locktest.Run(t, func(t *testing.T) locktest.Fleet { return postgreSQLFleet(t, false) })
+	runOnPostgreSQL(t, false)
 }
 
 func TestConformanceOnPostgreSQLWithNotifications(t *testing.T) {
 	pgtest.Shared(t)
-	locktest.Run(t, func(t *testing.T) locktest.Fleet { return postgreSQLFleet(t, true) })
+	runOnPostgreSQL(t, true)
 }
 
-func postgreSQLFleet(t *testing.T, notified bool) locktest.Fleet {
-	t.Parallel()
-	s := onPostgreSQL(t)
-	s.Notified = notified
+func runOnPostgreSQL(t *testing.T, notified bool) {
+	locktest.Run(t, func(t *testing.T) locktest.Fleet {
+		t.Parallel()
+		s := onPostgreSQL(t)
+		s.Notified = notified
+		return s.postgreSQLFleet(t, lease)
+	})
+}
+
+func (s system) postgreSQLFleet(t *testing.T, lease time.Duration) locktest.Fleet {
+	s.Lease = lease
 	proxy := pgtest.StartProxy(t, pgtest.Shared(t).Addr())
 	open := func(s system) *sqllock.Locker {
-		return s.process(t, ofFleet, func(o *sqllock.Options) {
-			if notified {
+		return s.process(t, s.ofFleet, func(o *sqllock.Options) {
+			if s.Notified {
 				o.Listen = listen(s.Source)
 			}
 		})
@@ -63,6 +75,7 @@ func postgreSQLFleet(t *testing.T, notified bool) locktest.Fleet {
 	f := locktest.Fleet{
 		Lockers: []lock.Locker{open(s.through(proxy)), open(s), open(s)},
 		Lease:   lease, Poll: poll, Fenced: true, Reentrant: true,
+		Longer: func(lease time.Duration) locktest.Fleet { return s.postgreSQLFleet(t, lease) },
 		Cut: func() func() {
 			proxy.Blackhole(true)
 			return func() { proxy.Blackhole(false) }
@@ -71,7 +84,7 @@ func postgreSQLFleet(t *testing.T, notified bool) locktest.Fleet {
 		Steal:     func(name string) { s.do(t, "DELETE FROM LOCKS WHERE name = $1", []byte(name)) },
 		Process:   s.config(t),
 	}
-	if notified {
+	if s.Notified {
 		f.Poll = 0
 	}
 	return f

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second      // the time limit for events that must happen
+	patience = waittest.Patience     // the time limit for events that must happen
 	moment   = 30 * time.Millisecond // the time to wait for events that must not happen
 	lease    = 2 * time.Second       // long enough for a busy machine
 )
@@ -35,7 +35,9 @@ type system struct {
 	Source  string // the data source name for the driver
 	Table   string
 
-	Notified bool // a child process listens
+	// These are for the lockers of a fleet, in this process and in child processes.
+	Lease    time.Duration
+	Notified bool // they listen
 }
 
 var tables atomic.Int64
@@ -208,7 +210,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	}
 	db := (&spy{open: s.connect}).db()
 	opts := sqllock.Options{Dialect: s.Dialect, Table: s.Table}
-	ofFleet(&opts)
+	s.ofFleet(&opts)
 	if s.Notified {
 		opts.Listen = listen(s.Source)
 	}

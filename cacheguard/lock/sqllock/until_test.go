@@ -76,7 +76,8 @@ func TestLeaseCountsFromTheQuestion(t *testing.T) {
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
 		p, db := s.spied(t)
-		over, past := s.locker(t, db, hasty), s.process(t)
+		// The leases are long, because the lock must not end by itself within this test.
+		over, past := s.locker(t, db, seldom, hasty), s.process(t, seldom)
 		held := mustLock(t, past, "n")
 		p.onAfter(func(sent seen) error {
 			if sent.is("token = CASE") && !sent.is("INSERT") {
