@@ -23,7 +23,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	s := redistest.StartSentinel(t, 1, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: 500 * time.Millisecond}
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: 2 * time.Second}
 	at := site{Addrs: s.Addrs(), Sentinel: true}
 	a, b := open(t, at.client(), opts), open(t, at.client(), opts)
 	operator := at.client()

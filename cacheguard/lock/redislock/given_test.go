@@ -298,7 +298,7 @@ func TestGivenLockThatHasEnded(t *testing.T) {
 // If a reply is read when the granted lock has already ended, the call doesn't get this lock. Lock
 // sends its request again, and TryLock returns an error that tells what happened.
 func TestAnswerThatIsReadTooLate(t *testing.T) {
-	const prefix, lease = "readlate", time.Second
+	const prefix, lease = "readlate", 2 * time.Second
 	addr := redistest.Shared(t).Addr()
 	rdb, operator := client(t, addr), client(t, addr)
 	var stands atomic.Bool
@@ -313,7 +313,7 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 		}
 		return err
 	}))
-	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: lease})
+	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
 	must(t, l.Warm(t.Context()))
 	stands.Store(true)
 	held := locked(t, l, "lock")

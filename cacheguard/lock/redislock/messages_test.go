@@ -83,11 +83,11 @@ func TestMessageIsLost(t *testing.T) {
 	opts := redislock.Options{Prefix: prefix, Lease: lease}
 	a, b := locker(t, addr, opts), locker(t, addr, opts)
 	held := locked(t, a, name)
+	began := time.Now() // before the request after which the call rests
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
 	// No waiting call is told.
 	must(t, client(t, addr).Del(t.Context(), redislock.LockName(prefix, name)).Err())
-	began := time.Now()
 	next := waits.lock(t)
 	if took := time.Since(began); took < lease/10 {
 		t.Errorf("it was woken after %v, by whom?", took)

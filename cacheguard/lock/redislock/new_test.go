@@ -93,7 +93,7 @@ func TestErrorsNameTheLock(t *testing.T) {
 // If the server has forgotten the scripts, they are sent again.
 func TestScriptsFlushed(t *testing.T) {
 	server := redistest.Start(t)
-	l := locker(t, server.Addr(), redislock.Options{Lease: 300 * time.Millisecond})
+	l := locker(t, server.Addr(), redislock.Options{})
 	rdb := client(t, server.Addr())
 	must(t, rdb.ScriptFlush(t.Context()).Err())
 	held := locked(t, l, "n")

@@ -15,7 +15,7 @@ import (
 // Owners are numbered, so the name of one owner may begin with the name of another. Each script
 // compares the whole name to find out whose lock it is.
 func TestOwnerWhoseNameBeginsWithAnothers(t *testing.T) {
-	const prefix, name, lease = "whose", "n", 300 * time.Millisecond
+	const prefix, name, lease = "whose", "n", 3 * time.Second
 	addr := redistest.Shared(t).Addr()
 	rdb := client(t, addr)
 	lockName := redislock.LockName(prefix, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -22,7 +23,8 @@ func TestUnlockReplyIsLost(t *testing.T) {
 			t.Run(fmt.Sprint(how, contended), func(t *testing.T) {
 				addr := redistest.Shared(t).Addr()
 				proxy := newProxy(t, addr)
-				opts := redislock.Options{Prefix: prefix}
+				// After a half of OpTimeout without a reply, there is the other half.
+				opts := redislock.Options{Prefix: prefix, OpTimeout: 3 * time.Second}
 				a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)
 				held := locked(t, a, name)
 				var waits *call

@@ -158,11 +158,11 @@ func TestPoolIsUsedUp(t *testing.T) {
 				Addr: addr, PoolSize: 1, ContextTimeoutEnabled: careful,
 			})
 			t.Cleanup(func() { _ = rdb.Close() })
-			l := open(t, rdb, redislock.Options{Prefix: "pool", OpTimeout: 300 * time.Millisecond})
+			l := open(t, rdb, redislock.Options{Prefix: "pool", OpTimeout: 2 * time.Second})
 			mine := rdb.Conn()
 			must(t, mine.Ping(t.Context()).Err())
 			_, err := l.TryLock(t.Context(), name)
-			says(t, err, "no connection is free (within 300ms", "PoolSize 1")
+			says(t, err, "no connection is free (within 2s", "PoolSize 1")
 			if errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("it seems to be the caller's deadline: %v", err)
 			}

@@ -66,8 +66,10 @@ func TestTakeThatFailsFreesNothing(t *testing.T) {
 	const lease = 3 * time.Second
 	addr := redistest.Shared(t).Addr()
 	wire := newProxy(t, addr)
-	opts := redislock.Options{Prefix: "takefails", Lease: lease, OpTimeout: lease / 10}
-	over, past := locker(t, wire.Addr(), opts), locker(t, addr, opts)
+	opts := redislock.Options{Prefix: "takefails", Lease: lease, OpTimeout: lease}
+	past := locker(t, addr, opts)
+	opts.OpTimeout = lease / 10 // only this locker gets no answers
+	over := locker(t, wire.Addr(), opts)
 	held := locked(t, past, "n")
 	wire.DropReply(isTake)
 	wire.DropReply(isTake)
