@@ -20,7 +20,7 @@ func TestReleaseReachesAMasterThatComesBack(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			o := opts()
-			o.NodeTimeout = 200 * time.Millisecond
+			o.NodeTimeout = 2 * time.Second // three masters must answer within it
 			l := s.wired(t, o)
 			warm(t, l)
 			held := get(t, l, "k")

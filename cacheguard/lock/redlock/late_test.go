@@ -119,8 +119,8 @@ func TestReleaseDoesNotOvertake(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	o := opts()
-	o.NodeTimeout = 2 * time.Second
 	l := s.wired(t, o)
+	l.SetNodeTimeout(patience) // the question must not be given up before it arrives
 	works(t, l)
 	gate := make(chan struct{})
 	late := s.proxies[0].DelayCommand(redistest.All(isAcquire, redistest.HasKey(prefix+":k")), gate)
@@ -147,6 +147,7 @@ func TestNotSetAgainAfterUnlock(t *testing.T) {
 	s := newSite(t)
 	o := leased(9 * time.Second)
 	l := s.wired(t, o)
+	l.SetNodeTimeout(patience) // every master carries out its release in time
 	held := get(t, l, "k")
 	s.everywhere(t, "k")
 	must(t, s.direct[4].Del(t.Context(), prefix+":k").Err())
@@ -159,7 +160,7 @@ func TestNotSetAgainAfterUnlock(t *testing.T) {
 
 	must(t, held.Unlock(t.Context()))
 	close(gate)
-	pass(300 * time.Millisecond)
+	must(t, l.Close()) // waits for the releases, and for everything that might set it again
 	if n := s.count(t, "k", 0, 1, 2, 3, 4); n > 0 {
 		t.Errorf("%d masters have the lock", n)
 	}
@@ -199,9 +200,8 @@ func TestTryLeavesNothing(t *testing.T) {
 func TestWaitGivesBackFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := opts()
-	o.NodeTimeout = 2 * time.Second
-	l := s.wired(t, o)
+	l := s.wired(t, opts())
+	l.SetNodeTimeout(patience) // the release must not be given up before the gate is opened
 	works(t, l)
 	// So the call asks again soon.
 	for i, others := range []string{"another's", "another's", "a third one's"} {
@@ -323,7 +323,7 @@ func TestClientWithoutContexts(t *testing.T) {
 	var masters []redis.UniversalClient
 	for _, p := range s.proxies {
 		c := redis.NewClient(&redis.Options{
-			Addr: p.Addr(), ReadTimeout: 2 * time.Second, MaxRetries: -1,
+			Addr: p.Addr(), ReadTimeout: 10 * time.Second, MaxRetries: -1,
 		})
 		t.Cleanup(func() { _ = c.Close() })
 		masters = append(masters, own{c})
@@ -341,7 +341,8 @@ func TestClientWithoutContexts(t *testing.T) {
 	if _, err := l.Lock(t.Context(), "k"); err == nil {
 		t.Error("locked by two of five")
 	}
-	if took := time.Since(began); took > time.Second+o.NodeTimeout {
+	// This is half of the time that the client takes.
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v, with a NodeTimeout of %v", took, o.NodeTimeout)
 	}
 	for _, p := range s.proxies[:3] {

@@ -159,7 +159,7 @@ func TestRights(t *testing.T) {
 			}
 			if name == "without listen" {
 				// At once.
-				says(t, to.Warm(t.Context()), "the Redis user lacks +ping +subscribe", "NOPERM")
+				says(t, warmed(t, to), "the Redis user lacks +ping +subscribe", "NOPERM")
 			}
 			handsOver(t, from, to, 2*time.Second)
 		})
