@@ -60,7 +60,8 @@ func TestALockBeginsWithTimeLeft(t *testing.T) {
 	if before, err := q.turn(context.Background()); before != "" || err != nil {
 		t.Fatal(before, err)
 	}
-	if count(proxy, "sync") != 1 || time.Since(q.alive) > l.opts.Lease/3 {
+	// If the machine is busy, a sync can be too slow as well, so there may be several.
+	if count(proxy, "sync") == 0 || time.Since(q.alive) > l.opts.Lease/3 {
 		t.Errorf("what counts is a question from %v ago", time.Since(q.alive))
 	}
 	if err := q.release(context.Background()); err != nil {

@@ -20,28 +20,32 @@ import (
 // another call. The holder has got no message, but by then it knows that its lock is lost.
 func TestLostBeforeTheSessionEnds(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/expiry", Lease: time.Second}
-	for range 3 {
-		proxy := zktest.StartProxy(t, server.Addr())
-		holder, operator := open(t, proxy.Addr(), opts),
-			open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
-		held := acquire(t, holder, "held")
-		node := zklock.DirOf("/expiry", "held") + "/" + operator.line(t, "/expiry", "held")[0]
-		_, _, gone, err := operator.conn.GetW(node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		proxy.Blackhole(true)
-		<-gone
-		if err := held.Err(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("the session has ended, and Err is %v", err)
-		}
-		waittest.Next(t, "Lost", held.Lost())
-		proxy.Blackhole(false)
-		proxy.Cut()
-		if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Unlock: %v", err)
-		}
+	const lease = 3 * time.Second
+	opts := zklock.Options{Prefix: "/expiry", Lease: lease, OpTimeout: lease}
+	for _, name := range []string{"one", "two", "three"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for the end of a session
+			proxy := zktest.StartProxy(t, server.Addr())
+			holder, operator := open(t, proxy.Addr(), opts),
+				open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+			held := acquire(t, holder, name)
+			node := zklock.DirOf("/expiry", name) + "/" + operator.line(t, "/expiry", name)[0]
+			_, _, gone, err := operator.conn.GetW(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy.Blackhole(true)
+			<-gone
+			if err := held.Err(); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("the session has ended, and Err is %v", err)
+			}
+			waittest.Next(t, "Lost", held.Lost())
+			proxy.Blackhole(false)
+			proxy.Cut()
+			if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("Unlock: %v", err)
+			}
+		})
 	}
 }
 

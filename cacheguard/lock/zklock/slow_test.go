@@ -108,12 +108,14 @@ func TestZooKeeperIsFarAway(t *testing.T) {
 // In TestZooKeeperIsTooFarAway the error names the slow replies, and no node stays.
 func TestZooKeeperIsTooFarAway(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/too/far", Lease: time.Second, OpTimeout: time.Second}
-	p, operator := open(t, far(t, server.Addr(), 50*time.Millisecond), opts),
-		open(t, server.Addr(), opts)
+	const way, lease = 80 * time.Millisecond, 2 * time.Second
+	p := open(t, far(t, server.Addr(), way),
+		zklock.Options{Prefix: "/too/far", Lease: lease, OpTimeout: lease})
+	operator := open(t, server.Addr(),
+		zklock.Options{Prefix: "/too/far", Lease: 20 * time.Second})
 	prepare(t, operator, "a")
 	_, err := p.Lock(testContext(t), "a")
-	if err == nil || !strings.Contains(err.Error(), "too slow for a Lease of 1s") {
+	if err == nil || !strings.Contains(err.Error(), "too slow for a Lease of 2s") {
 		t.Errorf("Lock: %v", err)
 	}
 	waittest.Until(t, "the end of the line", func() bool {

@@ -251,7 +251,7 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, zk.ErrNoAuth},
-		"no server for a lease": {time.Second, func(
+		"no server for a lease": {5 * time.Second, func(
 			_ *testing.T, _, _ *process, server *zktest.Server,
 		) {
 			server.Kill()
