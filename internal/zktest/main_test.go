@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	moment  = 30 * time.Millisecond  // for what must not happen
-	session = 10 * time.Second       // what clients ask for
-	brief   = 500 * time.Millisecond // a session that ends soon
+	moment  = 30 * time.Millisecond // for what must not happen
+	session = 10 * time.Second      // what clients ask for
+	brief   = 2 * time.Second       // a session that ends soon
 )
 
 func TestMain(m *testing.M) {
