@@ -34,8 +34,18 @@ func doReturns(e *env) {
 		if !errors.Is(err, want) || want == nil && err != nil {
 			e.unexpected(took, err, "Do returned %v for work that returned %v", err, want)
 		}
-		e.unlock(e.try(e.b, name))
+		e.nextSoon(name)
 	}
+}
+
+// nextSoon checks that another caller gets the lock soon after Do. It waits for the lock, because
+// on a slow system the Unlock of Do may have got no answer.
+func (e *env) nextSoon(name string) {
+	e.Helper()
+	began := time.Now()
+	next := e.lock(e.b, name)
+	e.soon("the lock after Do was had by the next", time.Since(began), e.prompt)
+	e.unlock(next)
 }
 
 func doExits(e *env) {
@@ -53,7 +63,7 @@ func doExits(e *env) {
 			})
 		}()
 		e.happens("Do ends with "+how, over)
-		e.unlock(e.try(e.b, name))
+		e.nextSoon(name)
 	}
 }
 

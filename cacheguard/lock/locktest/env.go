@@ -272,8 +272,14 @@ func (e *env) unlock(held lock.Lock) {
 // saysLost unlocks a lock that was lost, and expects ErrLost.
 func (e *env) saysLost(held lock.Lock) {
 	e.Helper()
-	if err, _ := e.unlocked(e.ctx, held); !errors.Is(err, lock.ErrLost) {
-		e.Errorf("Unlock of %q, which was lost: %v; want ErrLost", held.Name(), err)
+	const wrong = "Unlock of %q, which was lost: %v; want ErrLost"
+	began := time.Now()
+	switch err, late := e.unlocked(e.ctx, held); {
+	case errors.Is(err, lock.ErrLost):
+	case late:
+		e.Errorf(wrong, held.Name(), err)
+	default:
+		e.unexpected(time.Since(began), err, wrong, held.Name(), err)
 	}
 }
 

@@ -350,7 +350,7 @@ func TestProcessCasesFailBrokenLockers(t *testing.T) {
 			suite().Fails(t, m.caught, 5, func(
 				c suitetest.Case[locktest.Fleet],
 			) *suitetest.Recorder {
-				f := serverFleet(t, name)
+				f := serverFleet(t, name, lease)
 				return suitetest.Record(func(r *suitetest.Recorder) { c.Run(r, f) })
 			})
 		})

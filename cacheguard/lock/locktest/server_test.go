@@ -183,7 +183,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 }
 
 // serverFleet returns a fleet of reference lockers, each with its own connection to a table.
-func serverFleet(t *testing.T, mutant string) locktest.Fleet {
+func serverFleet(t *testing.T, mutant string, lease time.Duration) locktest.Fleet {
 	tab := newTable()
 	var s system = tab
 	if wrap := processMutants[mutant].server; wrap != nil {
@@ -216,6 +216,12 @@ func serverFleet(t *testing.T, mutant string) locktest.Fleet {
 func TestSuiteOverTCP(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
 		t.Parallel()
-		return serverFleet(t, "")
+		var open func(lease time.Duration) locktest.Fleet
+		open = func(lease time.Duration) locktest.Fleet {
+			f := serverFleet(t, "", lease)
+			f.Longer = open
+			return f
+		}
+		return open(lease)
 	})
 }
