@@ -19,7 +19,7 @@ const (
 	SentinelMaster = "master"
 
 	// The time after which a sentinel takes a silent server for dead.
-	downAfter       = 500 * time.Millisecond
+	downAfter       = 1500 * time.Millisecond
 	failoverTimeout = 5 * time.Second
 )
 
