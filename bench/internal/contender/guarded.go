@@ -3,8 +3,12 @@ package contender
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
@@ -15,6 +19,23 @@ const window = time.Hour
 
 // quiet discards log lines about events that the benchmark counts.
 var quiet = slog.New(slog.DiscardHandler)
+
+// OpTimeoutEnv is the environment variable with the OpTimeout of all stores, for example "4s". The
+// replicas of a run inherit it. Without it, the stores have the default. Tests set it, because on a
+// busy machine Redis can be silent for longer than the default. Then replicas load without a lease.
+const OpTimeoutEnv = "CACHEGUARD_BENCH_OP_TIMEOUT"
+
+// OpenStore opens a store that doesn't log. An empty prefix means the default one.
+func OpenStore(rdb *redis.Client, prefix string) (*redisstore.Store, error) {
+	o := redisstore.Options{Prefix: prefix, Logger: quiet}
+	if wanted := os.Getenv(OpTimeoutEnv); wanted != "" {
+		var err error
+		if o.OpTimeout, err = time.ParseDuration(wanted); err != nil {
+			return nil, fmt.Errorf("%s: %w", OpTimeoutEnv, err)
+		}
+	}
+	return redisstore.New(rdb, o)
+}
 
 type options = cacheguard.Options[string]
 
@@ -59,7 +80,7 @@ func openGuarded(with func(*options)) func(context.Context, Rig) (Protection, er
 func OpenGuarded(
 	ctx context.Context, r Rig, with func(*options), wrap func(cacheguard.Store) cacheguard.Store,
 ) (Protection, error) {
-	store, err := redisstore.New(r.Redis, redisstore.Options{Logger: quiet})
+	store, err := OpenStore(r.Redis, "")
 	if err != nil {
 		return nil, err
 	}

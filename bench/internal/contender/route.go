@@ -50,7 +50,7 @@ func openRoute(guarded bool) func(context.Context, Rig) (Protection, error) {
 func (t *route) open(ctx context.Context, guarded bool) (err error) {
 	mux := chi.NewRouter()
 	if guarded {
-		if t.store, err = redisstore.New(t.Redis, redisstore.Options{Logger: quiet}); err != nil {
+		if t.store, err = OpenStore(t.Redis, ""); err != nil {
 			return err
 		}
 		if t.pages, err = middleware.New(t.store,

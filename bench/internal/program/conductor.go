@@ -115,7 +115,7 @@ func (c *conductor) handovers(
 	holder := first.who
 	for i := -contenders; i < n; i++ {
 		if i == 0 {
-			if counted, err = c.count(); err != nil {
+			if counted, err = c.count(settleAll); err != nil {
 				return nil, counted, err
 			}
 		}
@@ -132,7 +132,7 @@ func (c *conductor) handovers(
 		await(c.ctx, upTo(spread))
 		c.wants(before)
 	}
-	after, err := c.count()
+	after, err := c.count(settleAll)
 	return took, after.minus(counted), err
 }
 
@@ -170,14 +170,20 @@ func (c *conductor) noOther() error {
 	}
 }
 
-// settle is the time without a new message after which the count is complete.
-const settle = 20 * time.Millisecond
+const (
+	// settle is the time without a new message after which the count is complete.
+	settle = 20 * time.Millisecond
 
-// count waits until all messages have arrived, and returns the traffic so far.
-func (c *conductor) count() (n traffic, err error) {
+	// settleAll is this time for a fleet. A message can reach one of its processes much later than
+	// the others if the machine is busy.
+	settleAll = 10 * settle
+)
+
+// count waits until no message has arrived for the given time, and returns the traffic so far.
+func (c *conductor) count(without time.Duration) (n traffic, err error) {
 	for before := int64(-1); err == nil && n.Messages != before; {
 		before = n.Messages
-		await(c.ctx, settle)
+		await(c.ctx, without)
 		n, err = c.countNow()
 	}
 	return n, err
@@ -197,7 +203,7 @@ func (c *conductor) countNow() (n traffic, err error) {
 
 // repeat makes one contender take the lock and give it back n times.
 func (c *conductor) repeat(n int) (took []int64, counted traffic, err error) {
-	before, err := c.count()
+	before, err := c.count(settle)
 	if err != nil {
 		return nil, counted, err
 	}
@@ -205,7 +211,7 @@ func (c *conductor) repeat(n int) (took []int64, counted traffic, err error) {
 	if err != nil {
 		return nil, counted, err
 	}
-	after, err := c.count()
+	after, err := c.count(settle)
 	return took, after.minus(before), err
 }
 

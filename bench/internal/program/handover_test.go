@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,43 +73,49 @@ func quickly(addr string, args ...string) []string {
 
 func TestHandover(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t,
-		quickly(addr, "-lockers", "redislock,redislock-fair,broadcast", "-growth", "2,4", "-repeat",
-			"2", "-json")...)
-	var printed struct {
-		Results handoverResults
-	}
-	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
-		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
-	}
-	messages := map[string]float64{"redislock": 1, "redislock-fair": 1, "broadcast": 2}
-	for _, name := range []string{"redislock", "redislock-fair", "broadcast"} {
-		ts, alone, growth := printed.Results.Handovers[name], printed.Results.Alone[name],
-			printed.Results.Growth[name]
-		if len(ts) != 2 || len(alone) != 2 || len(growth) != 2 {
-			t.Errorf("%s: want two of each: %+v, %+v, %+v", name, ts, alone, growth)
-			continue
+	inOneOf(t, 3, func() (wrong []string) {
+		code, stdout, stderr := bench(t,
+			quickly(addr, "-lockers", "redislock,redislock-fair,broadcast", "-growth", "2,4",
+				"-repeat", "2", "-json")...)
+		var printed struct {
+			Results handoverResults
 		}
-		for _, one := range ts {
-			// If a lock was given back before the next holder was in the queue, no message is
-			// needed. A message may also arrive late.
-			if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 ||
-				one.Commands > 40 || one.Messages > messages[name]*1.2 ||
-				one.Messages < messages[name]*0.8 {
-				t.Errorf("%s: %+v", name, one)
+		if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
+		}
+		messages := map[string]float64{"redislock": 1, "redislock-fair": 1, "broadcast": 2}
+		for _, name := range []string{"redislock", "redislock-fair", "broadcast"} {
+			ts, alone, growth := printed.Results.Handovers[name], printed.Results.Alone[name],
+				printed.Results.Growth[name]
+			if len(ts) != 2 || len(alone) != 2 || len(growth) != 2 {
+				t.Errorf("%s: want two of each: %+v, %+v, %+v", name, ts, alone, growth)
+				continue
+			}
+			for _, one := range ts {
+				if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 ||
+					one.Commands > 40 {
+					t.Errorf("%s: %+v", name, one)
+				}
+				// If a lock was given back before the next holder was in the queue, no message is
+				// needed. A message may also arrive late.
+				if one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 {
+					wrong = append(wrong, fmt.Sprintf("%s: %+v", name, one))
+				}
+			}
+			if alone[0].Trips != 2 || alone[0].P50 <= 0 || alone[0].OverFloor <= 0 {
+				t.Errorf("%s alone: %+v", name, alone[0])
 			}
 		}
-		if alone[0].Trips != 2 || alone[0].P50 <= 0 || alone[0].OverFloor <= 0 {
-			t.Errorf("%s alone: %+v", name, alone[0])
+		if fell := printed.Results.Growth["broadcast"]; fell[1].Messages < 1.5*fell[0].Messages {
+			wrong = append(wrong,
+				fmt.Sprintf("messages to all don't grow with the processes: %+v", fell))
 		}
-	}
-	if fell := printed.Results.Growth["broadcast"]; fell[1].Messages < 1.5*fell[0].Messages {
-		t.Errorf("messages to all don't grow with the processes: %+v", fell)
-	}
-	floor := printed.Results.Alone[floor.Name]
-	if len(floor) != 2 || floor[0].Commands != 2 || floor[0].OverFloor != 1 {
-		t.Errorf("the floor: %+v", floor)
-	}
+		floor := printed.Results.Alone[floor.Name]
+		if len(floor) != 2 || floor[0].Commands != 2 || floor[0].OverFloor != 1 {
+			t.Errorf("the floor: %+v", floor)
+		}
+		return wrong
+	})
 }
 
 func TestHandoverTable(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -104,7 +105,7 @@ func (s heldStore) Lease(
 // open opens one more process.
 func (b *bystanders) open(cache string, held chan<- struct{}) (*cacheguard.Cache[string], error) {
 	quiet := slog.New(slog.DiscardHandler)
-	store, err := redisstore.New(b.rdb, redisstore.Options{Prefix: b.prefix, Logger: quiet})
+	store, err := contender.OpenStore(b.rdb, b.prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -143,21 +144,23 @@ func (b *bystanders) measure(row *idleRow, own counter) error {
 func (b *bystanders) load(key string) error {
 	began, end := make(chan struct{}), make(chan struct{})
 	results := make(chan error, 2)
-	get := func(c *cacheguard.Cache[string]) {
-		_, err := c.Get(b.ctx, key, func(ctx context.Context) (string, error) {
-			close(began)
-			<-end
-			return strings.Repeat("x", 1024), nil
-		})
+	get := func(c *cacheguard.Cache[string], load cacheguard.LoadFunc[string]) {
+		_, err := c.Get(b.ctx, key, load)
 		results <- err
 	}
-	go get(b.leader)
+	go get(b.leader, func(context.Context) (string, error) {
+		close(began)
+		<-end
+		return strings.Repeat("x", 1024), nil
+	})
 	select {
 	case <-began:
 	case err := <-results:
 		return fmt.Errorf("nothing was loaded: %w", err)
 	}
-	go get(b.waiter)
+	go get(b.waiter, func(context.Context) (string, error) {
+		return "", errors.New("it loaded, too")
+	})
 	select {
 	case <-b.waits:
 	case err := <-results:

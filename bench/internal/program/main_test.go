@@ -3,11 +3,13 @@ package program
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/zktest"
 )
@@ -15,6 +17,8 @@ import (
 // TestMain makes the test binary a replica when a run has started it as one.
 func TestMain(m *testing.M) {
 	zktest.SuppressRace()
+	// On a busy machine Redis can be late by seconds. The replicas inherit the variable.
+	_ = os.Setenv(contender.OpTimeoutEnv, "4s")
 	if os.Getenv(childEnv) != "" {
 		Main(testPeers)
 	}
@@ -31,6 +35,23 @@ func bench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(t.Context(), testPeers, args, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
+}
+
+// inOneOf repeats a measurement until nothing in it is wrong, and fails the test if something is
+// wrong in each of the tries. Such a measurement counts what happens in a short time, in which a
+// busy machine may let nothing happen.
+func inOneOf(t *testing.T, tries int, measure func() (wrong []string)) {
+	t.Helper()
+	for {
+		wrong := measure()
+		if len(wrong) == 0 {
+			return
+		}
+		if tries--; tries == 0 {
+			t.Errorf("in the last try: %s", strings.Join(wrong, "\n"))
+			return
+		}
+	}
 }
 
 // rowOf returns the cells of the table's row with this name, or nil if there is none.
@@ -113,23 +134,27 @@ func TestStampedeOnLocks(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	file := filepath.Join(t.TempDir(), "loads.svg")
-	code, stdout, stderr := bench(t, "expiry", "-redis", addr, "-processes", "2", "-rate", "50",
-		"-time", "300ms",
-		"-ttl", "100ms", "-load", "10ms", "-svg", file)
-	if code != 0 {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	for _, name := range []string{
-		"noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr",
-		"cacheguard-early", "cacheguard-early+swr",
-	} {
-		row := rowOf(stdout, name)
-		if row == nil || row[1] != "30" || row[2] != "0" ||
-			(row[3] == "0") != (name == "noop" || name == "get") {
-			t.Errorf("%s: want 30 requests without an error, and loads where something expires:\n%s",
-				name, stdout)
+	inOneOf(t, 3, func() (wrong []string) {
+		code, stdout, stderr := bench(t, "expiry", "-redis", addr, "-processes", "2", "-rate", "50",
+			"-time", "300ms", "-ttl", "100ms", "-load", "10ms", "-svg", file)
+		if code != 0 {
+			t.Fatalf("exit code %d, stderr %q", code, stderr)
 		}
-	}
+		for _, name := range []string{
+			"noop", "none", "get", "singleflight", "xfetch", "cacheguard", "cacheguard-swr",
+			"cacheguard-early", "cacheguard-early+swr",
+		} {
+			row := rowOf(stdout, name)
+			if row == nil || row[1] != "30" {
+				t.Fatalf("%s: want 30 requests:\n%s", name, stdout)
+			}
+			if row[2] != "0" || (row[3] == "0") != (name == "noop" || name == "get") {
+				wrong = append(wrong, fmt.Sprintf(
+					"%s: want no error, and loads where something expires:\n%s", name, stdout))
+			}
+		}
+		return wrong
+	})
 	if picture, err := os.ReadFile(file); err != nil ||
 		!strings.Contains(string(picture), ">cacheguard-early+swr</text>") {
 		t.Errorf("the picture: %v, %s", err, picture)
@@ -138,27 +163,30 @@ func TestExpiry(t *testing.T) {
 
 func TestOutage(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "outage", "-redis", addr, "-processes", "2", "-rate", "50",
-		"-before", "100ms",
-		"-outage", "500ms", "-after", "200ms", "-backoff", "200ms", "-ttl", "100ms", "-load",
-		"10ms", "-json")
-	var printed struct {
-		Results map[string][]outageTally
-	}
-	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
-		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
-	}
-	for _, name := range []string{
-		"cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight",
-	} {
-		ts := printed.Results[name]
-		if len(ts) != 1 || ts[0].Requests != 50 || ts[0].Attempts == 0 {
-			t.Errorf("%s: want 50 requests and an attempt: %+v", name, ts)
-			continue
+	inOneOf(t, 3, func() (wrong []string) {
+		code, stdout, stderr := bench(t, "outage", "-redis", addr, "-processes", "2", "-rate", "50",
+			"-before", "100ms", "-outage", "500ms", "-after", "200ms", "-backoff", "200ms", "-ttl",
+			"100ms", "-load", "10ms", "-json")
+		var printed struct {
+			Results map[string][]outageTally
 		}
-		if keeps := strings.HasPrefix(name, "cacheguard-stale"); keeps != (ts[0].Stale > 0) ||
-			keeps != (ts[0].Errors == 0) {
-			t.Errorf("%s: want stale answers instead of errors, or errors: %+v", name, ts[0])
+		if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
 		}
-	}
+		for _, name := range []string{
+			"cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight",
+		} {
+			ts := printed.Results[name]
+			if len(ts) != 1 || ts[0].Requests != 50 {
+				t.Fatalf("%s: want 50 requests: %+v", name, ts)
+			}
+			keeps := strings.HasPrefix(name, "cacheguard-stale")
+			if ts[0].Attempts == 0 || keeps != (ts[0].Stale > 0) || keeps != (ts[0].Errors == 0) {
+				wrong = append(wrong, fmt.Sprintf(
+					"%s: want an attempt, and stale answers instead of errors, or errors: %+v",
+					name, ts[0]))
+			}
+		}
+		return wrong
+	})
 }

@@ -55,15 +55,20 @@ func TestScenarios(t *testing.T) {
 			switch c.scenario {
 			case "race-same", "race-other":
 				// Enough time for a change in the middle of the load, without the end of a lock.
-				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "20s")
+				args = append(args, "-callers", "5", "-load", "2s", "-lock-ttl", "20s")
 			case "killed": // enough time for a busy machine to renew a lease
 				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience",
 					"10s")
 			case "slow":
 				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "20s")
 			case "avalanche":
-				// few enough for each step to be answered within its time on a busy machine
-				args = append(args, "-keys", "20", "-lock-ttl", "20s", "-patience", "20s")
+				// Few enough keys for each step to be answered within its time on a busy machine,
+				// and a load that still runs when a process that is late asks.
+				args = append(args, "-keys", "20", "-load", "1s", "-lock-ttl", "20s", "-patience",
+					"20s")
+			case "missing", "redis-gone": // here, too, a late caller asks before the load ends
+				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "20s",
+					"-patience", "20s")
 			case "cold":
 				args = append(args, "-callers", "5", "-rounds", "2", "-lock-ttl", "20s",
 					"-patience", "20s")
