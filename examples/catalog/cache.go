@@ -28,7 +28,7 @@ const (
 // These are settings of the outbox's relay. Its database is on this machine, so it can look often.
 // When its lease is over, the relay of another process takes over.
 const (
-	relayLease = 2 * time.Second
+	relayLease = 6 * time.Second
 	relayPoll  = 20 * time.Millisecond
 )
 

@@ -31,8 +31,8 @@ CREATE INDEX category_parent ON category (parent_id);
 CREATE UNIQUE INDEX category_name ON category (COALESCE(parent_id, 0), name)`
 
 const (
-	postgresConns = 16               // the most connections to PostgreSQL, of all replicas together
-	openTimeout   = 10 * time.Second // the time limit for a database that others may use, too
+	postgresConns = 16          // the most connections to PostgreSQL, of all replicas together
+	openTimeout   = time.Minute // the time limit for a database that others may use, too
 	busyPause     = 5 * time.Millisecond
 )
 

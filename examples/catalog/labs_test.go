@@ -86,17 +86,14 @@ func TestLabRuns(t *testing.T) {
 			}
 			continue
 		}
-		steps, report := run1(t, c.urls[0]+"/lab/run?stage="+s.Name)
+		steps, report := run1(t, c.urls[0]+"/lab/run?stage="+s.Name+"&ttl=30s")
 		if report.Answered != report.Requests || report.Verdict == "" ||
 			len(steps) < report.Requests {
 			t.Errorf("%s: %+v after %d steps", s.Name, report, len(steps))
 		}
 	}
-	if _, report := run1(t,
-		c.urls[0]+"/lab/run?stage=compare&fault=slow-load"); report.StaleWrites != 1 {
-		t.Errorf("%+v", report)
-	}
 	for query, words := range map[string]string{
+		"stage=compare&fault=slow-load": "a stale value is served: version 1",
 		"stage=watchdog&fault=failover": "2 had the lock at once; a stale value is served",
 		// More than one, if the machine is so busy that a third process loads meanwhile.
 		"stage=cacheguard&fault=failover&ttl=5s": "late values? (was|were) refused",
@@ -172,8 +169,9 @@ func TestLabTooManyRuns(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	for range mostRuns {
+		// The lock of the dead holder lasts, so each run goes on until its client leaves.
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPost,
-			c.urls[0]+"/lab/run?stage=setnx&fault=crash&ttl=30s", nil)
+			c.urls[0]+"/lab/run?stage=compare&fault=crash&ttl=30s", nil)
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)

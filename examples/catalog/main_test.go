@@ -217,8 +217,11 @@ func TestRequestsMayFinishWhenTheCommandIsStopped(t *testing.T) {
 	}
 	c.stop()
 	group.Wait()
-	if c.stderr.Len() > 0 {
-		t.Errorf("on stderr: %s", &c.stderr)
+	for line := range strings.Lines(c.stderr.String()) {
+		// On a busy machine a subscription may have no answer for a while.
+		if !strings.Contains(line, "redisstore: messages") {
+			t.Errorf("on stderr: %s", line)
+		}
 	}
 	if resp, err := other.Get(c.urls[1]); err == nil {
 		resp.Body.Close()

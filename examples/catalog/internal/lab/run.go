@@ -23,8 +23,9 @@ const (
 	// The pause between two polls of a request, for a lock that doesn't wake waiting requests.
 	spin   = 50 * time.Millisecond
 	outage = time.Second // the time for which Redis is down
-	// The TTL of cached values, in the run that waits for their expiry.
-	shortTTL = time.Second
+	// The TTL of cached values, in the run that waits for their expiry. Before that, the first
+	// requests must find the value, even if they are late.
+	shortTTL = 3 * time.Second
 	longTTL  = 10 * time.Minute
 )
 
@@ -158,7 +159,7 @@ func (r *run) close() {
 			p.close()
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for _, addr := range slices.Compact([]string{r.world.Redis, r.link.server()}) {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
