@@ -18,7 +18,7 @@ const (
 	PollInterval = 5 * time.Millisecond
 
 	// The time that a server has to end by itself before it is killed.
-	stopTimeout = 5 * time.Second
+	stopTimeout = 30 * time.Second
 	portRetry   = 50 * time.Millisecond // the time between two tries to get the same port
 )
 
