@@ -18,8 +18,9 @@ import (
 // P11 on a real Redis, between members of a fleet that share nothing but that.
 
 const (
-	// For a message to arrive, on a busy machine; it is a fraction of a millisecond.
-	messageTime = 250 * time.Millisecond
+	// For a message to arrive, on a busy machine; it is a fraction of a millisecond. A tier that
+	// misses a message is found nevertheless, because its values live for an hour.
+	messageTime = time.Second
 	noticeTime  = 2 * time.Second // for a lost subscription to be noticed
 )
 
@@ -51,14 +52,14 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 		read := func(key string) (cacheguard.Result[fact], time.Time) {
 			began := time.Now()
 			res, err := reader.cache.GetResult(t.Context(), key, origin.load(key))
-			owed := origin.owed(key, began.Add(-100*time.Millisecond))
+			owed := origin.owed(key, began.Add(-messageTime))
 			if owed > 0 && owed == origin.read(key).Version {
 				settled.Add(1)
 			}
 			if err != nil || res.Value.Version < owed {
 				wrong = append(wrong,
-					fmt.Sprintf("%s: got %+v, %v; 100 ms before it was version %d already", key,
-						res, err, owed))
+					fmt.Sprintf("%s: got %+v, %v; %v before it was version %d already", key, res,
+						err, messageTime, owed))
 			}
 			return res, began
 		}
@@ -105,8 +106,8 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 			all = append(all, took[way.name]...)
 			t.Logf("stale reads after %-10s returned: %s", way.name, percentiles(took[way.name]))
 		}
-		t.Logf("stale reads after all: %s; %d reads began 100 ms or more after the last change",
-			percentiles(all), settled.Load())
+		t.Logf("stale reads after all: %s; %d reads began %v or more after the last change",
+			percentiles(all), settled.Load(), messageTime)
 		if most := slices.Max(all); most > messageTime {
 			wrong = append(wrong,
 				fmt.Sprintf("the old version was read %v after its change returned", most))
@@ -139,31 +140,37 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 	if _, err := m.cache.Get(t.Context(), "k", origin.load("k")); err != nil {
 		t.Fatal(err)
 	}
-	if err := redistest.ResetStats(t.Context(), rdb); err != nil {
-		t.Fatal(err)
-	}
-	began, local := time.Now(), 0
-	for range reads {
-		res, err := m.cache.GetResult(t.Context(), "k", origin.load("k"))
-		if err != nil || res.Value.Version != 1 || res.Status != cacheguard.StatusHit {
-			t.Fatalf("got %+v, %v", res, err)
+	for try := 1; ; try++ {
+		if err := redistest.ResetStats(t.Context(), rdb); err != nil {
+			t.Fatal(err)
 		}
-		if res.Local {
-			local++
+		began, local := time.Now(), 0
+		for range reads {
+			res, err := m.cache.GetResult(t.Context(), "k", origin.load("k"))
+			if err != nil || res.Value.Version != 1 || res.Status != cacheguard.StatusHit {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			if res.Local {
+				local++
+			}
+			time.Sleep(2 * time.Millisecond) // they are to take a few TTLs
 		}
-		time.Sleep(2 * time.Millisecond) // they are to take a few TTLs
-	}
-	took := time.Since(began)
-	stats, err := redistest.CommandStats(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, most := stats["GET"]+stats["MGET"], int64(took/ttl)+1
-	t.Logf("%d reads within %v: %d from the tier, %d from Redis", reads,
-		took.Round(time.Millisecond), local, asked)
-	if asked > most || int64(reads-local) != asked {
-		t.Errorf("%d reads within %v asked Redis %d times, %d were answered by the tier; want at most %d",
-			reads, took, asked, local, most)
+		took := time.Since(began)
+		stats, err := redistest.CommandStats(t.Context(), rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, most := stats["GET"]+stats["MGET"], int64(took/ttl)+1
+		t.Logf("%d reads within %v: %d from the tier, %d from Redis", reads,
+			took.Round(time.Millisecond), local, asked)
+		if asked <= most && int64(reads-local) == asked {
+			return
+		}
+		if try == leastTries || !m.wasTold(cacheguard.MessageLost, began) {
+			t.Fatalf("%d reads within %v asked Redis %d times, %d were answered by the tier; want at most %d",
+				reads, took, asked, local, most)
+		}
+		t.Log("once more, because messages didn't arrive for a while")
 	}
 }
 

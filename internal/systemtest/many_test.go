@@ -68,7 +68,8 @@ func TestManyMembersGetMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		cache, err := cacheguard.New(store, cacheguard.Options[int]{Name: "many"})
+		cache, err := cacheguard.New(store,
+			cacheguard.Options[int]{Name: "many", LeaseTTL: replicaPatience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,9 @@ func TestProcessesShareTheErrorOfALoad(t *testing.T) {
 	withProcesses(t, 8, replicaConfig{ErrorTTL: -1, LeaseTTL: 20 * time.Second}, func(
 		f *processFleet,
 	) {
-		orders := f.get(key, callers,
-			replicaLoad{Gate: key, Took: 100 * time.Millisecond, Fail: true})
+		// The load goes on for a while after the gate has opened. A caller that takes its seat only
+		// after the load would load again, because the error isn't kept.
+		orders := f.get(key, callers, replicaLoad{Gate: key, Took: time.Second, Fail: true})
 		load := f.load(key, 1)
 		f.gathered(key, orders...)
 		f.replicas[load.Replica].open(key)

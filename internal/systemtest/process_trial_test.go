@@ -20,7 +20,7 @@ import (
 // still meanwhile, though not for ever. run reports failures to the fleet and never to t.
 func withProcesses(t *testing.T, n int, config replicaConfig, run func(f *processFleet)) {
 	t.Helper()
-	for began := time.Now(); ; {
+	for began, tries := time.Now(), 1; ; tries++ {
 		config.Redis = redistest.Shared(t).Addr()
 		f := &processFleet{
 			t: t, rdb: redis.NewClient(&redis.Options{Addr: config.Redis}),
@@ -31,7 +31,7 @@ func withProcesses(t *testing.T, n int, config replicaConfig, run func(f *proces
 		switch {
 		case len(f.failures) == 0:
 			return
-		case still == 0 || f.crashed || time.Since(began) > replicaPatience:
+		case still == 0, f.crashed, tries >= leastTries && time.Since(began) > replicaPatience:
 			f.tell()
 			t.Fatal(strings.Join(f.failures, "\n"))
 		}

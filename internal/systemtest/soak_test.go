@@ -135,6 +135,9 @@ const (
 	soakTimeout = 1500 * time.Millisecond // LoadTimeout
 	soakOp      = 250 * time.Millisecond  // OpTimeout
 	soakLoads   = 16                      // MaxLoads
+	// For a message to arrive, less than the time to live of a value. While the machine stands
+	// still, a message may take longer.
+	soakMessage = 250 * time.Millisecond
 	soakKeys    = 40
 	soakSlack   = time.Second // of a busy machine, for calls that have to end
 )
@@ -536,7 +539,7 @@ func (s *soak) look(
 		}
 		return
 	}
-	long, short := noticeTime+soakSlack/2, messageTime
+	long, short := noticeTime+soakSlack/2, soakMessage
 	if owed := s.origin.owed(key, began.Add(-long)); res.Value.Version < owed {
 		s.maybe(began.Add(-long), ended, false,
 			"%s: %s of %s got %+v; %v before it was version %d already", m.name, call, key, res,
