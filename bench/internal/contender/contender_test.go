@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/bench/internal/contender/contendertest"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -32,6 +34,21 @@ func TestSpecialContenders(t *testing.T) {
 	contendertest.Each(t, redistest.Shared(t).Addr(), some, map[string]contendertest.Exception{
 		"get": {EachLoads: true},
 	})
+}
+
+// A wrong value of the variable is reported, because results with the default would be taken for
+// results with the value.
+func TestWrongOpTimeout(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	for _, wrong := range []string{"soon", "1ms"} {
+		t.Setenv(contender.OpTimeoutEnv, wrong)
+		store, err := contender.OpenStore(rdb, "")
+		if err == nil {
+			_ = store.Close()
+			t.Errorf("%s is taken for a time", wrong)
+		}
+	}
 }
 
 func TestNamed(t *testing.T) {
