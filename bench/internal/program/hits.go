@@ -284,8 +284,8 @@ func (o hitsJob) do(ctx context.Context, w *worker) (hitAnswer, error) {
 	}, problem
 }
 
-// hitUntil calls hit until end is closed, but at least once. It returns the number of calls, and the
-// times of some of them.
+// hitUntil calls hit until end is closed, but at least once. It returns the number of calls, and
+// the times of some of them.
 func hitUntil(hit func() error, end <-chan struct{}) (n int64, took []int64, err error) {
 	every := int64(1)
 	for {
