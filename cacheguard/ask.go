@@ -190,7 +190,8 @@ func (r *run[V]) doubleCheck(
 			if there[i].ages(time.Since(m.at)); !ans.Stands {
 				there[i].forget()
 			} else if !there[i].checkWith(m.asked.hint, ans.Of, r.cache.store) {
-				// No load sees it, so no check is needed.
+				// Without an EntryFunc, and in a batch, no load sees this value, so it needs no
+				// check.
 				checked = m.load.entry == nil || r.many != nil
 			}
 		}

@@ -11,7 +11,8 @@ import (
 
 // leaseFirst asks for the lease instead of reading, because there probably is no value. That saves
 // a trip. If there is a value after all, the answer contains the value, as the answer to a read
-// would, and the store grants no lease. With any other answer the run goes on.
+// would, and the store grants no lease. With any other answer about the lease, goesOn is the run
+// that continues with this answer.
 //
 // If asked is false, the caller must read. This happens if a slot would leave fewer slots free than
 // are taken; if the Limiter is a fleet's; if reads or leases have trouble; if a load of the key has

@@ -105,8 +105,8 @@ func (n *localTier[V]) found(id string) (got found[V], ok bool) {
 }
 
 // moment returns the present moment of a key. Call moment before you ask the store, and pass the
-// moment to keep with the answer. If the key changes before the answer arrives, the moment shows
-// keep that the answer may be old.
+// moment to keep with the answer. If the key changes before the answer arrives, the answer may be
+// old. Then the moment is over, and keep doesn't keep the answer.
 func (n *localTier[V]) moment(id string) (m moment) {
 	if n.values != nil {
 		m = moment{known: n.invalidations.Count(), Stamp: n.values.Stamp(id)}

@@ -75,8 +75,8 @@ func (x *exchange) run() {
 			x.publish(res)
 			return
 		}
-		// The Vary of the response in others is known, so this request needn't wait until that
-		// response is made.
+		// x.others is a response for requests with other fields, which is still being made. Its
+		// Vary is known, so this request looks for its own variant now.
 		if x.others != nil {
 			res, err, x.others = cacheguard.Result[*response]{Value: x.others}, nil, nil
 		}

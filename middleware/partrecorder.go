@@ -287,8 +287,8 @@ func (p *partRecorder) finish() {
 			res = both
 		case prev.sameVersion(res) &&
 			(len(prev.body) > len(res.body) || p.asked.Header["If-Range"] != nil):
-			// A small part must not replace larger ones, and a part that may lack fields has no
-			// stored part to take them from.
+			// The parts can't be joined. A small part must not replace larger ones. The answer to a
+			// request with If-Range may lack fields, so it can't be stored alone.
 			return
 		}
 	}

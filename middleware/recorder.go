@@ -263,9 +263,9 @@ type firstHead struct {
 	notWhole bool   // the response is a 304; set together with line
 }
 
-// release lets the header be sent to the client. It also makes Cache-Status, as late as possible:
-// the cache knows that the response is stored only if the handler has returned, or if the handler
-// has set a Content-Length that can be stored.
+// release lets the header be sent to the client. It also makes Cache-Status, which says whether the
+// response is stored. The cache knows that when the handler has returned, and earlier only if the
+// handler has set a Content-Length of at most MaxBody. So Cache-Status is made as late as possible.
 func (rec *recorder) release() {
 	head := &rec.first
 	if !head.waits {

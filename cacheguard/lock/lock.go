@@ -49,9 +49,9 @@ type Seizer interface {
 	Locker
 
 	// SeizeUnsafely takes the lock of a name even if another holder has it. It is for operators who
-	// know that the holder hangs and can't be ended. It breaks the promise of a Locker: until its
-	// next renewal, at most a third of a lease later (one lease if it can't reach the system), the
-	// previous holder believes that it still has the lock, so both holders may do what only one of
+	// know that the holder hangs and can't be ended. It breaks the promise of a Locker. The
+	// previous holder learns of its loss at its next renewal, at most a third of a lease later, or
+	// after one lease if it can't reach the system. Until then both holders may do what only one of
 	// them should do. The protected resource can still tell the two holders apart if it checks
 	// their fencing tokens. Calls that wait for the lock go on waiting. The errors are the same as
 	// for TryLock, but [ErrHeld] never occurs. After an error the previous holder may still have

@@ -1,8 +1,8 @@
 // Package model holds formal models of parts of the protocol, and the test that checks the models.
-// It has no other code. Package internal/protocol has an explorer. It checks the code itself: what
-// one process does for one key, and what the store does. The models in this package check the rest:
-// several writers of one key, the tier in each process, stale values and what a process remembers
-// of them, tags, and StrongReads across processes.
+// It has no other code. The explorer in the tests of package internal/protocol checks the code
+// itself: what one process does for one key, and what the store does. The models in this package
+// check the rest: several writers of one key, the tier in each process, stale values and what a
+// process remembers of them, tags, and StrongReads across processes.
 //
 // A model is a Promela file: the scripts that run inside Redis as atomic steps, the replicas around
 // them, and a world that expires leases, loses messages and kills processes at the worst moment.

@@ -201,7 +201,8 @@
 // As soon as a step gets no answer, the store tells a cluster client to look for the new master. By
 // itself the client would look within a minute. A node that hangs can delay this by twice the
 // client's ReadTimeout. The default of ReadTimeout is 5 seconds; one second is enough. A node that
-// is away makes only its own keys unavailable, and at times keys in the slots next to its own.
+// is away makes its own keys unavailable. At times it does so with keys of other nodes, too, in
+// slots next to its own: the store stops asking for 256 neighbouring slots at once.
 //
 // While a slot moves from one node to another, values in it can be read and invalidated, one name
 // at a time. In that slot Redis can't grant leases, and Set fails, because a lease and its value

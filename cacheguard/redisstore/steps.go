@@ -86,8 +86,8 @@ func (s *Store) leaseStep(k cacheguard.Key, ask cacheguard.LeaseAsk) (keys []str
 	return s.near(k, value, s.names.lease(value)), args
 }
 
-// near returns these names of a key, the value's first. If the key's node also has the cache's
-// generations and the list of waiters, near adds their names.
+// near returns these names of a key. The first one must be the name of the value. If the key's node
+// also has the cache's generations and the list of waiters, near adds their names.
 func (s *Store) near(k cacheguard.Key, names ...string) []string {
 	if s.cluster == nil {
 		names = append(names, s.names.generations(k.Cache), s.names.whole(k.Cache))

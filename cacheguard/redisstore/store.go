@@ -71,11 +71,12 @@ var (
 // has the option and shares the client's connections. A cluster client, or a client of your own
 // type, is always called on another goroutine, one for each step. The client's hooks see every
 // command except those of the subscription. If the store uses a view, hooks that are added after
-// New see hardly any of its commands. The context that a hook gets has a deadline, but may never be
-// done: a hook must not leave a goroutine that waits for its Done. If a hook panics, the panic
-// reaches the caller of the store, or becomes an error, which may be that of several reads. Two
-// panics end the process: that of a hook of a node of a cluster client, because go-redis runs it on
-// a goroutine of its own, and that of a DialHook while the subscription dials.
+// New see hardly any of its commands. The context that a hook gets has a deadline, but it is
+// possible that its Done channel is never closed. So a hook must not leave a goroutine that waits
+// for this channel. If a hook panics, the panic reaches the caller of the store, or becomes an
+// error, which may be that of several reads. Two panics end the process: that of a hook of a node
+// of a cluster client, because go-redis runs it on a goroutine of its own, and that of a DialHook
+// while the subscription dials.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
