@@ -14,7 +14,7 @@ import (
 )
 
 // The locker is in another data centre, so a step may wait half a second for it. New reports errors
-// in the options.
+// in the options. Wrap takes the default options.
 func ExampleNew() {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -39,6 +39,9 @@ func ExampleNew() {
 		panic(err)
 	}
 	defer guarded.Close() // caches use guarded in place of store
+
+	byDefault := lockstore.Wrap(store, locker)
+	defer byDefault.Close()
 	fmt.Println("ready")
 	// Output: ready
 }

@@ -25,9 +25,7 @@ func Example() {
 
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	store, err := redisstore.New(rdb, redisstore.Options{
-		Prefix: "shop", OpTimeout: 5 * time.Second, // less in your program
-	})
+	store, err := redisstore.New(rdb, redisstore.Options{Prefix: "shop"})
 	if err != nil {
 		panic(err)
 	}
