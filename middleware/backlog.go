@@ -205,11 +205,12 @@ func (t *taker) close() {
 
 // hands writes p to the client. p is what a handler has passed to one Write. If p has more than
 // bodyBehind bytes, the backlog counts p until the write returns, because the handler waits for its
-// client in this time.
+// client in this time. lost says that an earlier write to this client has failed. Then this one
+// fails at once, too, and must not make room: it would cut clients that read.
 func hands[T string | []byte](
-	b *backlog, w http.ResponseWriter, p T, write func(T) (int, error),
+	b *backlog, lost bool, w http.ResponseWriter, p T, write func(T) (int, error),
 ) (int, error) {
-	if len(p) <= bodyBehind {
+	if lost || len(p) <= bodyBehind {
 		return write(p)
 	}
 	t := b.takes(&owed{size: int64(len(p))}, w)

@@ -33,7 +33,7 @@ func TestBacklogForgetsWhoHasGone(t *testing.T) {
 					reader.close()
 				case 1:
 					w := httptest.NewRecorder()
-					if n, err := hands(b, w, body, w.Write); n != len(body) || err != nil {
+					if n, err := hands(b, false, w, body, w.Write); n != len(body) || err != nil {
 						t.Errorf("%d bytes, %v", n, err)
 					}
 				default:

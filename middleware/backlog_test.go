@@ -199,6 +199,44 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	}
 }
 
+// A handler may go on writing to a client that was cut. Nothing is kept for this client any more,
+// so no other client is cut for it.
+func TestNoRoomIsMadeForCutClients(t *testing.T) {
+	for name, field := range map[string][]string{
+		"recorded": nil, "not to be stored": {"Cache-Control", "no-store"},
+		"a range": {"Range", "bytes=0-3145727"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const most = 4
+				cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "max-age=60")
+					if r.Header.Get("Range") != "" {
+						w.Header().Set("Content-Range", "bytes 0-3145727/9000000")
+						w.WriteHeader(http.StatusPartialContent)
+					}
+					for range 3 { // whether or not the client is there
+						_, _ = io.WriteString(w, bodyFor(r.URL.Path))
+					}
+				}))
+				var all []*idle
+				for i := range most + 1 {
+					all = append(all, idles(h, fmt.Sprintf("/%d/", i), field...))
+				}
+				for i, c := range all {
+					if cut := c.wasCut(); cut != (i == 0) || cut != c.ended.Load() {
+						t.Errorf("client %d is cut: %v, has ended: %v", i, cut, c.ended.Load())
+					}
+				}
+				for _, c := range all {
+					close(c.reads)
+				}
+			})
+		})
+	}
+}
+
 // A body that is sent to many clients is kept once, whether the clients wait for it, read it while
 // it is made, or find it stored.
 func TestEqualBodiesAreKeptOnce(t *testing.T) {

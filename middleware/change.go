@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -193,7 +194,8 @@ type passer struct {
 	silent bool // the passer writes nothing to Cache-Status
 	// Called before the client can know of the response, and at its end.
 	outdate func(status int, h http.Header, last bool)
-	place   *place // the handler's place
+	place   *place      // the handler's place
+	lost    atomic.Bool // a write to the client has failed
 
 	mu      sync.Mutex // guards the fields below
 	code    int
@@ -305,7 +307,16 @@ func (p *passer) Write(b []byte) (int, error) {
 	at := p.writes(len(b))
 	at.awaits()
 	defer at.resumes()
-	return hands(&p.cache.backlog, p.w, b, p.w.Write)
+	n, err := hands(&p.cache.backlog, p.lost.Load(), p.w, b, p.w.Write)
+	return n, p.noted(err)
+}
+
+// noted records whether a write to the client has failed.
+func (p *passer) noted(err error) error {
+	if err != nil {
+		p.lost.Store(true)
+	}
+	return err
 }
 
 // behind is Write for a goroutine for which the handler doesn't wait. The handler keeps its place
@@ -313,16 +324,17 @@ func (p *passer) Write(b []byte) (int, error) {
 func (p *passer) behind(b []byte) error {
 	p.writes(len(b))
 	_, err := p.w.Write(b)
-	return err
+	return p.noted(err)
 }
 
 func (p *passer) WriteString(s string) (int, error) {
 	at := p.writes(len(s))
 	at.awaits()
 	defer at.resumes()
-	return hands(&p.cache.backlog, p.w, s, func(s string) (int, error) {
+	n, err := hands(&p.cache.backlog, p.lost.Load(), p.w, s, func(s string) (int, error) {
 		return io.WriteString(p.w, s)
 	})
+	return n, p.noted(err)
 }
 
 func (p *passer) ReadFrom(src io.Reader) (int64, error) {

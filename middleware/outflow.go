@@ -23,6 +23,7 @@ type outflow struct {
 	flushed int       // how many of these flushes were passed on to the client
 	flowing bool      // a goroutine writes to the client
 	broken  bool      // nothing more may be written
+	lost    bool      // a write of the handler has failed
 	thrown  any       // the value with which the client's writer panicked
 	owed    owed      // the recorded body, for all who read it
 	taker   *taker    // this client, while the recorder waits for it
@@ -107,7 +108,8 @@ func (rec *recorder) catchUp() {
 		if rec.made != whole {
 			res = nil
 		}
-		if b.stays(&rec.owed, rec.out, res); rec.w != nil && rec.sent < len(rec.out) {
+		if b.stays(&rec.owed, rec.out, res); rec.w != nil && !rec.broken &&
+			rec.sent < len(rec.out) {
 			rec.taker = b.takes(&rec.owed, rec.w)
 			defer func() {
 				rec.taker.close()
@@ -272,7 +274,7 @@ func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
 	rec.mu.Unlock()
 	defer func() {
 		rec.mu.Lock()
-		rec.flowing = false
+		rec.flowing, rec.lost = false, rec.lost || err != nil
 		rec.idle.Broadcast()
 	}()
 	at.awaits()

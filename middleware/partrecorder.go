@@ -236,7 +236,7 @@ func (p *partRecorder) pass() {
 	}
 	at, body := p.passer.place, p.res.body
 	at.awaits()
-	if p.taker == nil && len(body) > bodyBehind && p.gone < len(body) {
+	if p.taker == nil && len(body) > bodyBehind && p.gone < len(body) && !p.broken {
 		b := &p.x.cache.backlog
 		p.taker = b.takes(&owed{size: int64(cap(body))}, p.to)
 	}

@@ -304,8 +304,9 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	rec.drain()
+	lost := rec.broken || rec.lost
 	return rec.direct(func() (int, error) {
-		return hands(&rec.run.cache.backlog, rec.w, p, rec.w.Write)
+		return hands(&rec.run.cache.backlog, lost, rec.w, p, rec.w.Write)
 	})
 }
 
@@ -320,8 +321,9 @@ func (rec *recorder) WriteString(s string) (int, error) {
 		return len(s), nil
 	}
 	rec.drain()
+	lost := rec.broken || rec.lost
 	return rec.direct(func() (int, error) {
-		return hands(&rec.run.cache.backlog, rec.w, s, func(s string) (int, error) {
+		return hands(&rec.run.cache.backlog, lost, rec.w, s, func(s string) (int, error) {
 			return io.WriteString(rec.w, s)
 		})
 	})
