@@ -170,7 +170,7 @@ func TestForgedScores(t *testing.T) {
 // A lease or a record with impossible numbers is overwritten by the next load at once.
 func TestForgedNumbersInLeases(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
+	r := newReplica(t, redistest.Start(t).Addr(), newPrefix())
 	r.listens(t)
 	id := cacheguard.ID{1}.String()
 	year := 365 * 24 * time.Hour
@@ -211,7 +211,7 @@ func TestForgedNumbersInLeases(t *testing.T) {
 // end.
 func TestForgedPermits(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
+	server := redistest.Start(t)
 	prefix := newPrefix()
 	rdb := newClient(t, server.Addr())
 	s := newStore(t, rdb, redisstore.Options{Prefix: prefix, OpTimeout: opTimeout})

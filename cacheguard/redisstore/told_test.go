@@ -53,7 +53,7 @@ func TestTroubleIsTold(t *testing.T) {
 		"no TLS there": {
 			func(t *testing.T) redis.Options {
 				return redis.Options{
-					Addr:      redistest.Shared(t).Addr(),
+					Addr:      redistest.Start(t).Addr(),
 					TLSConfig: &tls.Config{ServerName: "localhost"},
 				}
 			},
@@ -62,14 +62,14 @@ func TestTroubleIsTold(t *testing.T) {
 		"wrong password": {
 			func(t *testing.T) redis.Options {
 				return redis.Options{
-					Addr: redistest.Shared(t).Addr(), Username: "who", Password: "wrong-password",
+					Addr: redistest.Start(t).Addr(), Username: "who", Password: "wrong-password",
 				}
 			},
 			"authentication failed", false, true,
 		},
 		"black hole": {
 			func(t *testing.T) redis.Options {
-				proxy := newProxy(t, redistest.Shared(t).Addr())
+				proxy := newProxy(t, redistest.Start(t).Addr())
 				proxy.Blackhole(true)
 				return redis.Options{Addr: proxy.Addr()}
 			},

@@ -40,10 +40,10 @@ func Start(tb TB, args ...string) *Server {
 	return kit.Start(tb, args...)
 }
 
-// Shared returns a redis-server that all tests of this process use. It has no data, but scripts
-// that were loaded stay. Tests that use it must not run in parallel, and must restore the
-// configuration. If a test kills or pauses the server, Start is better, but the next caller of
-// Shared gets a running server in any case.
+// Shared returns a redis-server that all tests of this process use. It has no data, because each
+// call removes all data, but scripts that were loaded stay. So tests that use it must not run in
+// parallel. They must restore the configuration. If a test kills or pauses the server, Start is
+// better, but the next caller of Shared gets a running server in any case.
 //
 // On Linux the server ends with the test process. On other systems, and if a package counts
 // goroutines, TestMain has to call Main or Wrap.

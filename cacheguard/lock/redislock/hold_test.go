@@ -15,7 +15,7 @@ import (
 func TestMaxHold(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const prefix, name, lease, most = "most", "n", 3 * time.Second, 4 * time.Second
-	addr := redistest.Shared(t).Addr()
+	addr := redistest.Start(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, MaxHold: most}
 	a, b := locker(t, addr, opts), locker(t, addr, opts)
 	began := time.Now()
@@ -42,7 +42,7 @@ func TestMaxHold(t *testing.T) {
 func TestHeldForManyLeases(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const prefix, name, lease = "renewed", "n", 3 * time.Second
-	addr := redistest.Shared(t).Addr()
+	addr := redistest.Start(t).Addr()
 	proxy := newProxy(t, addr)
 	a := locker(t, proxy.Addr(),
 		redislock.Options{Prefix: prefix, Lease: lease, MaxHold: -1, OpTimeout: lease})
@@ -64,7 +64,7 @@ func TestHeldForManyLeases(t *testing.T) {
 func TestRenewalFails(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const prefix, name, lease = "renewal", "n", 3 * time.Second
-	addr := redistest.Shared(t).Addr()
+	addr := redistest.Start(t).Addr()
 	proxy := newProxy(t, addr)
 	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease})
 	b := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
