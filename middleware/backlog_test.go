@@ -237,6 +237,42 @@ func TestNoRoomIsMadeForCutClients(t *testing.T) {
 	}
 }
 
+// unflushable is a writer of a layer in front that doesn't support Flush.
+type unflushable struct{ idle *idle }
+
+func (u unflushable) Header() http.Header                 { return u.idle.Header() }
+func (u unflushable) WriteHeader(status int)              { u.idle.WriteHeader(status) }
+func (u unflushable) Write(p []byte) (int, error)         { return u.idle.Write(p) }
+func (u unflushable) SetWriteDeadline(at time.Time) error { return u.idle.SetWriteDeadline(at) }
+
+// If a Flush fails, the client isn't lost, and what is kept for it counts.
+func TestFailedFlushLosesNoClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 4
+		cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "private")
+			if err := http.NewResponseController(w).Flush(); err == nil {
+				t.Error("Flush is supported")
+			}
+			_, _ = io.WriteString(w, bodyFor(r.URL.Path))
+		}))
+		front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(unflushable{w.(*idle)}, r)
+		})
+		var all []*idle
+		for i := range most + 1 {
+			all = append(all, idles(front, fmt.Sprintf("/%d/", i)))
+		}
+		for i, c := range all {
+			if c.wasCut() != (i == 0) {
+				t.Errorf("client %d is cut: %v", i, c.wasCut())
+			}
+			close(c.reads)
+		}
+	})
+}
+
 // A body that is sent to many clients is kept once, whether the clients wait for it, read it while
 // it is made, or find it stored.
 func TestEqualBodiesAreKeptOnce(t *testing.T) {

@@ -274,7 +274,7 @@ func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
 	rec.mu.Unlock()
 	defer func() {
 		rec.mu.Lock()
-		rec.flowing, rec.lost = false, rec.lost || err != nil
+		rec.flowing = false
 		rec.idle.Broadcast()
 	}()
 	at.awaits()

@@ -303,11 +303,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.on || rec.to != toClient {
 		return len(p), nil
 	}
-	rec.drain()
-	lost := rec.broken || rec.lost
-	return rec.direct(func() (int, error) {
-		return hands(&rec.run.cache.backlog, lost, rec.w, p, rec.w.Write)
-	})
+	return passesOn(rec, p, rec.w.Write)
 }
 
 // WriteString is Write for a string.
@@ -320,13 +316,20 @@ func (rec *recorder) WriteString(s string) (int, error) {
 	if rec.on || rec.to != toClient {
 		return len(s), nil
 	}
+	return passesOn(rec, s, func(s string) (int, error) { return io.WriteString(rec.w, s) })
+}
+
+// passesOn writes to the client what the handler writes, after what was recorded before.
+func passesOn[T string | []byte](
+	rec *recorder, p T, write func(T) (int, error),
+) (int, error) {
 	rec.drain()
 	lost := rec.broken || rec.lost
-	return rec.direct(func() (int, error) {
-		return hands(&rec.run.cache.backlog, lost, rec.w, s, func(s string) (int, error) {
-			return io.WriteString(rec.w, s)
-		})
+	n, err := rec.direct(func() (int, error) {
+		return hands(&rec.run.cache.backlog, lost, rec.w, p, write)
 	})
+	rec.lost = lost || err != nil
+	return n, err
 }
 
 // keep records n bytes, or ends the recording if the response can't be stored.
