@@ -12,8 +12,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/pgtest"
 )
 
-// poll is the default of Options.Poll.
-const poll = 250 * time.Millisecond
+const (
+	poll = 250 * time.Millisecond // the default of Options.Poll
+
+	// The suite waits for many ends of leases. A case that was too slow for this lease begins again
+	// with a longer one.
+	fleetLease = 2 * time.Second
+)
 
 // ofFleet sets the options of a fleet's lockers, in this process and in child processes.
 func (s system) ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = s.Lease, s.Lease }
@@ -21,7 +26,7 @@ func (s system) ofFleet(o *sqllock.Options) { o.Lease, o.OpTimeout = s.Lease, s.
 func TestConformanceOnSQLite(t *testing.T) {
 	locktest.Run(t, func(t *testing.T) locktest.Fleet {
 		t.Parallel() // these tests wait most of the time
-		return onSQLite(t).sqliteFleet(t, lease)
+		return onSQLite(t).sqliteFleet(t, fleetLease)
 	})
 }
 
@@ -58,7 +63,7 @@ func runOnPostgreSQL(t *testing.T, notified bool) {
 		t.Parallel()
 		s := onPostgreSQL(t)
 		s.Notified = notified
-		return s.postgreSQLFleet(t, lease)
+		return s.postgreSQLFleet(t, fleetLease)
 	})
 }
 

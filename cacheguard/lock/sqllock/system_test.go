@@ -26,7 +26,7 @@ import (
 const (
 	patience = waittest.Patience     // the time limit for events that must happen
 	moment   = 30 * time.Millisecond // the time to wait for events that must not happen
-	lease    = 2 * time.Second       // long enough for a busy machine
+	lease    = 6 * time.Second       // long enough for a busy machine
 )
 
 // system is a database with a table of locks that only this test uses.
@@ -120,7 +120,7 @@ func (s system) spied(t *testing.T) (*spy, *sql.DB) {
 	return p, db
 }
 
-// locker returns a locker. It has short leases unless change sets other options.
+// locker returns a locker. Its lease is long enough for a busy machine, unless change sets another.
 func (s system) locker(t *testing.T, db *sql.DB, change ...func(*sqllock.Options)) *sqllock.Locker {
 	t.Helper()
 	opts := sqllock.Options{
