@@ -58,7 +58,7 @@ func bsmLock(
 }
 
 var bsmContender = contender.Contender{
-	Name: "bsm-redislock", What: "a lock that polls, " + recipe,
+	Name: "bsm-redislock", What: "a lock that polls, with " + recipe,
 	Note: of("github.com/bsm/redislock") +
 		", LinearBackoff of -poll as in its examples, which keeps all who begin at the same moment in step, lock for -lock-ttl without renewal; asked again when it gives up, after one TTL.",
 	Better: "It is a lock of one file for anything, with metadata and a choice of retry strategies.",

@@ -58,5 +58,5 @@ func (l *locked) Close() error {
 }
 
 // recipe is the note for all contenders that use a library's lock.
-const recipe = "hand-rolled: GET, lock, GET, load, SET, unlock; each caller takes the lock for itself, also within a process; " +
-	"nothing stops a SET after a change"
+const recipe = "code written by hand: GET, lock, GET, load, SET, unlock. Each caller takes the lock itself, also within one process, and " +
+	"nothing stops a SET that comes after a change"

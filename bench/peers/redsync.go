@@ -44,7 +44,7 @@ func redsyncLock(rdb *redis.Client, o ...redsync.Option) program.LockFunc {
 }
 
 var redsyncContender = contender.Contender{
-	Name: "redsync", What: "a lock that polls, " + recipe,
+	Name: "redsync", What: "a lock that polls, with " + recipe,
 	Note: of("github.com/go-redsync/redsync/v4") +
 		" on one server, its own delay of half to two and a half times -poll at random (50 to 250 ms), WithExpiry of -lock-ttl without Extend; asked again when its 32 tries are used up.",
 	Better: "It works with redigo and rueidis as well as with go-redis, and locks anything, on several servers, too.",

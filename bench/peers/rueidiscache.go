@@ -10,7 +10,7 @@ import (
 
 var rueidisCacheContender = contender.Contender{
 	Name: "rueidis-cache", OwnClient: true,
-	What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest " +
+	What: "client-side caching, and rueidislock before the load: the first GET is a DoCache, the rest is " +
 		recipe,
 	Note: of("github.com/redis/rueidis") +
 		", DoCache for -ttl, lock as with rueidislock, client with its defaults. Hits come from " +

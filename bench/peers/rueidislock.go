@@ -14,7 +14,7 @@ import (
 
 var rueidislockContender = contender.Contender{
 	Name: "rueidislock", OwnClient: true,
-	What: "a lock whose waiting callers are woken by client-side caching, " + recipe,
+	What: "a lock whose waiting callers are woken by client-side caching, with " + recipe,
 	Note: of("github.com/redis/rueidis") +
 		", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
 		"Some callers of a burst get no answer from it; the cause is not known, and it also happens without NoLoopTracking. " +
