@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -132,6 +133,58 @@ func TestHostsAreOneInTheHandshake(t *testing.T) {
 		if got := w.Body.String(); got != "example.com example.com" || runs != 1 ||
 			r.TLS.ServerName != name {
 			t.Errorf("%s: got %q after %d runs", host, got, runs)
+		}
+	}
+}
+
+// A client can send fields of a megabyte. Reading one takes time in proportion to its length,
+// whatever is in it. If it took the square of the length, one request would take minutes.
+func TestLongFieldsAreReadQuickly(t *testing.T) {
+	const size = 1 << 20
+	opts := middleware.Options{
+		Normalize:      []string{"Accept", "Accept-Language", "Accept-Encoding"},
+		TrustForwarded: []string{"X-Forwarded-Host"},
+		TokenField:     "X-Token", TokenCookie: "token",
+		IgnoreQuery: []string{"utm_*"}, IgnoreCookies: []string{"_ga*"},
+	}
+	_, h := front(t, opts, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Etag", `"a"`)
+		fmt.Fprint(w, "page")
+	})
+	numbered := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < 4*size; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	long := map[string]string{"names": numbered("n%d,"), "parameters": "a/b" + numbered(";p%d=1")}
+	for _, unit := range []string{
+		`"\`, `"`, `a=\",`, `a="\,`, `a="b",`, `",`, `a,`, `,`, ` `, `W/"a",`, `W/"`, `a;q=`, `0-1,`,
+		`a=b; `, `for="`, `for=a;`, `(`,
+	} {
+		long[unit] = strings.Repeat(unit, size/len(unit))
+	}
+	for _, field := range []string{
+		"Cache-Control", "Pragma", "Accept", "Accept-Language", "Accept-Encoding", "If-None-Match",
+		"If-Modified-Since", "If-Range", "Range", "Cookie", "Connection", "X-Forwarded-Host", "X-Token",
+	} {
+		for what, value := range long {
+			if field == "Range" {
+				value = "bytes=" + value
+			}
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			if field == "If-Range" {
+				r.Header.Set("Range", "bytes=0-1")
+			}
+			r.Header.Set(field, value)
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			waittest.Next(t, fmt.Sprintf("%s of many %q", field, what), served)
 		}
 	}
 }

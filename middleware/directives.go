@@ -199,8 +199,9 @@ const (
 )
 
 // scanner reads the directives of all lines of a field, one after another. After a broken directive
-// it goes on at the next comma. Only commas inside complete quoted strings don't count, so a broken
-// directive can't hide a no-store after its comma.
+// it goes on at the next comma. Commas inside complete quoted strings don't count, but a broken
+// directive can't hide a no-store after its comma. After a quotation mark that isn't closed, each
+// comma counts, and no line is searched for the end of a quoted string again and again.
 type scanner struct {
 	lines []string // lines that are still to be read
 	rest  string   // the unread rest of the current line
@@ -239,6 +240,10 @@ func (s *scanner) next() bool {
 // argument reads the text between a directive's name and the next comma.
 func (s *scanner) argument() {
 	s.form, s.arg = bare, ""
+	if s.bad {
+		s.skip()
+		return
+	}
 	if arg, ok := strings.CutPrefix(s.rest, "="); ok {
 		if strings.HasPrefix(arg, `"`) {
 			end := quotedLen(arg)
@@ -271,6 +276,9 @@ func (s *scanner) skip() {
 			s.rest = s.rest[i:]
 			return
 		case '"':
+			if s.bad {
+				continue
+			}
 			if n := quotedLen(s.rest[i:]); n > 0 {
 				i += n - 1
 			} else {

@@ -150,6 +150,7 @@ func weighted(name, list string) (string, bool) {
 			continue
 		}
 		p := preference{weight: -1}
+		var params strings.Builder // p.what would be copied for each
 		for param := range members(member, ';') {
 			param = trimOWS(param)
 			if p.what == "" {
@@ -164,7 +165,7 @@ func weighted(name, list string) (string, bool) {
 			case !found || !isToken(key) || !isTokenOrQuoted(value):
 				return "", false
 			case !strings.EqualFold(key, "q"):
-				p.what += ";" + strings.ToLower(key) + "=" + value
+				params.WriteString(";" + strings.ToLower(key) + "=" + value)
 			case p.weight >= 0:
 				return "", false
 			default:
@@ -176,15 +177,14 @@ func weighted(name, list string) (string, bool) {
 		if p.weight < 0 {
 			p.weight = 1000
 		}
-		if !slices.Contains(preferences, p) {
-			preferences = append(preferences, p)
-		}
+		p.what += params.String()
+		preferences = append(preferences, p)
 	}
 	slices.SortFunc(preferences, func(a, b preference) int {
 		return cmp.Or(b.weight-a.weight, strings.Compare(a.what, b.what))
 	})
 	var b strings.Builder
-	for i, p := range preferences {
+	for i, p := range slices.Compact(preferences) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
