@@ -148,6 +148,62 @@ func TestPostsAreStoredForTheirLike(t *testing.T) {
 	})
 }
 
+// The handler of a POST sees what the options remove from a GET. What it writes of that doesn't
+// reach a client with the same key.
+func TestPostsTellOthersNothingThatKeysLack(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts                middleware.Options
+		target, languages   string // of a POST that the options would change
+		stored, acceptsThen string // of a GET with the same key, which they don't change
+	}{
+		"query": {
+			opts:   middleware.Options{IgnoreQuery: []string{"utm_*"}},
+			target: "/p?utm_x=EVIL", languages: "en", stored: "/p", acceptsThen: "en",
+		},
+		"query field": {
+			opts:   middleware.Options{KeepQuery: []string{"page"}},
+			target: "/p?x=EVIL&page=1", languages: "en", stored: "/p?page=1", acceptsThen: "en",
+		},
+		"host": {
+			opts:   middleware.Options{Hosts: map[string]string{"evil.example": "example.com"}},
+			target: "http://evil.example/p", languages: "en", stored: "/p", acceptsThen: "en",
+		},
+		"field": {
+			opts:   middleware.Options{Normalize: []string{"Accept-Language"}},
+			target: "/p", languages: "EVIL, de", stored: "/p", acceptsThen: "de,evil",
+		},
+		"shape": {
+			opts: middleware.Options{Shape: func(r *http.Request) {
+				r.Header.Set("Accept-Language", "en")
+			}},
+			target: "/p", languages: "EVIL", stored: "/p", acceptsThen: "en",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.opts.StorePosts = true
+			h := newCache(t, c.opts).Handler(http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Cache-Control", "max-age=60")
+					w.Header().Set("Vary", "Accept-Language")
+					w.Header().Set("Content-Location", c.stored)
+					fmt.Fprintf(w, "%s: %s%s in %s", r.Method, r.Host, r.RequestURI,
+						r.Header.Get("Accept-Language"))
+				}))
+			read := func() string {
+				return asks(h, "GET", c.stored, "Accept-Language", c.acceptsThen).Body.String()
+			}
+			asks(h, "POST", c.target, "Accept-Language", c.languages)
+			if got := read(); !strings.HasPrefix(got, "GET") {
+				t.Errorf("a GET got %q", got)
+			}
+			asks(h, "POST", c.stored, "Accept-Language", c.acceptsThen)
+			if got := read(); !strings.HasPrefix(got, "POST") {
+				t.Errorf("after a POST that the options don't change, a GET got %q", got)
+			}
+		})
+	}
+}
+
 // If the handler of a POST takes over the connection, nothing is stored, whatever the header says.
 func TestPostThatTakesItsConnectionOver(t *testing.T) {
 	cache, err := middleware.New(memstore.New(memstore.Options{}),

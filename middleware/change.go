@@ -37,9 +37,8 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 	p := &passer{w: w, cache: c, status: cacheStatus{fwd: "method"}}
 	var asGet *http.Request
 	if inside := c.inside(r); c.keys.ok(inside) {
-		get := *inside // before the handler changes anything
-		get.Method = http.MethodGet
-		asGet = &get
+		asGet = inside.Clone(inside.Context()) // the handler may change its request
+		asGet.Method = http.MethodGet
 		key := c.keys.key(asGet) // made now, because chi changes its part of the context later
 		p.outdate = func(status int, h http.Header, last bool) {
 			c.outdate(asGet, key, status, h, last)

@@ -57,6 +57,47 @@ func TestHandlerChangesItsRequest(t *testing.T) {
 	}
 }
 
+// A change invalidates the resource that its request named as it came, whatever the handler does to
+// the request.
+func TestHandlerChangesTheRequestOfAChange(t *testing.T) {
+	for name, edit := range map[string]func(r *http.Request){
+		"host":   func(r *http.Request) { r.Header.Set("X-Forwarded-Host", r.Header.Get("Host")) },
+		"scheme": func(r *http.Request) { r.Header.Set("X-Forwarded-Proto", "") },
+		"path":   func(r *http.Request) { r.URL.Path, r.RequestURI = "/inner", "/inner" },
+		"method": func(r *http.Request) { r.Method = http.MethodGet },
+	} {
+		reads := 0
+		h := newCache(t, middleware.Options{
+			DefaultTTL:     time.Minute,
+			TrustForwarded: []string{"X-Forwarded-Host", "X-Forwarded-Proto"},
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				reads++
+				w.Header().Set("Cache-Control", "max-age=60")
+				return
+			}
+			edit(r)
+		}))
+		h = func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Set("X-Forwarded-Host", "shop")
+				r.Header.Set("X-Forwarded-Proto", "https")
+				h.ServeHTTP(w, r)
+			})
+		}(h)
+		asks(h, "GET", "/p")
+		asks(h, "GET", "/p")
+		if reads != 1 {
+			t.Fatalf("%s: two GETs ran the handler %d times", name, reads)
+		}
+		asks(h, "POST", "/p")
+		asks(h, "GET", "/p")
+		if reads != 2 {
+			t.Errorf("%s: a GET after the change got the old response", name)
+		}
+	}
+}
+
 // A client may ask for a newer response and get one that can't be shared. The fresh page stays, and
 // requests for it are still coalesced. This also holds for a 304 and for a HEAD.
 func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {

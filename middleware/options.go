@@ -221,7 +221,9 @@ type Options struct {
 	// must not set this Content-Location. The cache stores the response with
 	// [cacheguard.Cache.Set]: if another request changes the resource at the same time, the older
 	// of the two responses may stay stored for its lifetime. The response to a request that
-	// identifies its user (Cookie, Authorization) isn't stored. Default: off.
+	// identifies its user (Cookie, Authorization) isn't stored. Neither is the response to a
+	// request that Hosts, IgnoreQuery, KeepQuery, Normalize or Shape would change for a GET,
+	// because the handler of a POST gets the request as it came. Default: off.
 	StorePosts bool
 
 	// Hosts maps a host to the main host of the same site. The cache and the handler treat a

@@ -25,8 +25,8 @@ const mostPosts = 16
 type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
-	asGet  *http.Request // a GET with the same URL and fields
-	key    string        // the key before the handler is called; asGet is from before the call, too
+	asGet  *http.Request // a GET with the same URL and fields, from before the handler is called
+	key    string        // also from before this call
 	target target
 	before http.Header
 	sent   time.Time
@@ -43,22 +43,30 @@ func (c *Cache) recordsPost(
 	w http.ResponseWriter, r *http.Request, asGet *http.Request,
 ) *postRecorder {
 	if !c.opts.StorePosts || asGet == nil || r.Method != http.MethodPost || identified(r, nil) ||
-		namesFields(r.Header) || secondHost(r) {
+		namesFields(r.Header) || secondHost(r) || !readAlike(r, asGet) {
 		return nil
 	}
 	if c.posts.Add(1) > mostPosts {
 		c.posts.Add(-1)
 		return nil
 	}
-	asked := *asGet // a copy, because the handler may change the request
-	asked.Header = asGet.Header.Clone()
 	p := &postRecorder{
-		ResponseWriter: w, cache: c, asGet: &asked, before: canonical(w.Header().Clone()),
+		ResponseWriter: w, cache: c, asGet: asGet, before: canonical(w.Header().Clone()),
 		sent: time.Now(),
 	}
-	p.key = c.keys.key(&asked)
-	p.target, _ = c.keys.target(&asked)
+	p.key = c.keys.key(asGet)
+	p.target, _ = c.keys.target(asGet)
 	return p
+}
+
+// readAlike reports whether a handler that has been given one of these requests could as well have
+// been given the other, apart from the method and the body. The handler of a POST gets the request
+// as it came. The key is made from the request as the options change it, so what they remove or
+// replace must not reach a response for others.
+func readAlike(r, asGet *http.Request) bool {
+	return r.Host == asGet.Host && r.RequestURI == asGet.RequestURI && *r.URL == *asGet.URL &&
+		(r.TLS == nil || r.TLS.ServerName == asGet.TLS.ServerName) &&
+		maps.EqualFunc(r.Header, asGet.Header, slices.Equal)
 }
 
 func (p *postRecorder) end() { p.cache.posts.Add(-1) }
