@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
@@ -39,6 +41,40 @@ func TestHeadWaitsForNoGet(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A HEAD updates the stored response with the header that its client has got. Fields that the
+// handler sets after WriteHeader, and trailers, belong to no header.
+func TestHeadUpdatesByWhatItHasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gets := 0
+		h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=10")
+				w.Header().Set("Etag", `"a"`)
+				if r.Method == "GET" {
+					gets++
+					fmt.Fprint(w, "page")
+					return
+				}
+				w.Header().Set("Trailer", "X-Sum")
+				w.Header().Set("X-Sent", "1")
+				w.WriteHeader(http.StatusOK)
+				w.Header().Set("X-Sum", "1")
+				w.Header().Set("Cache-Control", "max-age=31536000")
+			}))
+		asks(h, "GET", "/")
+		<-time.After(11 * time.Second)
+		asks(h, "HEAD", "/")
+		got := asks(h, "GET", "/").Header()
+		if gets != 1 || got.Get("X-Sent") != "1" || got.Get("X-Sum") != "" {
+			t.Errorf("%d runs for GET, header %v", gets, got)
+		}
+		<-time.After(11 * time.Second)
+		if asks(h, "GET", "/"); gets != 2 {
+			t.Errorf("%d runs for GET after the end of max-age", gets)
+		}
+	})
 }
 
 // A HEAD changes no response that was made after the HEAD began.

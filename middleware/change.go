@@ -153,24 +153,25 @@ func origin(scheme, host string) string {
 }
 
 // pass waits for a turn, then lets the handler answer the request, and writes s to Cache-Status. It
-// returns the status of the response.
+// returns the status of the response, and for a HEAD the header that the handler has answered with.
 func (c *Cache) pass(
 	w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus,
-) (status int) {
+) (status int, said http.Header) {
 	err := c.counted(r, func(r *http.Request, at *place) {
-		p := &passer{w: w, cache: c, status: s, place: at}
+		p := &passer{w: w, cache: c, status: s, keeps: r.Method == http.MethodHead, place: at}
 		defer func() { c.tell(r.Context(), "", p.status.reason) }()
 		next.ServeHTTP(p.writer(), r)
 		p.finish()
 		if status = p.code; p.failed {
 			status = http.StatusInternalServerError
 		}
+		said = p.head
 	})
 	if err != nil {
 		status = statusOf(err)
 		c.fail(w, r, "", status, err)
 	}
-	return status
+	return status, said
 }
 
 // untouched waits for a turn, then lets the handler answer a request that may change the connection
@@ -193,12 +194,13 @@ type passer struct {
 	silent bool // the passer writes nothing to Cache-Status
 	// Called before the client can know of the response, and at its end.
 	outdate func(status int, h http.Header, last bool)
+	keeps   bool        // pass returns head
 	place   *place      // the handler's place
 	lost    atomic.Bool // a write to the client has failed
 
 	mu      sync.Mutex // guards the fields below
 	code    int
-	head    http.Header // the header that outdate gets
+	head    http.Header // the header at WriteHeader, if outdate or keeps is set
 	sent    int
 	outside bool // the client may have a part of the response
 	failed  bool // the handler has called WriteHeader with an error after it had begun to answer
@@ -258,11 +260,8 @@ func (p *passer) decided(status int) {
 	if status == http.StatusSwitchingProtocols || isStream(h) {
 		p.place.leave()
 	}
-	if p.outdate != nil {
-		p.head = http.Header{
-			"Location":         slices.Clone(h["Location"]),
-			"Content-Location": slices.Clone(h["Content-Location"]),
-		}
+	if p.outdate != nil || p.keeps {
+		p.head = h.Clone()
 	}
 	if p.silent {
 		return

@@ -41,8 +41,9 @@ type exchange struct {
 	unstored  cacheguard.Reason // why the response in confirmed isn't stored, or 0
 	others    *response         // a response that is being made, for requests with other fields
 
-	stale  *response // the stored response, which the request doesn't accept
-	passed int       // the status of the response that the handler has sent to this client alone
+	stale  *response   // the stored response, which the request doesn't accept
+	passed int         // the status of the response that the handler has sent to this client alone
+	said   http.Header // for a HEAD, the header of this response
 }
 
 // turn is one call of the loader for an exchange. The load that this call begins may outlive the
@@ -454,5 +455,5 @@ func (c *Cache) fail(w http.ResponseWriter, r *http.Request, key string, status 
 
 // alone lets the handler answer as if there were no cache.
 func (x *exchange) alone(why string) {
-	x.passed = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why, reason: x.reasonAlone(why)})
+	x.passed, x.said = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why, reason: x.reasonAlone(why)})
 }

@@ -25,7 +25,7 @@ func (x *exchange) head() {
 		identified(x.r, x.stale.vary) {
 		return // there is nothing to update, or the header may be another user's
 	}
-	said := canonical(x.w.Header().Clone())
+	said := canonical(x.said)
 	delete(said, "Cache-Status")
 	said = x.cache.selectingOnly(said, before)
 	news := ownFields(said, before)
