@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -55,8 +56,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		send(w, "application/json", append(b, '\n'))
 	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "":
-		// So that relative links of the page work.
-		http.Redirect(w, r, name+"/", http.StatusMovedPermanently)
+		// So that relative links of the page work. http.Redirect would make the path absolute,
+		// which is wrong under http.StripPrefix. Behind "./" no name is read as another host.
+		h.Set("Location", "./"+url.PathEscape(name)+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
 	default:
 		var b bytes.Buffer
 		if err := page.Execute(&b, p.state(time.Now())); err != nil {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -530,9 +531,45 @@ func TestPageIsServed(t *testing.T) {
 			t.Errorf("%s %s: %v", test.method, test.path, resp.Header)
 		}
 	}
-	if to := p.asked("GET",
-		"/debug/cacheguard").Header.Get("Location"); to != "/debug/cacheguard/" {
-		t.Errorf("redirected to %q", to)
+}
+
+// A path without a slash at its end is redirected to the same path with a slash, wherever the page
+// is mounted. No path leads to another host.
+func TestPageRedirects(t *testing.T) {
+	p := newProcess(t, statuspage.Options{})
+	mux := http.NewServeMux()
+	mux.Handle("/debug/", http.StripPrefix("/debug", p.page))
+	for path, want := range map[string]string{
+		"/debug/cacheguard":             "/debug/cacheguard/",
+		"/debug/cacheguard?keys=1":      "/debug/cacheguard/",
+		"/debug/a/b":                    "/debug/a/b/",
+		"/debug/https:evil.example":     "/debug/https:evil.example/",
+		"/debug/javascript:alert(1)":    "/debug/javascript:alert%281%29/",
+		`/debug/\evil.example`:          "/debug/%5Cevil.example/",
+		"/debug/%5Cevil.example":        "/debug/%5Cevil.example/",
+		"/debug/%2F%5Cevil.example":     "/debug/%5Cevil.example/",
+		"/debug/a%3Fb%23c":              "/debug/a%3Fb%23c/",
+		"/debug/a%0D%0ASet-Cookie: b=c": "/debug/a%0D%0ASet-Cookie:%20b=c/",
+	} {
+		for mounted, handler := range map[string]http.Handler{
+			"at the root": p.page, "under StripPrefix": mux,
+		} {
+			asked, err := url.Parse("http://shop.example" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, &http.Request{Method: "GET", URL: asked, Host: asked.Host})
+			location := w.Header().Get("Location")
+			to, err := asked.Parse(location)
+			if err != nil || w.Code != http.StatusMovedPermanently {
+				t.Fatalf("%s: %d to %q, %v", path, w.Code, location, err)
+			}
+			// Browsers read a backslash as a slash, which Parse doesn't.
+			if to.String() != "http://shop.example"+want || strings.Contains(location, `\`) {
+				t.Errorf("%s, %s: redirected to %q, which is %v", path, mounted, location, to)
+			}
+		}
 	}
 }
 
