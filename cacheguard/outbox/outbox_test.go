@@ -262,6 +262,24 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A refused row delays no row of a later batch: the relay rests only if no rows are left.
+func TestRefusedInAFullBatch(t *testing.T) {
+	onEach(t, func(t *testing.T, s system) {
+		l := newLedger(t)
+		b, db := s.box(t, l, func(o *outbox.Options) { o.Poll = never }), s.db(t)
+		s.exec(t, db, "INSERT INTO OUTBOX (kind, cache, name) VALUES ('key', '', 'refused')")
+		keys := make([]string, 1000) // more than one batch
+		for i := range keys {
+			keys[i] = fmt.Sprint(i)
+		}
+		in(t, db, func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", keys...) })
+		run(t, b) // which reads the table at once
+		l.await(t, "the last", func(told []string) bool {
+			return slices.Contains(told, `key product "999"`)
+		})
+	})
+}
+
 // If an invalidation can't be delivered, the writer gets an error while its transaction can still
 // be rolled back.
 func TestWrongNames(t *testing.T) {

@@ -104,7 +104,7 @@ func (r *relay) work(ctx context.Context, held lock.Lock) {
 	defer r.forget()
 	began := time.Now()
 	for ctx.Err() == nil {
-		n, err := r.round(ctx)
+		more, err := r.round(ctx)
 		if err != nil {
 			r.failed(ctx, err)
 			if time.Since(later(began, r.since)) > r.b.opts.Lease {
@@ -113,7 +113,7 @@ func (r *relay) work(ctx context.Context, held lock.Lock) {
 			continue
 		}
 		r.succeeded()
-		if n < batch {
+		if !more {
 			r.b.rest(ctx)
 		}
 	}
@@ -140,12 +140,12 @@ func (r *relay) succeeded() {
 	}
 }
 
-// round delivers the oldest invalidations and returns how many rows that can be delivered it has
-// read. If a delivery fails, the rows that were delivered before are still removed.
-func (r *relay) round(ctx context.Context) (n int, err error) {
-	rows, err := r.b.read(ctx)
+// round delivers the oldest invalidations. more is true if there may be more of them. If a delivery
+// fails, the rows that were delivered before are still removed.
+func (r *relay) round(ctx context.Context) (more bool, err error) {
+	rows, more, err := r.b.read(ctx)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	done := 0
 	for done < len(rows) && err == nil {
@@ -155,7 +155,7 @@ func (r *relay) round(ctx context.Context) (n int, err error) {
 			done += len(some)
 		}
 	}
-	return len(rows), errors.Join(err, r.b.remove(ctx, rows[:done]))
+	return more, errors.Join(err, r.b.remove(ctx, rows[:done]))
 }
 
 // alike returns how many of the first rows have the same kind and the same cache.

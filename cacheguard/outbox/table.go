@@ -21,18 +21,18 @@ type row struct {
 	name  string
 }
 
-// read returns the oldest rows that can be delivered, batch at most. Rows that can never be
-// delivered are kept and reported.
-func (b *Box) read(ctx context.Context) (rows []row, err error) {
+// read reads the oldest rows, batch at most, and returns those that can be delivered. Rows that can
+// never be delivered are kept and reported. more is true if the table may have more rows.
+func (b *Box) read(ctx context.Context) (rows []row, more bool, err error) {
 	found, err := b.db.QueryContext(ctx, b.sql.read, batch)
 	if err != nil {
-		return nil, b.explained(err)
+		return nil, false, b.explained(err)
 	}
 	refused := make(map[int64]error)
 	for found.Next() {
 		var r row
 		if err := found.Scan(&r.id, &r.kind, &r.cache, &r.name); err != nil {
-			return nil, errors.Join(err, found.Close())
+			return nil, false, errors.Join(err, found.Close())
 		}
 		if wrong := r.decode(); wrong != nil {
 			refused[r.id] = wrong
@@ -41,14 +41,14 @@ func (b *Box) read(ctx context.Context) (rows []row, err error) {
 		rows = append(rows, r)
 	}
 	if err := errors.Join(found.Err(), found.Close()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for id, why := range refused {
 		if err := b.refuse(ctx, id, why); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return rows, nil
+	return rows, len(rows)+len(refused) >= batch, nil
 }
 
 // decode replaces the texts of the names by the names. If the row can never be delivered, it
