@@ -30,8 +30,8 @@ type Page struct {
 	opts    Options
 	started time.Time
 
-	views   sync.Map // of *view, the caches that are open
-	watched sync.Map // *counts by the cache's name
+	caches *eventcount.Caches[*noted]
+	views  sync.Map // of *view, the caches that are open
 
 	slow    slowest
 	trouble troubles
@@ -46,15 +46,20 @@ var (
 // New returns a Page without caches.
 func New(opts Options) *Page {
 	opts.SlowLoad = cmp.Or(opts.SlowLoad, defaultSlowLoad)
-	return &Page{opts: opts, started: time.Now()}
+	return &Page{
+		opts: opts, started: time.Now(),
+		caches: eventcount.NewCaches(
+			func(cache string) string { return cache },
+			func(string) *noted { return new(noted) },
+		),
+	}
 }
 
 // view is one open cache.
 type view struct{ cacheguard.View }
 
-// counts has the event counts of all caches of one name.
-type counts struct {
-	eventcount.Counters
+// noted is what the page notes about all caches of one name, besides their counts.
+type noted struct {
 	wrongAt atomic.Pointer[time.Time] // when an answer was last found to be wrong
 	hot     hottest
 }
@@ -62,33 +67,28 @@ type counts struct {
 // Watch adds a cache to the page. detach removes it. See [cacheguard.Watcher].
 func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	one := &view{v}
-	p.counts(v.Cache)
+	leave := p.caches.Attach(v.Cache, v.Stats)
 	p.views.Store(one, one)
-	return func() { p.views.Delete(one) }
+	return func() {
+		p.views.Delete(one)
+		leave()
+	}
 }
 
 // LocalHitsUntold returns true, because the page needs no events for hits of the process-local
 // tier. It reads their number from Stats. See [cacheguard.HitsUntold].
 func (p *Page) LocalHitsUntold() bool { return true }
 
-func (p *Page) counts(cache string) *counts {
-	if c, ok := p.watched.Load(cache); ok {
-		return c.(*counts)
-	}
-	c, _ := p.watched.LoadOrStore(cache, &counts{})
-	return c.(*counts)
-}
-
 // Observe counts an event and records the parts of it that the page shows. See
 // [cacheguard.Observer].
 func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
-	c := p.counts(e.Cache)
+	c := p.caches.Of(e.Cache)
 	c.Count(&e)
 	switch e.Kind {
 	case cacheguard.EventHit:
 		return
 	case cacheguard.EventSampled:
-		c.hot.hit(e.Key)
+		c.More.hot.hit(e.Key)
 		return
 	case cacheguard.EventLoad:
 		p.slow.took(slowLoad{
@@ -99,7 +99,7 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	if text := p.wrong(e); text != "" {
 		now := time.Now()
 		if e.Kind == cacheguard.EventCompared {
-			c.wrongAt.Store(&now)
+			c.More.wrongAt.Store(&now)
 		}
 		p.trouble.add(trouble{
 			At: now, Since: now, Cache: e.Cache, Keys: keys(e), What: text, Why: why(e),

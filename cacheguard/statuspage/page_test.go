@@ -81,6 +81,7 @@ type shown struct {
 			Ago              time.Duration `json:"last_ago_ns"`
 		}
 		Changes      int
+		LocalEntries int `json:"local_entries"`
 		Answers      map[string]int
 		HitRatio     float64 `json:"hit_ratio"`
 		LoadsRunning int     `json:"loads_running"`
@@ -215,6 +216,47 @@ func TestPage(t *testing.T) {
 		_ = other.Close()
 		if mode := p.shown().Caches[0].Mode; mode != "closed" {
 			t.Errorf("closed, it says %q", mode)
+		}
+	})
+}
+
+// What a closed cache has counted stays in the counts of its name. What it was doing doesn't.
+func TestPageCountsClosedCaches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		var origin atomic.Int64
+		load := func(context.Context) (int, error) { return int(origin.Load()), nil }
+		for round := 1; round <= 3; round++ {
+			var sw cacheguard.Switch
+			c := open(p, cacheguard.Options[int]{
+				Name: "stock", Local: cacheguard.Local[int]{Entries: 10}, Switch: &sw,
+			})
+			get := func() {
+				if _, err := c.Get(t.Context(), "k", load); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := c.Invalidate(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+			for range 101 { // one load and 100 hits
+				get()
+			}
+			origin.Add(1) // nobody says that the origin has changed
+			if err := sw.Set(cacheguard.ModeShadow); err != nil {
+				t.Fatal(err)
+			}
+			get() // is compared, and again a moment later
+			time.Sleep(time.Minute)
+			for _, instances := range []int{1, 0} {
+				one := p.shown().Caches[0]
+				if one.Instances != instances || one.LocalEntries != instances ||
+					one.Answers["local_hits"] != 100*round || one.Changes != round ||
+					one.Compared != round || one.Wrong != round || one.Nines == nil {
+					t.Errorf("cache %d, %d are open: %+v", round, instances, one)
+				}
+				_ = c.Close()
+			}
 		}
 	})
 }

@@ -145,9 +145,8 @@ func (p *Page) state(now time.Time) state {
 		Trouble: p.trouble.last(),
 	}
 	byName := map[string]*cacheState{}
-	p.watched.Range(func(name, c any) bool {
-		byName[name.(string)] = c.(*counts).state(name.(string))
-		return true
+	p.caches.Each(func(c *eventcount.Cache[*noted], stats cacheguard.Stats, _ bool) {
+		byName[c.Name] = stateOf(c, stats)
 	})
 	p.views.Range(func(v, _ any) bool {
 		if c := byName[v.(*view).Cache]; c != nil { // if c is nil, the cache was opened only now
@@ -167,42 +166,42 @@ func (p *Page) state(now time.Time) state {
 	return s
 }
 
-func (c *counts) state(name string) *cacheState {
+// stateOf returns the state of the caches of one name, as far as it is in their counts, in the sum
+// of their stats and in what the page has noted.
+func stateOf(c *eventcount.Cache[*noted], s cacheguard.Stats) *cacheState {
 	sum := func(numbers ...eventcount.Number) (sum uint64) {
 		for _, n := range numbers {
 			sum += c.Read(n, cacheguard.Stats{})
 		}
 		return sum
 	}
-	return &cacheState{Name: name, Listening: true, Hottest: c.hot.top(), WrongAt: c.wrongAt.Load(),
+	return &cacheState{
+		Name: c.Name, Listening: true,
 		Answers: answered{
 			Hits:     sum(eventcount.Hit, eventcount.LocalHit),
 			Negative: sum(eventcount.NegativeHit, eventcount.LocalNegativeHit),
+			Local:    s.LocalHits + s.LocalNegativeHits,
 			Stale:    sum(eventcount.Stale), Coalesced: sum(eventcount.Coalesced),
 			Loaded: sum(eventcount.Loaded), Failed: sum(eventcount.Failed),
 			Overloaded: sum(eventcount.Overloaded),
-		}}
+		},
+		LoadsRunning: s.LoadsRunning, LoadsQueued: s.LoadsQueued, Flights: s.Flights,
+		Callers: s.Callers, LocalEntries: s.LocalEntries, Changes: s.Changes, Unsent: s.Unsent,
+		Compared: s.Compared, Wrong: s.Wrong, WrongAt: c.More.wrongAt.Load(),
+		Hottest: c.More.hot.top(),
+	}
 }
 
+// addTo adds what one open cache is doing now.
 func (v *view) addTo(c *cacheState, now time.Time) {
-	s := v.Stats()
 	if c.Instances++; c.Instances == 1 || v.Mode() != cacheguard.ModeOn {
 		c.Mode = v.Mode().String()
 	}
 	listening := v.Listening()
 	c.Listening = c.Listening && listening
-	c.Answers.Local += s.LocalHits + s.LocalNegativeHits
-	c.LoadsRunning += s.LoadsRunning
-	c.LoadsQueued += s.LoadsQueued
-	c.Flights += s.Flights
-	c.Callers += s.Callers
-	c.LocalEntries += s.LocalEntries
-	c.Changes += s.Changes
-	c.Unsent += s.Unsent
-	// Numbers of the store, which instances usually share.
+	// Not the sum: these are numbers of the store, which instances usually share.
+	s := v.Stats()
 	c.BreakersOpen, c.Breakers = s.BreakersOpen, s.Breakers
-	c.Compared += s.Compared
-	c.Wrong += s.Wrong
 	for _, t := range v.Troubles() {
 		c.add(t, listening, now)
 	}
