@@ -25,9 +25,10 @@ const oldest = "6.2"
 
 // Diagnose tries each step of the store, on names of its own. The result says which steps work,
 // which fail and why, and what this means for callers. Diagnose takes some dozens of trips, or some
-// seconds if the server doesn't answer, and ends when ctx is done. The data that it writes has a
-// TTL of a minute or is removed at the end. Call it at the start of a program, from a command, or
-// when something looks wrong. Caches don't need it.
+// seconds if the server doesn't answer. When ctx is done, it tries nothing more. The data that it
+// writes has a TTL of a minute or is removed at the end, also after ctx is done. If the server
+// doesn't answer then, the removal takes up to three times OpTimeout. Call Diagnose at the start of
+// a program, from a command, or when something looks wrong. Caches don't need it.
 func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d := &diagnosing{ctx: ctx, s: s, cache: "diagnosis " + rand.Text()}
 	d.Addr, d.User, d.Prefix = s.link.Server(), s.link.User(), s.opts.Prefix
@@ -50,6 +51,9 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	}
 	d.try("has all rights", "steps that need a missing right don't work", d.rights)
 	d.try("tells the time", "every call loads for itself, and nothing is shared", d.tellTime)
+	if ctx.Err() == nil { // the parts from here on write data that has no TTL
+		defer d.tidy()
+	}
 	d.try("reads values", "every call loads for itself, and nothing is shared", d.read)
 	d.try("gives leases", "each process loads for itself, and nothing is stored", d.lease)
 	d.try("keeps leases",
@@ -67,7 +71,6 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 		d.message)
 	d.try("keeps budgets",
 		"a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
-	d.tidy()
 	d.Mend = d.mend()
 	return d.Diagnosis
 }
@@ -106,7 +109,13 @@ type diagnosing struct {
 }
 
 func (d *diagnosing) try(name, means string, do func() error) {
-	d.Parts = append(d.Parts, Part{Name: name, Means: means, Err: do()})
+	err := d.ctx.Err()
+	if err != nil {
+		err = fmt.Errorf("not tried: %w", err)
+	} else {
+		err = do()
+	}
+	d.Parts = append(d.Parts, Part{Name: name, Means: means, Err: err})
 }
 
 // answer tries whether the server answers, and measures how fast.

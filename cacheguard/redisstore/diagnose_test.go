@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -110,6 +111,31 @@ func TestDiagnoseIsInterrupted(t *testing.T) {
 		if !interrupted {
 			return
 		}
+	}
+}
+
+// If the caller's context ends before anything was written, the diagnosis sends nothing more.
+func TestDiagnoseEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	proxy := newProxy(t, redistest.Start(t).Addr())
+	rdb := newClient(t, proxy.Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rdb.AddHook(answered(func(command string) {
+		if command == "ping" {
+			cancel()
+		}
+	}))
+	d := newStore(t, rdb, redisstore.Options{OpTimeout: patience}).Diagnose(ctx)
+	sent := proxy.Counts()
+	maps.DeleteFunc(sent, func(name string, _ int64) bool { // those of new connections
+		return name == "HELLO" || name == "CLIENT"
+	})
+	if want := map[string]int64{"PING": 1}; !maps.Equal(sent, want) {
+		t.Errorf("it sent %v, want %v", sent, want)
+	}
+	if err := d.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("it says %v", err)
 	}
 }
 
