@@ -71,8 +71,9 @@ type breakers struct {
 
 	opens, closes report.Line
 
+	open atomic.Int32 // changed under mu; read without it, also by handlers of the log
+
 	mu      sync.Mutex // guards the fields below
-	open    int
 	spell   report.Spell
 	ended   bool
 	end     chan struct{} // closed by Close
@@ -130,9 +131,7 @@ func (bs *breakers) init(s *Store, cluster bool) {
 
 // count returns how many breakers are open, and how many there are.
 func (bs *breakers) count() (open, all int) {
-	bs.mu.Lock()
-	defer bs.mu.Unlock()
-	return bs.open, len(bs.all)
+	return int(bs.open.Load()), len(bs.all)
 }
 
 // of returns the breaker for a name.
@@ -184,7 +183,7 @@ func (b *breaker) trip(name string, err error) {
 	err = bs.s.explained(err)
 	b.why.Store(bs.refused(err))
 	b.open.Store(true)
-	bs.open++
+	bs.open.Add(1)
 	bs.tell(name, err)
 	closing := make(chan struct{})
 	b.closing = closing
@@ -200,7 +199,7 @@ func (b *breaker) close() {
 	}
 	b.until.Store(int64(bs.s.clock.elapsed()))
 	close(b.closing)
-	if bs.open--; bs.open == 0 {
+	if bs.open.Add(-1) == 0 {
 		bs.spell.End(context.Background(), bs.closes, bs.s.opts.Logger, "process", bs.s.name,
 			"server", bs.s.link.Server())
 	}
@@ -212,7 +211,7 @@ func (bs *breakers) tell(name string, err error) {
 	if bs.writes && (bs.s.health.of(name).open.Load() || redislink.TurnsAway(err)) {
 		return // not only the writes fail
 	}
-	if !bs.ended && bs.open > 0 {
+	if !bs.ended && bs.open.Load() > 0 {
 		opens := bs.opens
 		if redislink.Crowded(err) {
 			opens = crowdedLine

@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
-func storeThatHangs(t *testing.T) *Store {
+func storeThatHangs(t *testing.T) *Store { return hangs(t, slog.DiscardHandler) }
+
+func hangs(t *testing.T, log slog.Handler) *Store {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +33,56 @@ func storeThatHangs(t *testing.T) *Store {
 	t.Cleanup(func() { _ = l.Close() })
 	rdb := redis.NewClient(&redis.Options{Addr: l.Addr().String(), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(rdb, Options{Logger: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// asking is a log that looks at the store's breakers for each record.
+type asking struct {
+	slog.Handler
+	store *atomic.Pointer[Store]
+	asked chan int
+}
+
+func (a asking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a asking) Handle(context.Context, slog.Record) error {
+	if s := a.store.Load(); s != nil {
+		open, _ := s.Breakers()
+		a.asked <- open
+	}
+	return nil
+}
+
+func (a asking) WithAttrs([]slog.Attr) slog.Handler { return a }
+func (a asking) WithGroup(string) slog.Handler      { return a }
+
+// A handler of the log may ask how many breakers are open, also while one opens or closes.
+func TestLogAsksForBreakers(t *testing.T) {
+	log := asking{slog.DiscardHandler, new(atomic.Pointer[Store]), make(chan int, 100)}
+	s := hangs(t, log)
+	log.store.Store(s)
+	b := s.health.of("x")
+	done := make(chan bool, 1)
+	go func() {
+		for range tolerance {
+			b.answered("x", io.ErrUnexpectedEOF, 0)
+		}
+		pastOpening(b)
+		b.answered("x", nil, 0)
+		done <- true
+	}()
+	if open := waittest.Next(t, "the record of the opening", log.asked); open != 1 {
+		t.Errorf("%d are open, want 1", open)
+	}
+	if open := waittest.Next(t, "the record of the closing", log.asked); open != 0 {
+		t.Errorf("%d are open, want 0", open)
+	}
+	waittest.Next(t, "the answers", done)
 }
 
 // A caller's answer may close a breaker, and the breaker may open again before its probe has run.

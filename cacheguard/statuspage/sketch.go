@@ -41,13 +41,13 @@ func (h *hottest) hit(key string) {
 	}
 	h.all++
 	if _, known := h.count[key]; !known && len(h.count) >= counters {
-		least := ""
+		least, fewest := "", h.all // no key has more hits than all
 		for other, n := range h.count {
-			if least == "" || n < h.count[least] {
-				least = other
+			if n <= fewest {
+				least, fewest = other, n
 			}
 		}
-		h.count[key] = h.count[least]
+		h.count[key] = fewest
 		delete(h.count, least)
 	}
 	h.count[key]++

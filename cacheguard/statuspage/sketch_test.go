@@ -39,6 +39,22 @@ func TestHottest(t *testing.T) {
 	}
 }
 
+// The key with the fewest hits makes room for a new one, also if it is the empty key.
+func TestHottestForgetsTheEmptyKey(t *testing.T) {
+	for range 100 { // in which the counters are looked at in different orders
+		var h hottest
+		h.hit("")
+		for i := 1; i < counters; i++ {
+			h.hit(fmt.Sprint(i))
+			h.hit(fmt.Sprint(i))
+		}
+		h.hit("new")
+		if _, stays := h.count[""]; stays || h.count["new"] != 2 {
+			t.Fatalf("the empty key stays: %v; the new one has %d", stays, h.count["new"])
+		}
+	}
+}
+
 // The slowest loads of the last minutes are kept, each key once, and older ones go.
 func TestSlowest(t *testing.T) {
 	var s slowest

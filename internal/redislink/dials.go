@@ -2,6 +2,7 @@ package redislink
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -41,15 +42,17 @@ const (
 	longDial = 50 * time.Millisecond
 )
 
-// DialHook records each dial.
+// DialHook records each dial. A dial may panic in a hook of the user: go-redis recovers from that.
 func (d *dials) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		d.began()
-		conn, err := next(ctx, network, addr)
-		d.ended(addr, err)
-		return conn, err
+		err = errDialPanicked // unless next returns
+		defer func() { d.ended(addr, err) }()
+		return next(ctx, network, addr)
 	}
 }
+
+var errDialPanicked = errors.New("a hook of the client panicked")
 
 // ProcessHook returns next, because commands are not recorded.
 func (d *dials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }

@@ -16,6 +16,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// A dial that panics has ended, and is reported as one that failed.
+func TestDialThatPanics(t *testing.T) {
+	var d dials
+	dial := d.DialHook(func(context.Context, string, string) (net.Conn, error) { panic("boom") })
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = dial(t.Context(), "tcp", "a:1")
+	}()
+	if failed, _, made := d.last(); d.pending != 0 || failed.addr != "a:1" || made {
+		t.Errorf("%d dials are under way, the last that failed is %+v", d.pending, failed)
+	}
+}
+
 // A dial explains an error only while it is of use: the newest one, to that address, not long ago.
 func TestDialsExplain(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
