@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,35 @@ func TestWindowsOfAResponseThatComesStale(t *testing.T) {
 					t.Errorf("after the window: got %d, Age %s", w.Code, w.Header().Get("Age"))
 				}
 			})
+		})
+	}
+}
+
+// The window of the options counts from the end of freshness also for a user who shares the page
+// with others, in whichever way the page says how long it is fresh.
+func TestWindowForUsersOfAPageForAll(t *testing.T) {
+	for _, name := range []string{"Expires", "Cache-Control"} {
+		synctest.Test(t, func(t *testing.T) {
+			cache := newCache(t, middleware.Options{StaleWhileRevalidate: time.Minute})
+			runs := 0
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				value := map[string]string{
+					"Expires":       time.Now().Add(10 * time.Second).UTC().Format(http.TimeFormat),
+					"Cache-Control": "public, max-age=10",
+				}
+				w.Header().Set(name, value[name])
+				fmt.Fprintf(w, "run %d", runs)
+			}))
+			asks(h, "GET", "/")
+			<-time.After(15 * time.Second)
+			if got := asks(h, "GET", "/", "Cookie", "session=1").Body.String(); got != "run 1" {
+				t.Errorf("%s: within the window: %s", name, got)
+			}
+			synctest.Wait()
+			if runs != 2 {
+				t.Errorf("%s: %d runs, want one refresh", name, runs)
+			}
 		})
 	}
 }

@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -361,11 +360,13 @@ func (x *exchange) meanwhile(res cacheguard.Result[*response]) bool {
 	if over < 0 || !x.asked.takesMeanwhile(res.Value.age+res.Age, over) {
 		return false
 	}
-	h := maps.Clone(res.Value.header)
-	// The stale windows count from the end of freshness, so the age must not count again.
-	delete(h, "Date")
-	now := time.Now()
-	return x.cache.rules.judge(x.r, res.Value.status, h, now, now).revalidate > over
+	// The stale windows count from the end of freshness, so the time since Date must not count
+	// again: the response is judged as of this date.
+	h, at := res.Value.header, time.Now()
+	if made, dated := headerDate(h, "Date", at); dated {
+		at = made
+	}
+	return x.cache.rules.judge(x.r, res.Value.status, h, at, at).revalidate > over
 }
 
 func (x *exchange) storedFrom(base string) bool {
