@@ -49,6 +49,8 @@ type verdict struct {
 	// provoked: the response is an error that is fresh only because of the options. Any client may
 	// have caused it by a field that the handler rejects.
 	provoked bool
+	// refused: the error is about its request, and not about the resource.
+	refused bool
 
 	fresh time.Duration // the rest of its lifetime, in whole milliseconds; 0 or less: stale
 	age   time.Duration // the age of the response (RFC 9111, section 4.2.3)
@@ -85,7 +87,7 @@ func (u *rules) judge(r *http.Request, status int, h http.Header, sent, now time
 	h = canonical(h)
 	d := u.directives(h)
 	failed := status >= 500
-	v := verdict{age: initialAge(h, sent, now), failed: failed}
+	v := verdict{age: initialAge(h, sent, now), failed: failed, refused: isRefusal(status)}
 	if why, remember := u.forbidden(r, status, h, d); why != "" {
 		v.why, v.remember = why, remember
 		return v

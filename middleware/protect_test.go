@@ -16,6 +16,38 @@ import (
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
+// A client may send a request that the handler refuses. The stored page stays for others if the
+// origin fails later. If the refusal is about the resource, the page doesn't stay.
+func TestRefusalRemovesNoStalePage(t *testing.T) {
+	for status, stays := range map[int]bool{
+		400: true, 405: true, 406: true, 414: true, 429: true, 431: true,
+		401: false, 403: false, 404: false, 410: false, 451: false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			says := 200
+			h := newCache(t, middleware.Options{StaleIfError: time.Hour}).Handler(http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					if says == 200 {
+						page(w, "all is well")
+						return
+					}
+					w.WriteHeader(says)
+				}))
+			asks(h, "GET", "/")
+			<-time.After(2 * time.Minute)
+			says = status
+			if got := asks(h, "GET", "/"); got.Code != status {
+				t.Errorf("%d: its own client got %d", status, got.Code)
+			}
+			says = 500
+			if got := asks(h, "GET", "/"); (got.Code == 200) != stays {
+				t.Errorf("%d: when the origin failed afterwards, another client got %d", status,
+					got.Code)
+			}
+		})
+	}
+}
+
 // A client asks for a newer response in such a way that the result is for nobody else, or is an
 // error that only the options make fresh. The response that is stored for all stays, is fresh, and
 // is given to all clients.

@@ -81,7 +81,7 @@ func (u *run) confirmed(said, before http.Header) ending {
 		}
 	}
 	e := u.cache.reentry(&u.asked, res, news, said, u.sent.at)
-	if e.NoShare && u.leaves() {
+	if e.NoShare && u.leaves(verdict{}) {
 		e = cacheguard.Entry[*response]{Value: e.Value, NoShare: true, LeaveStored: true}
 	}
 	return ending{entry: e}

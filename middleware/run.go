@@ -228,9 +228,9 @@ func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	if isStream(h) {
 		v = verdict{remember: true, why: "event stream"}
 	}
-	if v.provoked && u.leaves() {
+	if v.provoked && u.leaves(v) {
 		// The response has no freshness of its own.
-		v = verdict{failed: status >= 500, why: "no freshness"}
+		v = verdict{failed: status >= 500, refused: v.refused, why: "no freshness"}
 	}
 	return v
 }
@@ -267,15 +267,26 @@ func (c *Cache) entry(v verdict, res *response) cacheguard.Entry[*response] {
 // leaves reports whether the stored response stays as it is although the new response is for its
 // own client only. If the stored response is fresh, it stays, because any client can ask for a
 // newer response with fields that make the handler refuse the request. If it is stale, it stays if
-// the handler ran for a guest. A guest is a request that identifies its user. The handler may
-// answer a guest differently from the requests for which the stored response was made.
-func (u *run) leaves() bool {
-	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || u.guest)
+// the new response is such a refusal, or if the handler ran for a guest. A guest is a request that
+// identifies its user. The handler may answer a guest differently from the requests for which the
+// stored response was made.
+func (u *run) leaves(v verdict) bool {
+	return u.prev != nil && !u.prev.unshared && (u.found.FreshFor > 0 || v.refused || u.guest)
+}
+
+// isRefusal reports whether a status is about the request's form, its conditions, or the number of
+// requests. A status such as 401, 403 or 410 is about the resource.
+func isRefusal(status int) bool {
+	switch status {
+	case 400, 405, 406, 408, 411, 412, 413, 414, 415, 416, 417, 421, 422, 425, 426, 428, 429, 431:
+		return true
+	}
+	return false
 }
 
 // entry returns the entry that is stored for a response.
 func (u *run) entry(v verdict, res *response) cacheguard.Entry[*response] {
-	if !v.share && u.leaves() {
+	if !v.share && u.leaves(v) {
 		return u.unshared(v)
 	}
 	return u.cache.entry(v, res)
@@ -283,7 +294,7 @@ func (u *run) entry(v verdict, res *response) cacheguard.Entry[*response] {
 
 // unshared returns the entry of a response that is for its own client only.
 func (u *run) unshared(v verdict) cacheguard.Entry[*response] {
-	if u.leaves() {
+	if u.leaves(v) {
 		return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 	}
 	return u.cache.unshared(v)

@@ -118,7 +118,7 @@ func (v verdict) unstored() cacheguard.Reason {
 // unstorable returns the reason why a response can't be stored although its verdict allows it. It
 // returns 0 if the response can be stored, as far as its header tells.
 func (u *run) unstorable(v verdict, res *response) cacheguard.Reason {
-	if !v.share && u.leaves() {
+	if !v.share && u.leaves(v) {
 		return reasons[v.why]
 	}
 	if u.found.Degraded {
