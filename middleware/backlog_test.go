@@ -25,6 +25,7 @@ import (
 // can cut.
 type idle struct {
 	paced
+	takes int // how many bytes the connection buffers before a Write blocks
 	reads chan struct{}
 	cut   chan struct{}
 	once  sync.Once
@@ -32,11 +33,22 @@ type idle struct {
 }
 
 func (c *idle) Write(p []byte) (int, error) {
+	if len(p) > c.takes {
+		if err := c.FlushError(); err != nil {
+			return 0, err
+		}
+	} else {
+		c.takes -= len(p)
+	}
+	return c.paced.Write(p)
+}
+
+func (c *idle) FlushError() error {
 	select {
 	case <-c.reads:
-		return c.paced.Write(p)
+		return nil
 	case <-c.cut:
-		return 0, os.ErrDeadlineExceeded
+		return os.ErrDeadlineExceeded
 	}
 }
 
@@ -58,7 +70,12 @@ func (c *idle) wasCut() bool {
 
 // idles sends a request of a client that doesn't read yet.
 func idles(h http.Handler, path string, header ...string) *idle {
-	c := &idle{reads: make(chan struct{}), cut: make(chan struct{})}
+	return stops(h, 0, path, header...)
+}
+
+// stops sends a request of a client that stops reading after some bytes.
+func stops(h http.Handler, takes int, path string, header ...string) *idle {
+	c := &idle{takes: takes, reads: make(chan struct{}), cut: make(chan struct{})}
 	c.header, c.keep = http.Header{}, true
 	r := httptest.NewRequest("GET", path, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -192,6 +209,46 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 					if got := c.got(); !c.wasCut() &&
 						(len(got) < 1<<20-5 || !strings.HasPrefix(got, path(i))) {
 						t.Errorf("client %d has %d bytes", i, len(got))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A body also counts if its client has taken all but the end of it, and the write of this end, or
+// the Flush after it, has begun before the handler returns.
+func TestClientsWhoDontReadTheEndMakeRoom(t *testing.T) {
+	for name, takes := range map[string]int{"flushed": 1 << 20, "a range": 1<<20 - 1<<16} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const most, clients = 8, 40
+				cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20})
+				way, ends := ways[name], make(chan struct{})
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					way.handler(w, bodyFor(r.URL.Path))
+					<-ends
+				}))
+				var all []*idle
+				for i := range clients {
+					var header []string
+					if way.field != "" {
+						header = []string{way.field, way.value}
+					}
+					all = append(all, stops(h, takes, fmt.Sprintf("/%d/", i), header...))
+					ends <- struct{}{}
+					synctest.Wait()
+				}
+				for i, c := range all {
+					if c.wasCut() != (i < clients-most) {
+						t.Errorf("client %d is cut: %v", i, c.wasCut())
+					}
+					close(c.reads)
+				}
+				synctest.Wait()
+				for i, c := range all {
+					if got := len(c.got()); !c.ended.Load() || !c.wasCut() && got < 1<<20-5 {
+						t.Errorf("client %d has %d bytes, has ended: %v", i, got, c.ended.Load())
 					}
 				}
 			})

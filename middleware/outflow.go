@@ -108,8 +108,9 @@ func (rec *recorder) catchUp() {
 		if rec.made != whole {
 			res = nil
 		}
+		// The client may also block the Flush after the last byte.
 		if b.stays(&rec.owed, rec.out, res); rec.w != nil && !rec.broken &&
-			rec.sent < len(rec.out) {
+			(rec.flowing || rec.sent < len(rec.out)) {
 			rec.taker = b.takes(&rec.owed, rec.w)
 			defer func() {
 				rec.taker.close()

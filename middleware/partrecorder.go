@@ -199,8 +199,9 @@ func (p *partRecorder) flow() {
 	}()
 	for !p.broken && (p.head != nil || p.gone < len(p.res.body)) {
 		head, b := p.head, p.res.body[p.gone:min(p.gone+flowChunk, len(p.res.body))]
-		p.head, p.gone = nil, p.gone+len(b)
+		p.head = nil
 		p.broken = p.unlocked(head, b) != nil || p.broken
+		p.gone += len(b)
 		p.taker.got()
 	}
 }
