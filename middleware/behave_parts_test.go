@@ -139,21 +139,30 @@ func pieceOf(runs *atomic.Int32, between func()) http.HandlerFunc {
 	}
 }
 
-// A client that doesn't read holds neither a lease nor a slot: its part is stored, and other
-// requests go on.
+// A client that doesn't read holds neither a lease nor a slot: its part is stored, other parts of
+// the resource are stored, and other requests go on.
 func TestSlowClientOfARange(t *testing.T) {
 	const second = "bytes=1048576-"
 	for name, c := range map[string]struct {
-		handler func(runs *atomic.Int32) http.HandlerFunc
-		spec    string
+		handler     func(runs *atomic.Int32) http.HandlerFunc
+		spec, other string
 	}{
 		"small": {
 			func(runs *atomic.Int32) http.HandlerFunc {
 				return inPieces(runs, strong)
-			}, "bytes=0-4",
+			}, "bytes=0-4", "bytes=5-9",
 		},
 		"large": {
-			func(runs *atomic.Int32) http.HandlerFunc { return pieceOf(runs, func() {}) }, second,
+			func(runs *atomic.Int32) http.HandlerFunc {
+				large, small := pieceOf(runs, func() {}), inPieces(runs, strong)
+				return func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Range") == "bytes=0-4" {
+						small(w, r)
+						return
+					}
+					large(w, r)
+				}
+			}, second, "bytes=0-4",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,14 +183,19 @@ func TestSlowClientOfARange(t *testing.T) {
 				if again.Code != http.StatusPartialContent || runs.Load() != 1 {
 					t.Errorf("%d after %d runs", again.Code, runs.Load())
 				}
-				if asks(h, "GET", "/other"); runs.Load() != 2 {
+				for range 2 {
+					if got := asks(h, "GET", "/", "Range",
+						c.other); got.Code != http.StatusPartialContent || runs.Load() != 2 {
+						t.Errorf("the other part: %d after %d runs", got.Code, runs.Load())
+					}
+				}
+				if asks(h, "GET", "/other"); runs.Load() != 3 {
 					t.Errorf("%d runs", runs.Load())
 				}
-				// The server buffers a small part, so its client can't hold the handler up.
-				if name == "large" {
+				for range 2 {
 					if got := asks(h, "GET", "/third", "Range",
-						second); got.Code != http.StatusPartialContent || runs.Load() != 3 {
-						t.Errorf("%d after %d runs", got.Code, runs.Load())
+						c.other); got.Code != http.StatusPartialContent || runs.Load() != 4 {
+						t.Errorf("another resource: %d after %d runs", got.Code, runs.Load())
 					}
 				}
 				close(gate)
@@ -192,6 +206,30 @@ func TestSlowClientOfARange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that doesn't read a response that can't be stored as a part doesn't keep others from
+// storing parts of the resource.
+func TestSlowClientOfWhatIsNoPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache := newCache(t, middleware.Options{MaxLoads: 8, MaxBody: 1 << 10})
+		var runs atomic.Int32
+		large, small := pieceOf(&runs, func() {}), inPieces(&runs, strong)
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") == "bytes=1048576-" {
+				large(w, r)
+				return
+			}
+			small(w, r)
+		}))
+		slow := idles(h, "/", "Range", "bytes=1048576-")
+		for range 2 {
+			if got := ranged(h, "0-4"); got != "01234" || runs.Load() != 2 {
+				t.Errorf("got %q after %d runs", got, runs.Load())
+			}
+		}
+		close(slow.reads)
+	})
 }
 
 // The client of a large part gets it while the handler makes it.

@@ -17,9 +17,7 @@ import (
 // request asks for one range and doesn't identify its user, ranged also stores the part in the
 // handler's response.
 func (x *exchange) ranged() {
-	if x.oneRange() && !x.forced && !identified(x.r, nil) &&
-		x.cache.parts.begins(x.key, x.cache.mostRecorded()) {
-		defer x.cache.parts.ends(x.key)
+	if x.oneRange() && !x.forced && !identified(x.r, nil) {
 		next := x.next
 		x.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x.record(w, r, next)
@@ -31,7 +29,7 @@ func (x *exchange) ranged() {
 // record runs the handler while it holds the lease of the resource's parts. So if the part is
 // purged meanwhile, it is not stored.
 func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	h := x.cache.hold(r.Context(), partKey(x.key))
+	h := x.cache.hold(r.Context(), x.key)
 	if h == nil {
 		next.ServeHTTP(w, r)
 		return
@@ -53,8 +51,9 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 
 // partRecorder is the ResponseWriter of a handler that answers a request for a range. If the part
 // can be stored, the handler writes it to memory, and a second goroutine, which only the client can
-// block, writes it to the client. So a slow client holds neither the lease nor a slot. Any other
-// response, and a response that is flushed, is written directly to the client.
+// block, writes it to the client. Any other response, and a response that is flushed, is written
+// directly to the client. The lease is given back before anything waits for the client. So a slow
+// client holds neither the lease nor a slot, and other parts of the resource can be stored.
 //
 // The handler has a header map of its own, because it may change the map while the header is sent
 // to the client.
@@ -321,8 +320,10 @@ func (p *partRecorder) release() {
 
 var nothingStored = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 
-// holding is a lease that a request holds while its handler runs outside of the load.
+// holding is the lease of a resource's parts. A request holds it while its handler runs outside of
+// the load.
 type holding struct {
+	ends   func()
 	prev   *response // the response that was stored
 	once   sync.Once
 	result chan cacheguard.Entry[*response]
@@ -334,16 +335,23 @@ type holding struct {
 // request stores something for the same resource.
 const holdTimeout = 20 * time.Millisecond
 
-// hold takes a key's lease. It returns nil if the lease doesn't get free within holdTimeout. The
-// caller must give the lease back by put.
+// hold takes the lease of a resource's parts. It returns nil if this process may not begin to store
+// a part, or if the lease doesn't get free within holdTimeout. The caller must give the lease back
+// by put.
 func (c *Cache) hold(ctx context.Context, key string) *holding {
+	if !c.parts.begins(key, c.mostRecorded()) {
+		return nil
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h := &holding{result: make(chan cacheguard.Entry[*response], 1), over: make(chan struct{})}
+	h := &holding{
+		ends:   func() { c.parts.ends(key) },
+		result: make(chan cacheguard.Entry[*response], 1), over: make(chan struct{}),
+	}
 	granted := make(chan *response)
 	go func() {
 		defer close(h.over)
 		defer cancel()
-		res, err := c.loads.RefreshEntry(ctx, key, func(
+		res, err := c.loads.RefreshEntry(ctx, partKey(key), func(
 			ctx context.Context, prev cacheguard.Result[*response],
 		) (cacheguard.Entry[*response], error) {
 			select {
@@ -369,13 +377,15 @@ func (c *Cache) hold(ctx context.Context, key string) *holding {
 	case <-h.over:
 	}
 	cancel()
+	h.ends()
 	return nil
 }
 
-// put gives the lease back with the entry to store, and reports whether the entry was stored. Only
-// the first call has an effect.
+// put gives the lease back with the entry to store, and reports whether the entry was stored. Then
+// another request may store a part of the resource. Only the first call has an effect.
 func (h *holding) put(e cacheguard.Entry[*response]) (stored bool) {
 	h.once.Do(func() {
+		defer h.ends()
 		h.result <- e
 		if e.NoShare {
 			return
