@@ -230,8 +230,9 @@ func (c *Cache) cuts() {
 		c.opts.MaxBacklog)
 }
 
-// lends returns the response to be sent and the writer for it. The caller must call close of the
-// taker, even if the taker is nil.
+// lends returns the response to be sent and the writer for it. Call lends only if the client gets
+// bytes of the body, because it makes room for the body. The caller must call close of the taker,
+// even if the taker is nil.
 func (b *backlog) lends(
 	w http.ResponseWriter, res *response,
 ) (http.ResponseWriter, *response, *taker) {
@@ -248,7 +249,5 @@ func (b *backlog) lends(
 func (c *Cache) send(
 	w http.ResponseWriter, r *http.Request, res *response, age time.Duration, status string,
 ) {
-	w, res, t := c.backlog.lends(w, res)
-	defer t.close()
-	res.serve(w, r, age, status)
+	res.serve(&c.backlog, w, r, age, status)
 }

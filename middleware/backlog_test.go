@@ -256,6 +256,55 @@ func TestClientsWhoDontReadTheEndMakeRoom(t *testing.T) {
 	}
 }
 
+// No room is made for an answer without a body.
+func TestNoRoomIsMadeForAnswersWithoutBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		cold   bool
+		header []string
+		status int
+	}{
+		"HEAD":                    {method: "HEAD", status: 200},
+		"not modified":            {"GET", false, []string{"If-None-Match", "*"}, 304},
+		"not modified, when made": {"GET", true, []string{"If-None-Match", "*"}, 304},
+		"no such range":           {"GET", false, []string{"Range", "bytes=9000000-"}, 416},
+	} {
+		for _, local := range []int{0, 8 << 20} {
+			t.Run(fmt.Sprintf("%s, local %d", name, local), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cache := newCache(t, middleware.Options{
+						MaxBody: 1 << 20, MaxBacklog: 1 << 20, LocalBytes: local,
+					})
+					h := cache.Handler(http.HandlerFunc(func(
+						w http.ResponseWriter, r *http.Request,
+					) {
+						cached(w, bodyFor(r.URL.Path))
+					}))
+					asks(h, "GET", "/a")
+					if !c.cold {
+						asks(h, "GET", "/b")
+					}
+					reader := idles(h, "/a")
+					reader.reads <- struct{}{}
+					synctest.Wait()
+					if got := asks(h, c.method, "/b", c.header...); got.Code != c.status ||
+						got.Body.Len() > 0 {
+						t.Errorf("%d, %d bytes", got.Code, got.Body.Len())
+					}
+					if reader.wasCut() {
+						t.Error("a client that reads was cut")
+					}
+					close(reader.reads)
+					synctest.Wait()
+					if got := reader.got(); got != bodyFor("/a") {
+						t.Errorf("it has %d bytes", len(got))
+					}
+				})
+			})
+		}
+	}
+}
+
 // A handler may go on writing to a client that was cut. Nothing is kept for this client any more,
 // so no other client is cut for it.
 func TestNoRoomIsMadeForCutClients(t *testing.T) {

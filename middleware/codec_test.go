@@ -383,7 +383,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		if len(src) < 1<<16 && res.status != 0 {
 			for _, r := range servedRequests {
-				res.serve(newTestWriter(), r, time.Second, "cacheguard; hit")
+				res.serve(new(backlog), newTestWriter(), r, time.Second, "cacheguard; hit")
 			}
 		}
 	})

@@ -108,9 +108,10 @@ func (rec *recorder) catchUp() {
 		if rec.made != whole {
 			res = nil
 		}
-		// The client may also block the Flush after the last byte.
+		// The client may also block the Flush after the last byte. If it doesn't get the body, it
+		// can block nothing else.
 		if b.stays(&rec.owed, rec.out, res); rec.w != nil && !rec.broken &&
-			(rec.flowing || rec.sent < len(rec.out)) {
+			(rec.flowing || rec.to == toClient && rec.sent < len(rec.out)) {
 			rec.taker = b.takes(&rec.owed, rec.w)
 			defer func() {
 				rec.taker.close()

@@ -98,7 +98,7 @@ func worthwhile(spans []span, size int) bool {
 }
 
 // serveRange writes the parts that the request asks for. The header has already been copied to w.
-func (res *response) serveRange(w http.ResponseWriter, r *http.Request) {
+func (res *response) serveRange(b *backlog, w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	size := len(res.body)
 	spans, _ := parseRange(r.Header["Range"][0], size)
@@ -115,6 +115,8 @@ func (res *response) serveRange(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 		return
 	}
+	w, res, t := b.lends(w, res)
+	defer t.close()
 	if len(spans) == 1 {
 		h["Content-Range"] = []string{spans[0].contentRange(size)}
 		h["Content-Length"] = []string{strconv.Itoa(spans[0].length())}

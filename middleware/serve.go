@@ -11,9 +11,9 @@ import (
 // serve answers a request with the response: whole, without its body (HEAD), in part, or with 304,
 // depending on the request's conditions. status is a member for Cache-Status, or "". Several
 // requests may be answered at the same time, and layers in front may change the header afterwards,
-// so each request's header gets values of its own.
+// so each request's header gets values of its own. b counts the body while it is sent.
 func (res *response) serve(
-	w http.ResponseWriter, r *http.Request, age time.Duration, status string,
+	b *backlog, w http.ResponseWriter, r *http.Request, age time.Duration, status string,
 ) {
 	answer := res.answer(r)
 	h := w.Header()
@@ -23,7 +23,7 @@ func (res *response) serve(
 		w.WriteHeader(http.StatusNotModified)
 		return
 	case answerRange:
-		res.serveRange(w, r)
+		res.serveRange(b, w, r)
 		return
 	}
 	head := r.Method == http.MethodHead
@@ -35,6 +35,8 @@ func (res *response) serve(
 	if head || !mayHaveBody(res.status) {
 		return
 	}
+	w, res, t := b.lends(w, res)
+	defer t.close()
 	if len(res.body) > 0 {
 		_, _ = w.Write(res.body) // an error means that the client has left
 	}

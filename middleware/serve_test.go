@@ -214,7 +214,7 @@ func TestServe(t *testing.T) {
 				c.method = "GET"
 			}
 			stored := c.res.header.Clone()
-			c.res.serve(w, request(c.method, c.asked), c.age, c.status)
+			c.res.serve(new(backlog), w, request(c.method, c.asked), c.age, c.status)
 			if w.status != c.wantStatus || w.body.String() != c.wantBody ||
 				!reflect.DeepEqual(w.header, c.want) {
 				t.Errorf("%d %q %q,\nwant %d %q %q", w.status, w.header, w.body.String(),
@@ -247,7 +247,7 @@ func TestServeWritesIntoNothingOfOthers(t *testing.T) {
 	res := response{status: 200, header: http.Header{"Vary": {"Foo"}}}
 	w := newTestWriter()
 	w.header["Vary"], w.header["Cache-Status"] = array[:1], array[:1]
-	res.serve(w, request("GET", nil), 0, "cacheguard; hit")
+	res.serve(new(backlog), w, request("GET", nil), 0, "cacheguard; hit")
 	if array[1] != "behind" {
 		t.Errorf("%q", array)
 	}
@@ -259,7 +259,7 @@ func TestServeManyRanges(t *testing.T) {
 		body: []byte("0123456789"),
 	}
 	w := newTestWriter()
-	res.serve(w, request("GET", http.Header{"Range": {"bytes=0-1, 20-, -3"}}), 0, "")
+	res.serve(new(backlog), w, request("GET", http.Header{"Range": {"bytes=0-1, 20-, -3"}}), 0, "")
 	if want := []string{fmt.Sprint(w.body.Len())}; w.status != 206 ||
 		!reflect.DeepEqual(w.header["Content-Length"], want) || w.header["Content-Range"] != nil {
 		t.Errorf("%d %q, want Content-Length %s", w.status, w.header, want)
@@ -316,7 +316,7 @@ func TestServeOverHTTP(t *testing.T) {
 		},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		responses[r.URL.Path].serve(w, r, 5*time.Second, "cacheguard; hit")
+		responses[r.URL.Path].serve(new(backlog), w, r, 5*time.Second, "cacheguard; hit")
 	}))
 	defer server.Close()
 	do := func(method, path string) (*http.Response, string) {
@@ -379,7 +379,7 @@ func TestServeIsSharedSafely(t *testing.T) {
 			for _, res := range []*response{res, &trailed} {
 				for _, r := range servedRequests {
 					w := newTestWriter()
-					res.serve(w, r, time.Second, "cacheguard; hit")
+					res.serve(new(backlog), w, r, time.Second, "cacheguard; hit")
 					for name, values := range w.header {
 						for i := range values {
 							values[i] += "!"
@@ -424,7 +424,7 @@ func BenchmarkServe(b *testing.B) {
 			for b.Loop() {
 				clear(w.header)
 				w.body.Reset()
-				res.serve(w, c.r, 61*time.Second, "cacheguard; hit; ttl=30")
+				res.serve(new(backlog), w, c.r, 61*time.Second, "cacheguard; hit; ttl=30")
 			}
 		})
 	}
@@ -435,11 +435,12 @@ func BenchmarkServe(b *testing.B) {
 func TestServeAllocates(t *testing.T) {
 	res, r := typicalResponse(1024), request("GET", nil)
 	var w testWriter
+	var b backlog
 	w.body.Grow(2048)
 	served := testing.AllocsPerRun(100, func() {
 		w.header = make(http.Header)
 		w.body.Reset()
-		res.serve(&w, r, 161*time.Second, "cacheguard; hit; ttl=30")
+		res.serve(&b, &w, r, 161*time.Second, "cacheguard; hit; ttl=30")
 	})
 	same := w.header
 	bare := testing.AllocsPerRun(100, func() {
