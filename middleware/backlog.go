@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,10 +19,16 @@ import (
 // writes. It counts the bodies of stored responses that are being sent, and the bodies of responses
 // whose handlers have ended or wait for these clients. It doesn't count the responses of handlers
 // that are working, because MaxLoads limits how many handlers work. A body that is sent to several
-// clients is counted once, and equal responses share one body. Above the limit, backlog drops the
-// body whose clients have read nothing for the longest time, and closes the connections of these
-// clients. So a client that reads gets its whole response, and a client that doesn't read is
-// disconnected.
+// clients is counted once, and equal responses share one body. Above the limit, backlog drops
+// bodies and closes the connections of their clients.
+//
+// A body is unread until one of its clients has taken flowChunk bytes of it. If the unread bodies
+// take more than half of the limit, backlog drops the oldest of them. Otherwise it drops, of the
+// bodies that were read, the one whose clients have taken nothing for the longest time. It never
+// drops the newest body. So new clients find room, even if all others have stopped reading. Clients
+// that read nothing can't displace a client that reads, as long as the bodies that were read, and
+// each new body, take at most half of the limit. Other clients that read can displace it if their
+// bodies need the room and it is the slowest.
 //
 // A backlog is safe for concurrent use.
 type backlog struct {
@@ -29,32 +36,41 @@ type backlog struct {
 	told  func()      // called when the first client is cut
 	first atomic.Bool // told was called
 
-	mu     sync.Mutex // guards the fields below
-	held   int64
+	mu     sync.Mutex       // guards the fields below
 	bodies map[bodyOf]*owed // the newest owed of each response
-	// The counted *owed; the clients of the first one have read nothing for the longest time.
-	order list.List
+	unread queue
+	read   queue
+}
+
+// queue has counted bodies, as *owed. The clients of the first one have taken nothing for the
+// longest time.
+type queue struct {
+	list.List
+	held int64 // the bytes of these bodies
 }
 
 // bodyOf identifies the response that a body belongs to.
 type bodyOf struct{ key, selected string }
 
-// owed is a body that is being sent to clients. The backlog's mutex guards it.
+// owed is a body that is being sent to clients. The backlog's mutex guards all fields except of and
+// body, which are set before others can find the owed.
 type owed struct {
 	of     bodyOf
 	body   []byte
 	size   int64
 	takers map[*taker]struct{}
+	read   bool // its place is in the backlog's queue read
 	// nil: it is not counted, because no client reads it, or because it has been dropped.
 	counts *list.Element
 }
 
-// taker is a client to which a body is being sent, with its writer. When the client has read a
-// piece, the body moves to the end of the queue of bodies to drop.
+// taker is a client to which a body is being sent, with its writer. When the client has taken a
+// piece, the body moves to the end of the queue read.
 type taker struct {
 	http.ResponseWriter
 	backlog *backlog
 	owed    *owed
+	piece   int // how many bytes of the next piece the client has taken
 
 	mu   sync.Mutex // guards the fields below
 	done bool       // the writer must not be used any more
@@ -98,16 +114,18 @@ func (b *backlog) count(o *owed) (cut []*taker) {
 	if o.counts != nil || o.size == 0 || len(o.takers) == 0 {
 		return nil
 	}
-	b.held += o.size
-	o.counts = b.order.PushBack(o)
+	b.enqueue(o)
 	if o.body != nil {
 		if b.bodies == nil {
 			b.bodies = map[bodyOf]*owed{}
 		}
 		b.bodies[o.of] = o
 	}
-	for b.most >= 0 && b.held > b.most && b.order.Len() > 1 {
-		dropped := b.order.Front().Value.(*owed)
+	for b.most >= 0 && b.unread.held+b.read.held > b.most {
+		dropped := b.worst(o)
+		if dropped == nil {
+			break
+		}
 		b.leaves(dropped)
 		for t := range dropped.takers {
 			cut = append(cut, t)
@@ -116,14 +134,47 @@ func (b *backlog) count(o *owed) (cut []*taker) {
 	return cut
 }
 
+// worst returns the body to drop. It is not the newest body.
+func (b *backlog) worst(newest *owed) *owed {
+	queues := [...]*queue{&b.read, &b.unread}
+	if b.unread.held > b.most/2 {
+		slices.Reverse(queues[:])
+	}
+	for _, q := range queues {
+		if first := q.Front(); first != nil && first.Value != newest {
+			return first.Value.(*owed)
+		}
+	}
+	return nil
+}
+
+func (b *backlog) queueOf(o *owed) *queue {
+	if o.read {
+		return &b.read
+	}
+	return &b.unread
+}
+
+// enqueue puts a body at the end of its queue.
+func (b *backlog) enqueue(o *owed) {
+	q := b.queueOf(o)
+	q.held += o.size
+	o.counts = q.PushBack(o)
+}
+
+func (b *backlog) dequeue(o *owed) {
+	q := b.queueOf(o)
+	q.held -= o.size
+	q.Remove(o.counts)
+	o.counts = nil
+}
+
 // leaves ends the counting of a body.
 func (b *backlog) leaves(o *owed) {
 	if o.counts == nil {
 		return
 	}
-	b.held -= o.size
-	b.order.Remove(o.counts)
-	if o.counts = nil; b.bodies[o.of] == o {
+	if b.dequeue(o); b.bodies[o.of] == o {
 		delete(b.bodies, o.of)
 	}
 }
@@ -159,12 +210,12 @@ func (b *backlog) of(res *response) *owed {
 // Write writes p to the client, one piece at a time.
 func (t *taker) Write(p []byte) (int, error) { return inPieces(t, p, t.ResponseWriter.Write) }
 
-// inPieces writes p in pieces, and records each piece that the client has read.
+// inPieces writes p in pieces, and records what the client has taken.
 func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n int, _ error) {
 	for {
 		piece := p[n:min(n+flowChunk, len(p))]
 		some, err := write(piece)
-		t.got()
+		t.got(some)
 		switch n += some; {
 		case err != nil || n >= len(p):
 			return n, err
@@ -174,16 +225,26 @@ func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n i
 	}
 }
 
-// got records that the client has read something.
-func (t *taker) got() {
+// got records that the client has taken n bytes. Less than a piece doesn't count, because the
+// server may have put it into a buffer, although the client doesn't read.
+func (t *taker) got(n int) {
 	if t == nil {
 		return
 	}
-	t.backlog.mu.Lock()
-	defer t.backlog.mu.Unlock()
-	if at := t.owed.counts; at != nil {
-		t.backlog.order.MoveToBack(at)
+	if t.piece += n; t.piece < flowChunk {
+		return
 	}
+	t.piece = 0
+	b, o := t.backlog, t.owed
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o.counts == nil {
+		o.read = true
+		return
+	}
+	b.dequeue(o)
+	o.read = true
+	b.enqueue(o)
 }
 
 // close records that the body is no longer sent to this client. After close, cut doesn't use the

@@ -149,8 +149,8 @@ func cached(w http.ResponseWriter, body string) {
 func bodyFor(path string) string { return path + strings.Repeat("x", 1<<20-len(path)) }
 
 // All bodies that are kept for clients that don't read have a common bound, whatever the reason for
-// keeping them. New clients displace the clients that have read nothing for longest. A client that
-// reads, however slowly, stays and gets its whole body.
+// keeping them. New clients displace the clients that have read nothing for longest. They don't
+// displace a client that has begun to read, even if it reads only once while many clients come.
 func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +176,7 @@ func TestClientsWhoDontReadMakeRoom(t *testing.T) {
 				var all []*idle
 				for i := range clients {
 					all = append(all, ask(i))
-					// A body of 1 MiB may have grown into 2 MiB of memory.
-					if i%(most/4) == 0 && !reader.ended.Load() {
+					if i%(clients/2) == 0 && !reader.ended.Load() {
 						reader.reads <- struct{}{}
 						synctest.Wait()
 					}
@@ -303,6 +302,60 @@ func TestNoRoomIsMadeForAnswersWithoutBody(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Clients that have begun to read and then stopped leave room for new clients.
+func TestClientsWhoStopReadingMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, stopped, begun = 8, 20, 3
+		cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cached(w, bodyFor(r.URL.Path))
+		}))
+		var all []*idle
+		for i := range stopped + begun {
+			takes := 1 << 16
+			if i >= stopped {
+				takes = 0
+			}
+			path := fmt.Sprintf("/%d/", i)
+			asks(h, "GET", path)
+			all = append(all, stops(h, takes, path))
+		}
+		for i, c := range all {
+			if c.wasCut() != (i < len(all)-most) {
+				t.Errorf("client %d is cut: %v", i, c.wasCut())
+			}
+			close(c.reads)
+		}
+	})
+}
+
+// A range that is smaller than what a server buffers doesn't say that its client reads.
+func TestSmallPartsAreNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, clients = 8, 20
+		cache := newCache(t, middleware.Options{MaxBody: 1 << 20, MaxBacklog: most << 20})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			cached(w, bodyFor(r.URL.Path))
+		}))
+		asks(h, "GET", "/")
+		reader := idles(h, "/")
+		reader.reads <- struct{}{}
+		var all []*idle
+		for i := range clients {
+			path := fmt.Sprintf("/%d/", i)
+			asks(h, "GET", path)
+			all = append(all, stops(h, 4<<10, path, "Range", "bytes=0-9,20-29,100-1000000"))
+		}
+		if reader.wasCut() {
+			t.Error("a client that reads was cut")
+		}
+		close(reader.reads)
+		for _, c := range all {
+			close(c.reads)
+		}
+	})
 }
 
 // A handler may go on writing to a client that was cut. Nothing is kept for this client any more,

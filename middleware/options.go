@@ -130,9 +130,13 @@ type Options struct {
 	// Only bodies above 64 KiB are counted: the body of a response whose handler has returned, the
 	// bytes of one Write that waits for its client, and the body of a stored response that is being
 	// sent. A body that several clients read is counted once. Hits of one resource that send equal
-	// bodies are also counted once. Above the limit, the cache drops the body whose clients have
-	// read nothing for the longest time and closes the connections of these clients. Default 32
-	// times MaxBody; at least MaxBody. A negative value means no limit.
+	// bodies are also counted once. Above the limit, the cache drops bodies and closes the
+	// connections of their clients. While bodies of which no client has read 64 KiB take more than
+	// half of the limit, it drops the oldest of these, and otherwise the body whose clients have
+	// read nothing for the longest time. A layer in front must let http.ResponseController set
+	// write deadlines, for example by an Unwrap method of its writer. Otherwise the cache can't
+	// close connections, and bodies that it drops stay in memory. Default 32 times MaxBody; at
+	// least MaxBody. A negative value means no limit.
 	MaxBacklog int
 
 	// RecordFlushed lets the cache store a response that is flushed before its end and is fresh

@@ -66,7 +66,7 @@ func (rec *recorder) pour() {
 			var err error
 			rec.unlocked(func() { n, err = rec.w.Write(p) })
 			rec.sent += n
-			rec.taker.got()
+			rec.taker.got(n)
 			rec.broken = rec.broken || err != nil
 		case rec.flushed < rec.flushes:
 			upTo := rec.flushes
@@ -113,6 +113,7 @@ func (rec *recorder) catchUp() {
 		if b.stays(&rec.owed, rec.out, res); rec.w != nil && !rec.broken &&
 			(rec.flowing || rec.to == toClient && rec.sent < len(rec.out)) {
 			rec.taker = b.takes(&rec.owed, rec.w)
+			rec.taker.got(rec.sent)
 			defer func() {
 				rec.taker.close()
 				rec.taker = nil
@@ -206,7 +207,7 @@ func (rec *recorder) follow(x *exchange) {
 				return
 			}
 			sent, p = sent+n, p[n:]
-			reader.got()
+			reader.got(n)
 		}
 		if made == whole {
 			for name, values := range rec.tail {

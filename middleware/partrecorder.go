@@ -201,7 +201,7 @@ func (p *partRecorder) flow() {
 		p.head = nil
 		p.broken = p.unlocked(head, b) != nil || p.broken
 		p.gone += len(b)
-		p.taker.got()
+		p.taker.got(len(b))
 	}
 }
 
@@ -239,6 +239,7 @@ func (p *partRecorder) pass() {
 	if p.taker == nil && len(body) > bodyBehind && p.gone < len(body) && !p.broken {
 		b := &p.x.cache.backlog
 		p.taker = b.takes(&owed{size: int64(cap(body))}, p.to)
+		p.taker.got(p.gone)
 	}
 	for p.flowing {
 		p.idle.Wait()
