@@ -128,7 +128,10 @@
 //
 // The cache removes conditions (If-None-Match, If-Modified-Since) from the request before the
 // handler sees it, and evaluates them itself. If a stored response has a validator, the cache puts
-// this validator into the request, so that the handler can answer 304.
+// this validator into the request, so that the handler can answer 304. If the client gets a 304 and
+// no other client gets the response, nobody reads the body. Then Write fails with
+// http.ErrBodyNotAllowed and the handler's context ends, as soon as the body is larger than MaxBody
+// or the client has left.
 //
 // The cache passes a request on to the handler, with its conditions, if it has a body, If-Match,
 // If-Unmodified-Since or Upgrade, or a method other than GET and HEAD. It also passes on a HEAD

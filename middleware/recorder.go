@@ -45,6 +45,7 @@ type recorder struct {
 	written  int64
 	why      cacheguard.Reason // why it is not stored
 	to       audience
+	refused  bool   // a Write has failed, because nobody reads the body: see unread
 	place    *place // set if the handler continues for its own client only
 	outflow
 
@@ -373,10 +374,31 @@ func (rec *recorder) keep(n int, record func()) error {
 			rec.flows()
 		}
 	}
-	if rec.to == discarded {
+	switch {
+	case rec.to == discarded:
 		return errNobody
+	case rec.unread():
+		rec.refused = true
+		rec.cancel(http.ErrBodyNotAllowed)
+		return http.ErrBodyNotAllowed
 	}
 	return nil
+}
+
+// unread reports whether the handler should stop writing, because its client gets a 304 and nobody
+// else gets the body. A body of up to MaxBody may be written nevertheless while the client is
+// there, because many handlers treat an error of Write as a failure.
+func (rec *recorder) unread() bool {
+	return !rec.on && rec.to == headOnly &&
+		(max(rec.written, rec.promised) > int64(rec.run.cache.opts.MaxBody) ||
+			rec.run.asked.Context().Err() != nil)
+}
+
+// hasRefused reports whether a Write has failed because nobody reads the body.
+func (rec *recorder) hasRefused() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.refused
 }
 
 // makeRoom makes room for n more bytes. The buffer of a large body without a Content-Length is

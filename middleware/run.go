@@ -164,9 +164,23 @@ func (u *run) serve(next http.Handler) {
 		}
 	}()
 	u.sent = u.cache.sends()
-	next.ServeHTTP(u.rec.writer(), u.req)
+	u.handler(next)
 	u.rec.finish()
 	whole = true
+}
+
+// handler calls the handler. httputil.ReverseProxy and others panic with http.ErrAbortHandler if a
+// Write fails. If the Write has failed because nobody reads the body, the client gets its whole
+// response, a 304, so the connection isn't aborted.
+func (u *run) handler(next http.Handler) {
+	defer func() {
+		if u.rec.hasRefused() {
+			if v := recover(); v != nil && v != http.ErrAbortHandler {
+				panic(v)
+			}
+		}
+	}()
+	next.ServeHTTP(u.rec.writer(), u.req)
 }
 
 // end sets the result of the load. Only the first call has an effect. After this call the response
