@@ -45,7 +45,8 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 			w.Header()["Cache-Control"] = lifetime
 			_, _ = io.Copy(w, strings.NewReader(digits))
 		}
-		asks(h, "POST", "/copied")
+		h.ServeHTTP(&readingWriter{ResponseRecorder: httptest.NewRecorder()},
+			httptest.NewRequest("POST", "/copied", nil))
 		expect("/copied", digits)
 		answer = func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "012")
@@ -112,6 +113,31 @@ func TestPostsAreRecordedWhole(t *testing.T) {
 		asks(h, "POST", "/later")
 		expect("/later", digits)
 	})
+}
+
+// A handler may return when a Write fails. What it has written until then is not stored.
+func TestPostOfAClientThatCantBeReached(t *testing.T) {
+	h := newCache(t,
+		middleware.Options{
+			StorePosts: true,
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Content-Location", r.URL.Path)
+		for _, digit := range digits {
+			if _, err := io.WriteString(w, string(digit)); err != nil {
+				return
+			}
+		}
+	}))
+	s := &stalled{
+		ResponseRecorder: httptest.NewRecorder(), takes: 5, fails: io.ErrClosedPipe,
+		goOn: make(chan struct{}),
+	}
+	close(s.goOn)
+	h.ServeHTTP(s, httptest.NewRequest("POST", "/", nil))
+	if got := asks(h, "GET", "/").Body.String(); got != digits || s.Body.String() != digits[:5] {
+		t.Errorf("GET got %q after a POST that got %q", got, s.Body)
+	}
 }
 
 // The stored response to a POST is selected by the request as it came. It has no fields that a

@@ -49,7 +49,7 @@ func (c *Cache) change(w http.ResponseWriter, r *http.Request, next http.Handler
 		defer post.end()
 		next.ServeHTTP(post, r)
 		p.finish()
-		post.store(r.Context())
+		post.store()
 		return
 	}
 	next.ServeHTTP(inner, r)

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -157,10 +158,7 @@ func (rec *recorder) finish() {
 }
 
 // incomplete reports whether a response is not whole, or may not be whole, although its handler has
-// returned. A response with fewer bytes than its Content-Length is not whole. A response without a
-// Content-Length may not be whole if the context has ended, because handlers then return after a
-// part of the body. incomplete also checks the context's deadline: a database client compares the
-// deadline with the clock, so it may give up a moment before the context ends.
+// returned. A response with fewer bytes than its Content-Length is not whole.
 func (rec *recorder) incomplete() bool {
 	if !mayHaveBody(rec.status) {
 		return false
@@ -168,7 +166,14 @@ func (rec *recorder) incomplete() bool {
 	if rec.promised >= 0 {
 		return rec.promised > rec.written
 	}
-	ctx := rec.run.asked.Context() // the handler may have changed the context of req
+	return gaveUp(rec.run.asked.Context()) // the handler may have changed the context of req
+}
+
+// gaveUp reports whether a response without a Content-Length may not be whole, because the context
+// of its handler has ended. Handlers then return after a part of the body. gaveUp also checks the
+// context's deadline: a database client compares the deadline with the clock, so it may give up a
+// moment before the context ends.
+func gaveUp(ctx context.Context) bool {
 	end, has := ctx.Deadline()
 	return ctx.Err() != nil || has && !time.Now().Before(end)
 }

@@ -34,6 +34,7 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 				var slow atomic.Bool
 				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Header().Set("Cache-Control", control)
+					w.Header().Set("Content-Location", r.URL.Path)
 					_, _ = w.Write([]byte("half "))
 					if slow.Load() {
 						<-r.Context().Done()
@@ -88,8 +89,8 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 
 	// leaving begins runs for clients that leave after this time. The layer "front", which is in
 	// front of the cache, may end the runs, too.
-	leaving := func(
-		after time.Duration, front func(http.Handler) http.Handler,
+	leavingBy := func(
+		method string, after time.Duration, front func(http.Handler) http.Handler,
 	) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
 		return func(t *testing.T, cache *middleware.Cache, h http.Handler, slow *atomic.Bool) {
 			h = front(h)
@@ -97,28 +98,42 @@ func TestHalfAPageIsNotStored(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()
 			for i := range pages {
-				r := httptest.NewRequestWithContext(ctx, "GET", fmt.Sprint("/", i), nil)
+				r := httptest.NewRequestWithContext(ctx, method, fmt.Sprint("/", i), nil)
 				go h.ServeHTTP(httptest.NewRecorder(), r)
 			}
 			<-time.After(10 * time.Second)
 		}
+	}
+	leaving := func(
+		after time.Duration, front func(http.Handler) http.Handler,
+	) func(*testing.T, *middleware.Cache, http.Handler, *atomic.Bool) {
+		return leavingBy("GET", after, front)
 	}
 	as := func(h http.Handler) http.Handler { return h }
 	synctested("client that leaves", "max-age=60", middleware.Options{}, leaving(5*time.Second, as))
 	synctested("client that leaves after LoadTimeout", "max-age=60", short,
 		leaving(5*time.Second, as))
 	synctested("client that leaves at LoadTimeout", "max-age=60", short, leaving(time.Second, as))
-	synctested("time-out in front", "max-age=60", middleware.Options{},
-		leaving(time.Hour, func(h http.Handler) http.Handler {
-			r := chi.NewRouter()
-			r.Use(chimiddleware.Timeout(time.Second))
-			r.Handle("/*", h)
-			return r
-		}))
+	routed := func(h http.Handler) http.Handler {
+		r := chi.NewRouter()
+		r.Use(chimiddleware.Timeout(time.Second))
+		r.Handle("/*", h)
+		return r
+	}
+	synctested("time-out in front", "max-age=60", middleware.Options{}, leaving(time.Hour, routed))
+	timed := func(h http.Handler) http.Handler {
+		return http.TimeoutHandler(h, time.Second, "too slow")
+	}
 	synctested("TimeoutHandler in front", "max-age=60", middleware.Options{},
-		leaving(time.Hour, func(h http.Handler) http.Handler {
-			return http.TimeoutHandler(h, time.Second, "too slow")
-		}))
+		leaving(time.Hour, timed))
+
+	posts := middleware.Options{StorePosts: true}
+	synctested("POST of a client that leaves", "max-age=60", posts,
+		leavingBy("POST", 5*time.Second, as))
+	synctested("POST, time-out in front", "max-age=60", posts,
+		leavingBy("POST", time.Hour, routed))
+	synctested("POST, TimeoutHandler in front", "max-age=60", posts,
+		leavingBy("POST", time.Hour, timed))
 }
 
 // A time-out in front of the cache may end a request that reads a response while it is made,

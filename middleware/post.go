@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"maps"
 	"net"
@@ -133,7 +132,13 @@ func (p *postRecorder) Write(b []byte) (int, error) {
 		p.res = nil
 	}
 	p.mu.Unlock()
-	return p.ResponseWriter.Write(b)
+	n, err := p.ResponseWriter.Write(b)
+	if err != nil { // the handler may leave out the rest
+		p.mu.Lock()
+		p.res = nil
+		p.mu.Unlock()
+	}
+	return n, err
 }
 
 func (p *postRecorder) ReadFrom(src io.Reader) (int64, error) { return io.Copy(writerOnly{p}, src) }
@@ -158,7 +163,7 @@ func (p *postRecorder) Flush() { _ = http.NewResponseController(p.ResponseWriter
 
 // store stores the recorded response. Call store when the handler has returned and the old stored
 // responses have been removed.
-func (p *postRecorder) store(ctx context.Context) {
+func (p *postRecorder) store() {
 	p.head(http.StatusOK)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +171,9 @@ func (p *postRecorder) store(ctx context.Context) {
 	if res == nil {
 		return
 	}
-	if length := res.header["Content-Length"]; length != nil &&
-		!slices.Equal(length, []string{strconv.Itoa(len(res.body))}) {
+	ctx := p.asGet.Context() // the handler may have changed the context of its request
+	if length := res.header["Content-Length"]; length == nil && gaveUp(ctx) ||
+		length != nil && !slices.Equal(length, []string{strconv.Itoa(len(res.body))}) {
 		return
 	}
 	for name := range p.Header() {
