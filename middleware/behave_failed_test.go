@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -150,6 +151,37 @@ func TestFailureInPiecesIsHeldBack(t *testing.T) {
 					}
 				}
 				t.Log("this machine is too slow to see what holds for the back-off")
+			})
+		})
+	}
+}
+
+// A failure may have any Content-Length, for example that of the page which the handler wanted to
+// send. The clients get the stale page, and no memory is taken for the failure.
+func TestFailureThatPromisesMuchIsHeldBack(t *testing.T) {
+	for name, length := range map[string]int64{"1 PiB": 1 << 50, "most": math.MaxInt64} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				down := false
+				h := newCache(t, middleware.Options{}).Handler(http.HandlerFunc(func(
+					w http.ResponseWriter, r *http.Request,
+				) {
+					if !down {
+						w.Header().Set("Cache-Control", "max-age=10, stale-if-error=600")
+						_, _ = io.WriteString(w, "all is well")
+						return
+					}
+					w.Header().Set("Content-Length", fmt.Sprint(length))
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = io.WriteString(w, "x")
+				}))
+				asks(h, "GET", "/")
+				<-time.After(20 * time.Second)
+				down = true
+				if got := asks(h, "GET", "/"); got.Code != 200 ||
+					got.Body.String() != "all is well" {
+					t.Errorf("got %d %q", got.Code, got.Body)
+				}
 			})
 		})
 	}

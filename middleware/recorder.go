@@ -408,7 +408,8 @@ func (rec *recorder) makeRoom(n int) {
 	body := rec.res.body
 	switch room := min(2*cap(body), rec.run.cache.opts.MaxBody); {
 	case cap(body) == 0 && rec.promised > 0:
-		rec.res.body = make([]byte, 0, rec.promised)
+		// A failure that is held back may promise more than MaxBody.
+		rec.res.body = make([]byte, 0, min(rec.promised, int64(rec.run.cache.opts.MaxBody)))
 	case len(body)+n > cap(body) && cap(body) >= flowChunk && len(body)+n <= room:
 		rec.res.body = append(make([]byte, 0, room), body...)
 	}
