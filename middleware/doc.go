@@ -97,7 +97,9 @@
 // MaxBody. A response without a Content-Length is also broken off if the handler returns after its
 // context has ended. The cache then aborts the connections of the other clients that read it, and
 // stores nothing. Other processes get a response only when it is whole. With
-// [Options.StrongReads] all waiting clients get it only when it is whole.
+// [Options.StrongReads] all waiting clients get it only when it is whole. The same applies to a
+// client with HTTP/1.0 if the response has no Content-Length, because that client couldn't tell a
+// part from the whole.
 //
 // As soon as the handler has written a header with Vary, requests in the same process for other
 // variants start runs of their own. Other processes learn the Vary when the response is whole. The

@@ -213,6 +213,10 @@ func (x *exchange) Hears(word any) bool {
 		return x.others != nil
 	case !live || !head.suits(x.r) || rec.brokenOff():
 		return false
+	// With HTTP/1.0 a response without a length ends when its connection ends. So a client would
+	// take a response that breaks off for a whole one.
+	case !x.r.ProtoAtLeast(1, 1) && head.header["Content-Length"] == nil:
+		return false
 	// The response may be older than a purge or commit that ended before this request came.
 	case x.cache.opts.StrongReads, x.asked.token != cacheguard.Token{}:
 		return false
