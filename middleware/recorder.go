@@ -118,6 +118,7 @@ func (rec *recorder) head(status int) {
 			rec.heads = append(rec.heads, func() {
 				rec.sync(header)
 				inform(rec.w, status)
+				rec.sync(rec.before) // the client may get another response
 			})
 			rec.flows()
 		}
