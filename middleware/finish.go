@@ -72,14 +72,15 @@ func (rec *recorder) streams() {
 	at.leave()
 }
 
-// abort ends the run of a handler that panicked or ended its goroutine.
+// abort ends the run of a handler that panicked or ended its goroutine. If the client's writer has
+// panicked when the handler had returned, the run has ended already.
 func (rec *recorder) abort(err error) {
 	rec.returned()
-	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	rec.why = cacheguard.ReasonIncomplete
-	rec.run.end(ending{err: err})
+	if rec.run.end(ending{err: err}) {
+		rec.why = cacheguard.ReasonIncomplete
+	}
 	rec.is(cutOff)
 	// The handler's own client gets the same bytes as without the cache. If the client's writer
 	// panics meanwhile, only the handler's panic goes on.
@@ -104,7 +105,6 @@ func (rec *recorder) returned() {
 // finish ends the run of a handler that returned.
 func (rec *recorder) finish() {
 	rec.returned()
-	defer rec.tell() // without holding the mutex, so that nobody waits for the observer
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	u := rec.run

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/middleware"
 )
@@ -39,10 +41,11 @@ func (s *stalled) Write(p []byte) (int, error) {
 
 // exports returns a handler behind a cache that writes a body of this size in pieces.
 func exports(
-	t *testing.T, size int, end func(w http.ResponseWriter),
+	t *testing.T, size int, observer cacheguard.Observer, end func(w http.ResponseWriter),
 ) (h http.Handler, body string, runs *int) {
 	cache, err := middleware.New(memstore.New(memstore.Options{}), middleware.Options{
 		MaxBody: 1 << 20, DefaultTTL: time.Hour, WaitTimeout: -1, LoadTimeout: time.Hour,
+		Observer: observer,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +104,8 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, body, runs := exports(t, 500<<10, func(http.ResponseWriter) {})
+				unstored := &unstoredEvents{}
+				h, body, runs := exports(t, 500<<10, unstored, func(http.ResponseWriter) {})
 				s.ResponseRecorder, s.takes, s.goOn = httptest.NewRecorder(), 200<<10,
 					make(chan struct{})
 				leader := begins(h, s)
@@ -127,6 +131,9 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 				if later.Body.String() != body || *runs != 1 {
 					t.Errorf("a later request got %d bytes after %d runs", later.Body.Len(), *runs)
 				}
+				if got := unstored.take(); len(got) != 0 {
+					t.Errorf("the observer is told %q", got)
+				}
 			})
 		})
 	}
@@ -135,7 +142,7 @@ func TestSlowClientOfTheHandlerThatRuns(t *testing.T) {
 // When a body is no longer recorded, only the handler writes it, in order and whole.
 func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, body, runs := exports(t, 3<<20, func(w http.ResponseWriter) {
+		h, body, runs := exports(t, 3<<20, nil, func(w http.ResponseWriter) {
 			_ = http.NewResponseController(w).Flush()
 		})
 		s := &stalled{
@@ -151,6 +158,42 @@ func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 		if v := <-leader; v != nil || s.Body.String() != body || *runs != 2 {
 			t.Errorf("the leader got %d bytes of %d, panic %v; %d runs", s.Body.Len(), len(body), v,
 				*runs)
+		}
+	})
+}
+
+// If a response isn't stored and its client's writer panics at the end, the observer gets the
+// reason once.
+func TestReasonOfALostBodyIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unstored := &unstoredEvents{}
+		cache := newCache(t, middleware.Options{Observer: unstored})
+		h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			_, _ = io.WriteString(w, "begin ")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}))
+		if v := <-begins(h, httptest.NewRecorder()); v != http.ErrAbortHandler {
+			t.Errorf("the panic is %v", v)
+		}
+		if got := unstored.take(); !slices.Equal(got, []string{"incomplete"}) {
+			t.Errorf("the observer is told %q", got)
+		}
+		short := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age=60")
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "begin ")
+		}))
+		s := &stalled{
+			ResponseRecorder: httptest.NewRecorder(), goOn: make(chan struct{}), panic: "a bug",
+		}
+		close(s.goOn)
+		if v := <-begins(short, s); v != s.panic {
+			t.Errorf("the panic is %v", v)
+		}
+		if got := unstored.take(); !slices.Equal(got, []string{"incomplete"}) {
+			t.Errorf("the observer is told %q", got)
 		}
 	})
 }

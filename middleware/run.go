@@ -147,6 +147,7 @@ func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*respon
 // serve runs the handler and ends the run, no matter how the handler ends.
 func (u *run) serve(next http.Handler) {
 	whole := false
+	defer u.rec.tell() // without holding the mutex, so that nobody waits for the observer
 	defer func() {
 		if whole {
 			return
@@ -183,18 +184,20 @@ func (u *run) handler(next http.Handler) {
 	next.ServeHTTP(u.rec.writer(), u.req)
 }
 
-// end sets the result of the load. Only the first call has an effect. After this call the response
-// is stored even if all clients leave, because they may have received the whole response before the
-// load returns. The caller holds the recorder's mutex.
-func (u *run) end(e ending) {
+// end sets the result of the load. Only the first call has an effect, and returns true. After this
+// call the response is stored even if all clients leave, because they may have received the whole
+// response before the load returns. The caller holds the recorder's mutex.
+func (u *run) end(e ending) (first bool) {
 	if e.err == nil {
 		u.load.Made()
 	}
 	select {
 	case <-u.ended:
+		return false
 	default:
 		u.result = e
 		close(u.ended)
+		return true
 	}
 }
 
