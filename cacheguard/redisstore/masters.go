@@ -13,7 +13,8 @@ import (
 // lack the last changes, but the subscription doesn't break, because it is usually at another node.
 // When a command fails, go-redis asks for the masters. masters looks at go-redis' knowledge, which
 // needs no trip. While a change may be lost, it also makes go-redis ask, every three seconds. A
-// masters is used by one goroutine.
+// masters is used by the goroutine of the subscription, so it never waits for the answer: messages
+// would wait too if the node that was asked didn't answer.
 type masters struct {
 	probes []string // names in slots all over the cluster; made by the first call of changed
 	last   []string
@@ -49,8 +50,7 @@ func (m *masters) changed(ctx context.Context, c *redis.ClusterClient, doubt boo
 	}
 	if doubt && time.Since(m.asked) >= mastersAsked {
 		m.asked = time.Now()
-		// ForEachMaster asks one node for the masters first.
-		_ = c.ForEachMaster(ctx, func(context.Context, *redis.Client) error { return nil })
+		c.ReloadState(ctx) // in the background, one request at a time; a later look sees the answer
 	}
 	m.looked = time.Now()
 	if m.probes == nil {

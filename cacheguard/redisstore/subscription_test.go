@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +165,51 @@ func TestSubscriptionQuiet(t *testing.T) {
 }
 
 var errDown = errors.New("the origin is down")
+
+// While a node of a cluster is asked for the masters and doesn't answer, messages from the other
+// nodes arrive, and the local tier obeys them.
+func TestMastersAnswerLate(t *testing.T) {
+	t.Parallel()
+	addr := redistest.StartCluster(t, 1, 0).Addrs()[0]
+	var late atomic.Bool // the answer comes when the gate is opened
+	asked, gate := make(chan struct{}, 1), make(chan struct{})
+	prefix := newPrefix()
+	r := newReplica(t, "", prefix, func(s *site) {
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				if late.Load() {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+					<-gate
+				}
+				node := redis.ClusterNode{Addr: addr}
+				return []redis.ClusterSlot{
+					{Start: 0, End: 16383, Nodes: []redis.ClusterNode{node}},
+				}, nil
+			},
+		})
+		t.Cleanup(func() { _ = rdb.Close() })
+		s.rdb, s.cache.Local = rdb, cacheguard.Local[string]{Entries: 10, TTL: time.Hour}
+	})
+	t.Cleanup(func() { close(gate) })
+	other := newReplica(t, "", prefix, func(s *site) { s.rdb = clusterClient(t, addr) })
+	r.listens(t)
+	r.get(t, "k", newOrigin("v").load).is(t, "v")
+	if a := r.get(t, "k", mustNotLoad(t)); !a.res.Local {
+		t.Fatal("the value is not in the local tier")
+	}
+
+	late.Store(true)
+	must(t, r.cache.Set(t.Context(), "another", "v")) // a failover could lose it
+	waittest.Next(t, "a node is asked for the masters", asked)
+	must(t, other.cache.Invalidate(t.Context(), "k"))
+	o := newOrigin("w")
+	waittest.Until(t, "the invalidation arrives", func() bool {
+		return r.get(t, "k", o.load).res.Value == "w"
+	})
+}
 
 // If a message is lost on a connection that seems whole, this costs the rest of the lease, and no
 // load.
