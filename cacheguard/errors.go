@@ -92,6 +92,14 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// wraps is errors.Is for the error of a load, on a goroutine where a panic would end the process or
+// reach a caller. A load may panic with an error whose methods panic, such as a nil pointer. Then
+// wraps returns false.
+func wraps(err, target error) (is bool) {
+	safely(func() { is = errors.Is(err, target) })
+	return is
+}
+
 // KeyErrors has the keys for which a call failed, each with its error.
 type KeyErrors map[string]error
 

@@ -64,6 +64,11 @@ var exits = map[string]struct {
 			panic(errOrigin)
 		}, panics: true, err: errOrigin, text: "load panicked: the origin is down",
 	},
+	"panic error that is nil": {
+		end: func() (string, error) {
+			panic((*causedError)(nil))
+		}, panics: true, text: "load panicked: <nil>",
+	},
 	"panic nil": {
 		end: func() (string, error) {
 			panic(nil)
@@ -117,6 +122,12 @@ var exits = map[string]struct {
 		stubborn: true, err: context.DeadlineExceeded, text: "load took longer than LoadTimeout",
 	},
 }
+
+// causedError is an error whose methods panic if it is nil.
+type causedError struct{ cause error }
+
+func (e *causedError) Error() string { return e.cause.Error() }
+func (e *causedError) Unwrap() error { return e.cause }
 
 func panicInPanic() (string, error) {
 	defer func() { panic("second") }()
@@ -243,6 +254,22 @@ func TestPanicError(t *testing.T) {
 		}
 		if errors.Unwrap(&cacheguard.PanicError{Value: "no error"}) != nil {
 			t.Error("what is no error is unwrapped")
+		}
+	})
+}
+
+// TestPanicForMany: a call for many keys looks for ErrNotFound in the errors of its load.
+func TestPanicForMany(t *testing.T) {
+	inBubble(t, "bubble", func(t *testing.T) {
+		c := openOn(t, newTampered(), cacheguard.Options[string]{})
+		_, err := c.GetMany(t.Context(), []string{"k"}, func(
+			context.Context, []string,
+		) (map[string]string, error) {
+			panic((*causedError)(nil))
+		})
+		var p *cacheguard.PanicError
+		if !errors.As(err, &p) || p.Value != (*causedError)(nil) {
+			t.Errorf("GetMany: %v; want a PanicError with what was thrown", err)
 		}
 	})
 }

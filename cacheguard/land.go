@@ -77,7 +77,7 @@ func (r *run[V]) landEnded(m *miss[V], degraded bool) {
 	switch {
 	case r.cache.life.Closing.Err() != nil:
 		m.land(Result[V]{}, ErrClosed)
-	case errors.Is(m.ownLoad.out.err, ErrClosed): // a load found another cache closed
+	case wraps(m.ownLoad.out.err, ErrClosed): // a load found another cache closed
 		m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.ownLoad.out.err)
 	default:
 		m.land(Result[V]{}, cmp.Or(context.Cause(r.ctx), errAbandoned))

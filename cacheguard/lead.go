@@ -252,7 +252,7 @@ func (w *work[V]) returned(outs []loaded[V]) {
 			}
 		case givenUp(cause):
 			e.Kind = protocol.End
-		case m.State == protocol.Leading && !m.Claims && errors.Is(err, ErrClosed):
+		case m.State == protocol.Leading && !m.Claims && wraps(err, ErrClosed):
 			// The load has called another cache of this process, which has been closed first.
 			// Other processes need not wait.
 			e.Kind = protocol.End

@@ -275,7 +275,7 @@ func (m *many[V]) give(key string, res *Result[V], err error) {
 		m.results[key] = *res
 	case err == nil:
 		m.got[key] = res.Value
-	case errors.Is(err, ErrNotFound):
+	case wraps(err, ErrNotFound):
 	default:
 		if m.failed == nil {
 			m.failed = KeyErrors{}

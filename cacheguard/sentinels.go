@@ -51,7 +51,7 @@ func wrongSentinels(own []error, bad *complaints) {
 func (s sentinels) marked(text string, err error) string {
 	var marks []byte
 	for i, one := range s {
-		if errors.Is(err, one) {
+		if wraps(err, one) {
 			marks = append(append(marks, byte(i)), sumOf(one)...)
 		}
 	}

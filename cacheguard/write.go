@@ -316,7 +316,7 @@ func (c *Cache[V]) update(
 // callersError returns the error of a write that ran with its caller's context. If that context has
 // ended, the caller gets ctx.Err() and not the context's cause, as from every other call.
 func callersError(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if ctx.Err() != nil && wraps(err, context.Cause(ctx)) {
 		return ctx.Err()
 	}
 	return err
