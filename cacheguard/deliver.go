@@ -168,15 +168,13 @@ func (c *Cache[V]) hurry() {
 }
 
 // nudge is hurry for signs that the store may take changes again. A sign may be wrong, so nudge
-// does nothing within leastNudge of the last try.
+// does nothing within leastNudge of the last try. If no change is left, nudge always ends the pause
+// of repeat, because Flush and Shutdown wait for the end of repeat.
 func (c *Cache[V]) nudge() {
-	if c.unsent.Count() == 0 {
-		return
-	}
 	c.delivery.mu.Lock()
-	soon := time.Since(c.delivery.tried) < leastNudge
+	runs, soon := c.delivery.runs, time.Since(c.delivery.tried) < leastNudge
 	c.delivery.mu.Unlock()
-	if !soon {
+	if runs && (!soon || c.unsent.Count() == 0) {
 		c.hurry()
 	}
 }

@@ -341,6 +341,37 @@ func TestDeliveryByTheNextChange(t *testing.T) {
 	})
 }
 
+// If the next change covers the last unsent one, nothing is left that Flush or Shutdown waits for.
+func TestDeliveryOfTheLastByTheNextChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newChangeable()
+		c := openOn(t, store, cacheguard.Options[string]{})
+		fails := func() {
+			t.Helper()
+			store.away(true)
+			if err := c.Invalidate(t.Context(), "k"); !errors.Is(err, cacheguard.ErrPending) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // from now on the pauses between tries are long
+		}
+		succeeds := func() {
+			t.Helper()
+			store.away(false)
+			if err := c.Invalidate(t.Context(), "k"); err != nil || c.Stats().Unsent != 0 {
+				t.Fatalf("%v; %d are unsent, want none", err, c.Stats().Unsent)
+			}
+		}
+		fails()
+		flush := beginCall(t, func() (struct{}, error) { return struct{}{}, c.Flush(t.Context()) })
+		flush.waits()
+		succeeds()
+		flush.gives(struct{}{}, nil)
+		fails()
+		succeeds()
+		shutting(t.Context(), t, c).gives(struct{}{}, nil)
+	})
+}
+
 // If a change of several keys fails for some of them, only these keys are repeated.
 func TestDeliveryOfSomeKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
