@@ -13,7 +13,8 @@ import (
 // the same key would wait for itself. A codec may have a method Name() string. If a codec has this
 // method, values written by a codec with another name are misses, not errors.
 type Codec[V any] interface {
-	// Append appends the encoded value to dst.
+	// Append appends the encoded value to dst. If Append loses the bytes of dst, the value is not
+	// stored.
 	Append(dst []byte, v V) ([]byte, error)
 	Decode(src []byte) (V, error)
 }

@@ -1,6 +1,8 @@
 package cacheguard_test
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -21,6 +23,52 @@ type jsonValue struct {
 	Any    any
 	Secret string `json:"-"`
 	hidden int
+}
+
+// appender is a codec that should append to dst.
+type appender func(dst, v []byte) []byte
+
+func (f appender) Append(dst, v []byte) ([]byte, error) { return f(dst, v), nil }
+func (appender) Decode(src []byte) ([]byte, error)      { return src, nil }
+
+// If Append doesn't append to dst, the value is returned as it was loaded, and not stored.
+func TestCodecThatDoesntAppend(t *testing.T) {
+	codecs := map[string]appender{
+		"ignores dst": func(_, v []byte) []byte { return v },
+		"reuses dst":  func(dst, v []byte) []byte { return append(dst[:0], v...) },
+		"cuts dst":    func(dst, v []byte) []byte { return append(dst[1:], v...) },
+	}
+	for name, codec := range codecs {
+		inBubble(t, name, func(t *testing.T) {
+			var why error
+			c := openOn(t, newTampered(), cacheguard.Options[[]byte]{
+				Codec: codec, Observer: observing(func(e cacheguard.Event) {
+					if e.Kind == cacheguard.EventNotStored {
+						why = e.Err
+					}
+				}),
+			})
+			for _, size := range []int{0, 1, 79, 80, 81, 300, 10_000} {
+				for _, b := range []byte{0, 'v'} {
+					key, value := fmt.Sprint(size, b), bytes.Repeat([]byte{b}, size)
+					want := bytes.Clone(value)
+					why = nil
+					getting(t.Context(), t, c, key, returning(value)).gives(want, nil)
+					if why == nil || !strings.Contains(why.Error(), "Append") {
+						t.Errorf("%d bytes: the observer was told %v; want a word of Append", size,
+							why)
+					}
+					if r, err := c.Peek(t.Context(), key); r.Status != cacheguard.StatusMiss {
+						t.Errorf("%d bytes are stored: %+v, %v", size, r, err)
+					}
+					if err := c.Set(t.Context(), key, value); err == nil ||
+						!bytes.Equal(value, want) {
+						t.Errorf("%d bytes: Set returned %v and left %.100q", size, err, value)
+					}
+				}
+			}
+		})
+	}
 }
 
 // TestJSON is the conformance of the default codec.

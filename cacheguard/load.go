@@ -298,6 +298,13 @@ func (c *Cache[V]) complete(
 	return out
 }
 
+// inFront is in the place of the header while the codec appends a value. If the codec doesn't
+// append, other bytes are there, and they may even be those of the caller's value.
+const inFront = "a value is appended to this"
+
+var errNotAppended = errors.New(
+	"cacheguard: value can't be encoded: the codec's Append doesn't append to dst")
+
 // encode returns a frame with room for the header, followed by the encoded value. frame.Seal writes
 // the header later, because the header has the time of storing.
 func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error) {
@@ -306,9 +313,13 @@ func (c *Cache[V]) encode(v V, notFound bool, a frame.Extension) ([]byte, error)
 		return f, nil
 	}
 	start := len(f)
+	copy(f, inFront)
 	f, err := c.opts.Codec.Append(f, v)
 	if err != nil {
 		return nil, fmt.Errorf("cacheguard: value can't be encoded: %w", err)
+	}
+	if len(f) < start || string(f[:len(inFront)]) != inFront {
+		return nil, errNotAppended
 	}
 	if size := len(f) - start; size > c.opts.MaxValueSize {
 		return nil,
