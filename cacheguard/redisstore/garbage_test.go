@@ -164,6 +164,34 @@ func TestGarbageValue(t *testing.T) {
 	}
 }
 
+// A write overwrites every entry under the name of a value, and the written value can be read.
+func TestGarbageUnderWrite(t *testing.T) {
+	ctx := t.Context()
+	r := newReplica(t, redistest.Shared(t).Addr(), newPrefix())
+	must(t, r.cache.Set(ctx, "good", "value"))
+	good, err := r.rdb.Get(ctx, r.valueName("good")).Bytes()
+	must(t, err)
+
+	noTags := append(make([]byte, frame.HeaderSize), "\x09x"...)
+	all := append(garbageValues(good), text("a remnant without a list of tags", noTags))
+	for i, g := range all {
+		for name, write := range map[string]func(key string) error{
+			"Set": func(key string) error { return r.cache.Set(ctx, key, "written") },
+			"Update": func(key string) error {
+				_, err := r.cache.Update(ctx, key, newOrigin("written").load)
+				return err
+			},
+		} {
+			key := fmt.Sprint(name, i)
+			must(t, g.put(ctx, r.rdb, r.valueName(key)))
+			must(t, write(key))
+			if res, err := r.cache.Peek(ctx, key); res.Value != "written" || err != nil {
+				t.Errorf("%s over %s: %v, %v is stored", name, g.what, res, err)
+			}
+		}
+	}
+}
+
 // missesAndHits checks that the next call loads, and that the call after it finds the loaded value.
 func (r *replica) missesAndHits(t *testing.T, what, key string) {
 	t.Helper()

@@ -37,5 +37,8 @@ func RemnantTags(f []byte) (Tags, bool) {
 		return nil, false
 	}
 	tags := Tags(f[HeaderSize:])
-	return tags, tags.valid()
+	if !tags.valid() { // a store makes remnants without a check, even of a damaged frame
+		return nil, false
+	}
+	return tags, true
 }
