@@ -47,6 +47,9 @@ else
   if last and not last[2] then
     begin(KEYS[4], KEYS[5], string.format('%.0f', number - 1))
   end
+  if last then
+    granted(KEYS[4], number)
+  end
 end
 local left = remnant(KEYS[1])
 redis.call('DEL', left and KEYS[3] or KEYS[1], KEYS[3], single and KEYS[6] or KEYS[3], unpack(KEYS, others))

@@ -59,13 +59,16 @@
 //
 // # Generations
 //
-// Each cache has one sorted set, <prefix>:{<cache>}:tags. Its members are the invalidated tags, and
-// the empty string for the whole cache. A member's score is the time of its last invalidation (its
-// generation), in microseconds since 1970 on the clock of the server that has the set. The first
-// lease of a cache creates the set, with a score just before the lease's own grant. A value is
-// valid only if its stamp is later than the score of the whole cache and of each of its tags.
-// Without the set no value is valid, except for values without tags on a single server, for which
-// the separate score below counts. So values whose invalidation was lost by an eviction or a
+// Each cache has one sorted set, <prefix>:{<cache>}:tags. Its members are the invalidated tags,
+// and the empty string for the whole cache. A member's score is the time of its last invalidation
+// (its generation), in microseconds since 1970 on the clock of the server that has the set. One
+// more member, a zero byte, has the stamp of the last grant as its score. A generation is later
+// than all scores before it. So if the clock is set back, an invalidation is still later than the
+// stamps of the values that were loaded before it, unless a failover or an eviction has lost the
+// set. The first lease of a cache creates the set, with a score just before the lease's own grant.
+// A value is valid only if its stamp is later than the score of the whole cache and of each of its
+// tags. Without the set no value is valid, except for values without tags on a single server, for
+// which the separate score below counts. So values whose invalidation was lost by an eviction or a
 // restart can't come back as fresh.
 //
 // The score of the whole cache is also stored by itself, in <prefix>:{<cache>}:all, so that one
@@ -174,7 +177,7 @@
 // If the set was lost, evicted or overwritten, all values with tags from before that moment are
 // invalid. If the separate score of the whole cache was lost with the set, the values without tags
 // are invalid, too. If the clock was set back, new invalidations and loads get times that continue
-// from the last score, unless that score is more than a day ahead.
+// from the last invalidation or load, unless that is more than a day ahead.
 //
 // The set remembers the last 100,000 tags, about 10 MB. If there are more, the oldest tenth is
 // forgotten. Then all values with tags (in a cluster, all values) that are older than the newest

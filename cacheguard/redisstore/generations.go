@@ -28,6 +28,10 @@ const (
 	// Redis are float64, which represent every microsecond below pastAll exactly, up to the year
 	// 2255.
 	pastAll = 1 << 53
+
+	// grantMember is the member of the generations whose score is the stamp of the last grant. No
+	// tag has this name: a tag that begins with a zero byte is a soft tag, and has further bytes.
+	grantMember = "\x00"
 )
 
 // Generations returns the generations of a cache and of tags of it.
@@ -192,7 +196,7 @@ func (s *Store) Clock(ctx context.Context, cache string) (int64, error) {
 // generations is away, the stamp is an estimate that is too early rather than too late. With an
 // early stamp a valid result may count as invalid, but an invalid one never counts as valid.
 func (s *Store) stamp(ctx context.Context, cache string) int64 {
-	now, _, err := s.readGenerations(ctx, cache, nil)
+	now, _, err := s.readGenerations(ctx, cache, []string{grantMember})
 	if err != nil {
 		return s.clock.now().Add(-doubt).UnixMicro()
 	}

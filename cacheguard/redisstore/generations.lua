@@ -1,7 +1,7 @@
 -- Returns what the clock says, and the generations of a cache and of tags of it. Where nothing is known of the cache, it is
 -- as old as this moment: all that is known may have been evicted.
 -- KEYS: generations, a sorted set in which '' is the whole cache, and that one alone, for values without tags
--- ARGV: tags
+-- ARGV: tags, or grant alone: the time becomes the stamp of a grant
 -- Returns microseconds since 1970, generation of the cache, of each tag or false
 local now, last = later(KEYS[1], KEYS[2])
 local whole
@@ -13,6 +13,9 @@ if not whole then
   redis.call('DEL', KEYS[1]) -- after which Redis takes what follows, also when memory is short
   redis.call('ZADD', KEYS[1], whole, '')
   redis.call('SET', KEYS[2], whole, 'NX')
+end
+if ARGV[1] == grant then
+  granted(KEYS[1], now)
 end
 local of = {now, whole}
 for i, tag in ipairs(ARGV) do

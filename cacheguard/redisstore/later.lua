@@ -1,8 +1,11 @@
 -- Begins the scripts that make or compare generations: a sorted set (set) in which '' is the whole cache, and that one once more
 -- by itself (whole), for values without tags.
 
--- later returns the time in microseconds since 1970, but after every generation: where the clock was set back, what is loaded or
--- invalidated now is newer all the same. Then what ZRANGE said of the last generation.
+-- grant is the member of the set whose score is the stamp of the last grant. No tag has this name.
+local grant = '\0'
+
+-- later returns the time in microseconds since 1970, but after every generation and every grant: where the clock was set back, what
+-- is loaded or invalidated now is newer all the same. Then what ZRANGE said of the last generation or grant.
 local function later(set, whole)
   local time = redis.call('TIME')
   local now = time[1] .. string.format('%06d', time[2])
@@ -37,4 +40,9 @@ end
 local function begin(set, whole, generation)
   redis.pcall('ZADD', set, 'NX', generation, '')
   redis.pcall('SET', whole, generation, 'NX')
+end
+
+-- granted notes the stamp of a grant, so that each invalidation from now on is newer than what is loaded with it.
+local function granted(set, stamp)
+  redis.pcall('ZADD', set, stamp, grant)
 end

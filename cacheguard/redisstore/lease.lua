@@ -116,4 +116,7 @@ end
 if last and not last[2] then -- all that is known of the cache may have been evicted
   begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
 end
+if last then
+  granted(KEYS[3], number)
+end
 return {'granted', number, before, stands and (generations() or 1) or nil}
