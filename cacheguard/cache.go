@@ -147,7 +147,7 @@ func (c *Cache[V]) received(m Message) {
 		// First, because until the changes are noted, a read could find a value that they have
 		// removed.
 		if since, interrupted := c.delivery.hears(); interrupted {
-			c.deliverAgain(since)
+			c.deliverAgain(since.Add(-toldAgain))
 		}
 		c.invalidations.Missed(m.Generation)
 		c.sealAll()

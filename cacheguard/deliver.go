@@ -23,6 +23,7 @@ type delivery struct {
 	lately knowledge.Lately // recent changes that the store has
 
 	changes, sentLate atomic.Uint64 // for Stats
+	restored          atomic.Uint64 // how often messages were interrupted and restored
 
 	mu     sync.Mutex // guards the fields below
 	heard  bool       // messages have arrived at least once
@@ -134,16 +135,36 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 	defer d.mu.Unlock()
 	since, interrupted = d.deaf, d.heard || !d.deaf.IsZero()
 	d.deaf, d.heard = time.Time{}, true
+	if interrupted {
+		d.restored.Add(1)
+	}
 	if since.IsZero() {
 		since = time.Now()
 	}
 	return since, interrupted
 }
 
-// deliverAgain repeats recent changes after messages were interrupted, because another server may
-// have taken over.
-func (c *Cache[V]) deliverAgain(interrupted time.Time) {
-	if more := c.lately.Again(interrupted.Add(-toldAgain), &c.unsent); more > 0 {
+// telling is the moment before a change is sent to the store.
+type telling struct {
+	at       time.Time
+	restored uint64
+}
+
+func (d *delivery) telling() telling { return telling{time.Now(), d.restored.Load()} }
+
+// told is called when a change was sent at the moment t and is noted in lately now. If messages
+// were restored in between, deliverAgain has not seen the change, and the server that acknowledged
+// it may have been replaced.
+func (c *Cache[V]) told(t telling) {
+	if c.delivery.restored.Load() != t.restored {
+		c.deliverAgain(t.at)
+	}
+}
+
+// deliverAgain repeats the changes since a time after messages were interrupted, because another
+// server may have taken over.
+func (c *Cache[V]) deliverAgain(since time.Time) {
+	if more := c.lately.Again(since, &c.unsent); more > 0 {
 		forgottenLine.Log(context.Background(), c.opts.Logger, "cache", c.opts.Name, "changes",
 			more)
 	}

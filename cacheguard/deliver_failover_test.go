@@ -2,6 +2,8 @@ package cacheguard_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"sync/atomic"
 	"testing"
@@ -146,6 +148,100 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 				}
 				if got := entryOf(t, there, "new"); got != "new" {
 					t.Errorf("%q", got)
+				}
+			})
+		}
+	}
+}
+
+// failsOver is a store that fails over after a given number of steps that change something. A step
+// changes a single key, or up to 256 tags.
+type failsOver struct {
+	*twoServers
+	after atomic.Int32 // changing steps until the failover
+}
+
+// changed counts a step. After the last one, the replica takes the server's place, and messages are
+// interrupted and restored, before the step's caller gets its answer.
+func (s *failsOver) changed() {
+	if s.after.Add(-1) == 0 {
+		s.serves.Store(s.replica)
+		s.says(cacheguard.MessageLost)
+		s.says(cacheguard.MessageRestored)
+	}
+}
+
+func (s *failsOver) Claim(
+	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
+) (cacheguard.Grant, error) {
+	defer s.changed()
+	return s.twoServers.Claim(ctx, k, token, ttl)
+}
+
+func (s *failsOver) Fill(
+	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
+) (cacheguard.FillAnswer, error) {
+	defer s.changed()
+	return s.twoServers.Fill(ctx, k, g, f, ttl)
+}
+
+func (s *failsOver) Invalidate(ctx context.Context, keys []cacheguard.Key) (err error) {
+	for i := range keys {
+		err = errors.Join(err, s.twoServers.Invalidate(ctx, keys[i:i+1]))
+		s.changed()
+	}
+	return err
+}
+
+func (s *failsOver) MarkStale(
+	ctx context.Context, keys []cacheguard.Key, at int, mark []byte,
+) (err error) {
+	for i := range keys {
+		err = errors.Join(err, s.twoServers.MarkStale(ctx, keys[i:i+1], at, mark))
+		s.changed()
+	}
+	return err
+}
+
+func (s *failsOver) InvalidateTags(
+	ctx context.Context, cache string, tags []string,
+) (generation int64, err error) {
+	for { // like a store that invalidates up to 256 tags in one step
+		some := tags[:min(len(tags), 256)]
+		generation, err = s.twoServers.InvalidateTags(ctx, cache, some)
+		s.changed()
+		if tags = tags[len(some):]; err != nil || len(tags) == 0 {
+			return generation, err
+		}
+	}
+}
+
+// A change that a server has acknowledged is repeated, too, if the server's successor is there
+// before the call that makes the change returns.
+func TestChangesDuringAFailoverSurviveIt(t *testing.T) {
+	for name, change := range maps.All(changesOfK) {
+		for step := range int32(2) {
+			inBubble(t, fmt.Sprintf("%s, step %d", name, step+1), func(t *testing.T) {
+				s := &failsOver{twoServers: newTwoServers()}
+				here, there := openOn(t, s, cacheguard.Options[string]{}),
+					openOn(t, s, cacheguard.Options[string]{})
+				for _, server := range []*memstore.Store{s.replica, s.Store} {
+					s.serves.Store(server)
+					entryOf(t, there, "old")
+				}
+				time.Sleep(time.Second)
+				s.after.Store(step + 1)
+				if err := change(t.Context(), here); err != nil {
+					t.Fatal(err)
+				}
+				if got := entryOf(t, here, "new"); got == "old" {
+					t.Errorf("%q in the process that has made the change", got)
+				}
+				if err := here.Flush(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := entryOf(t, there, "new"); got == "old" {
+					t.Errorf("%q in another process", got)
 				}
 			})
 		}

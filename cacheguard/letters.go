@@ -59,12 +59,8 @@ func (c *Cache[V]) sendLetter(l knowledge.Letter) (sent int, err error) {
 	ctx := context.Background()
 	sent, err = c.verify(ctx, &l)
 	if l.Whole || len(l.Tags) > 0 {
-		generation, tagsErr := c.store.InvalidateTags(ctx, c.opts.Name, l.Tags)
-		if tagsErr == nil {
-			c.invalidated(l.Tags, generation)
-			c.lately.Tags(l.Tags, generation, true)
-			sent += c.late(c.unsent.SentTags(l.Tags, l.Through))
-		}
+		n, _, tagsErr := c.tellTags(ctx, l.Tags, l.Through, true)
+		sent += c.late(n)
 		err = errors.Join(err, tagsErr)
 	}
 	for _, part := range []struct {
@@ -203,6 +199,7 @@ func (c *Cache[V]) tellKeys(
 	ctx context.Context, ks []Key, mark time.Time, through uint64, late bool,
 ) (sent knowledge.Sent, failed KeyErrors) {
 	var err error
+	began := c.telling()
 	if mark.IsZero() {
 		err = c.store.Invalidate(ctx, ks)
 	} else {
@@ -227,5 +224,25 @@ func (c *Cache[V]) tellKeys(
 		}
 	}
 	c.lately.Keys(done, c.loadedBy(), mark, late)
-	return c.unsent.SentKeys(done, through, !mark.IsZero()), failed
+	sent = c.unsent.SentKeys(done, through, !mark.IsZero())
+	c.told(began)
+	return sent, failed
+}
+
+// tellTags invalidates tags in the store and in this process, or the whole cache if there are no
+// tags. sent and late are as for tellKeys. If the store fails, left has the tags that it may not
+// have.
+func (c *Cache[V]) tellTags(
+	ctx context.Context, tags []string, through uint64, late bool,
+) (sent knowledge.Sent, left []string, err error) {
+	began := c.telling()
+	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
+	if err != nil {
+		return sent, tags, err
+	}
+	c.invalidated(tags, generation)
+	c.lately.Tags(tags, generation, late)
+	sent = c.unsent.SentTags(tags, through)
+	c.told(began)
+	return sent, nil, nil
 }

@@ -110,16 +110,13 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	c.changes.Add(uint64(max(len(tags), 1)))
 	ctx = context.WithoutCancel(ctx)
 	c.sealAll()
-	last := c.unsent.Last()
-	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
+	_, tags, err := c.tellTags(ctx, tags, c.unsent.Last(), false)
 	// The store may have carried it out or not; in both cases this process must not use its old
 	// values.
 	if err != nil {
-		generation = c.loadedBy()
+		generation := c.loadedBy()
 		c.unsent.AddTags(tags, generation)
-	}
-	c.invalidated(tags, generation)
-	if err != nil {
+		c.invalidated(tags, generation)
 		c.down(ctx, &c.changing, "", err)
 		what := "all values"
 		if len(tags) > 0 {
@@ -131,8 +128,6 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		return fmt.Errorf("cacheguard: %s may still be served by other processes: %w", what,
 			c.deliver()(err))
 	}
-	c.lately.Tags(tags, generation, false)
-	c.unsent.SentTags(tags, last)
 	c.upForChanges(ctx)
 	return nil
 }
