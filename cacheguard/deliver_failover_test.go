@@ -248,6 +248,34 @@ func TestChangesDuringAFailoverSurviveIt(t *testing.T) {
 	}
 }
 
+// If nothing was lost while messages were interrupted, nothing is repeated, however many tags were
+// invalidated in one call.
+func TestManyTagsAreNotInvalidatedTwice(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		s := &failsOver{twoServers: newTwoServers()}
+		c := openOn(t, s, cacheguard.Options[string]{})
+		tags := []string{"t"}
+		for i := range 600 {
+			tags = append(tags, fmt.Sprint("tag ", i))
+		}
+		if err := c.InvalidateTags(t.Context(), tags...); err != nil {
+			t.Fatal(err)
+		}
+		entryOf(t, c, "v")
+		s.says(cacheguard.MessageLost)
+		s.says(cacheguard.MessageRestored)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := entryOf(t, c, "other"); got != "v" {
+			t.Errorf("%q: the value was invalidated again", got)
+		}
+		if n := c.Stats().SentLate; n != 0 {
+			t.Errorf("%d changes count as late", n)
+		}
+	})
+}
+
 // The same holds for values that another release has stored, even if this release already has a new
 // value.
 func TestAcknowledgedChangesOfAllVersionsSurviveAFailover(t *testing.T) {

@@ -229,20 +229,30 @@ func (c *Cache[V]) tellKeys(
 	return sent, failed
 }
 
+// tagsAtOnce is the largest number of tags that a store is told of in one step. The tags of a step
+// get the same generation. So if the changes are verified later, the generation of each tag is
+// known exactly.
+const tagsAtOnce = 256
+
 // tellTags invalidates tags in the store and in this process, or the whole cache if there are no
 // tags. sent and late are as for tellKeys. If the store fails, left has the tags that it may not
 // have.
 func (c *Cache[V]) tellTags(
 	ctx context.Context, tags []string, through uint64, late bool,
 ) (sent knowledge.Sent, left []string, err error) {
-	began := c.telling()
-	generation, err := c.store.InvalidateTags(ctx, c.opts.Name, tags)
-	if err != nil {
-		return sent, tags, err
+	for {
+		began, some := c.telling(), tags[:min(len(tags), tagsAtOnce)]
+		generation, err := c.store.InvalidateTags(ctx, c.opts.Name, some)
+		if err != nil {
+			return sent, tags, err
+		}
+		c.invalidated(some, generation)
+		c.lately.Tags(some, generation, late)
+		n := c.unsent.SentTags(some, through)
+		sent.All, sent.Late = sent.All+n.All, sent.Late+n.Late
+		c.told(began)
+		if tags = tags[len(some):]; len(tags) == 0 {
+			return sent, nil, nil
+		}
 	}
-	c.invalidated(tags, generation)
-	c.lately.Tags(tags, generation, late)
-	sent = c.unsent.SentTags(tags, through)
-	c.told(began)
-	return sent, nil, nil
 }
