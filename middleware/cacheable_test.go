@@ -325,6 +325,7 @@ func TestJudge(t *testing.T) {
 			c.o.TargetedFields = []string{"CDN-Cache-Control"}
 			asks, h := c.asks.Clone(), c.h.Clone()
 			r := &http.Request{Method: http.MethodGet, Header: c.asks}
+			c.want.refused = isRefusal(c.status) // see TestRefusalRemovesNoStalePage
 			if got := newRules(c.o).judge(r, c.status, c.h, noon, noon); !reflect.DeepEqual(got,
 				c.want) {
 				t.Errorf("%d %q\n got %+v\nwant %+v", c.status, c.h, got, c.want)
