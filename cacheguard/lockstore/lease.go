@@ -20,7 +20,7 @@ func (s *Store) Lease(
 	if err != nil || answer.State != cacheguard.LeaseGranted {
 		return answer, err
 	}
-	return s.lock(ctx, k, ask, answer, asked, make(chan struct{}, 1)), nil
+	return s.lockWithin(ctx, k, ask, answer, asked, make(chan struct{}, 1))
 }
 
 // LeaseMany is [Store.Lease] for many keys. Up to 16 locks are requested at the same time.
@@ -34,7 +34,8 @@ func (s *Store) LeaseMany(
 	for i := range replies {
 		if replies[i].Err == nil && replies[i].Answer.State == cacheguard.LeaseGranted {
 			all.Go(func() {
-				replies[i].Answer = s.lock(ctx, keys[i], asks[i], replies[i].Answer, asked, room)
+				r := &replies[i]
+				r.Answer, r.Err = s.lockWithin(ctx, keys[i], asks[i], r.Answer, asked, room)
 			})
 		}
 	}
@@ -45,6 +46,27 @@ func (s *Store) LeaseMany(
 // atOnce is the number of locks that a batch requests at a time. If locks are held, the batch waits
 // for all of them at once.
 const atOnce = 16
+
+// lockWithin is lock for a caller with a context. If the context ends first, lockWithin returns its
+// error, and lock goes on without the caller. So a caller with little time doesn't end the request
+// for a lock: the locker would seem to have trouble, and the loads of other callers would have no
+// lock. If the caller releases the lease, the lock is given back as soon as it is held.
+func (s *Store) lockWithin(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer,
+	asked time.Time, room chan struct{},
+) (cacheguard.LeaseAnswer, error) {
+	if ctx.Done() == nil {
+		return s.lock(ctx, k, ask, granted, asked, room), nil
+	}
+	answers := make(chan cacheguard.LeaseAnswer, 1)
+	go func() { answers <- s.lock(context.WithoutCancel(ctx), k, ask, granted, asked, room) }()
+	select {
+	case answer := <-answers:
+		return answer, nil
+	case <-ctx.Done():
+		return cacheguard.LeaseAnswer{}, ctx.Err()
+	}
+}
 
 // lock acquires the lock of a key whose lease was granted. If the lock is held, it gives the lease
 // back. If the locker can't be used, the load has only its lease. lock ends before the lease has to
@@ -61,18 +83,16 @@ func (s *Store) lock(
 		s.locks.extend(load, ask.TTL)
 		return granted
 	}
-	// This doesn't take long, because the other requests leave after Patience at most, and by the
-	// deadline.
-	room <- struct{}{}
+	var held lock.Lock
+	defer func() { s.locks.end(load, kept, held, time.Now().Add(ask.TTL)) }()
+	room <- struct{}{} // this doesn't take long, because the other requests leave after Patience
 	if !s.usable() {
 		<-room
-		s.locks.end(load, kept, nil, time.Time{})
 		return granted
 	}
-	ctx, cancel := context.WithDeadline(ctx, asked.Add(ask.TTL/3))
+	within, cancel := context.WithDeadline(ctx, asked.Add(ask.TTL/3))
 	defer cancel()
-	held, err := s.acquire(ctx, lockName(k), func() { <-room })
-	s.locks.end(load, kept, held, time.Now().Add(ask.TTL))
+	held, err := s.acquire(within, lockName(k), func() { <-room })
 	switch {
 	case err == nil:
 		s.recovered()
@@ -81,7 +101,7 @@ func (s *Store) lock(
 		// The lock is held by a load that has lost its lease and doesn't know it.
 		s.recovered()
 		// If this fails, the lease ends by itself.
-		_ = s.Store.Release(context.WithoutCancel(ctx), k, ask.Token)
+		_ = s.Store.Release(ctx, k, ask.Token)
 		return cacheguard.LeaseAnswer{
 			State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL),
 		}

@@ -29,7 +29,9 @@ type locks struct {
 	caches map[string]func()
 	closed bool
 
-	work sync.WaitGroup // added to only while mu is held and closed is false
+	// What Close waits for. Added to only while mu is held, and closed is false or end has not yet
+	// said Done.
+	work sync.WaitGroup
 }
 
 // kept is a lock that is held for a load, or that is being acquired.
@@ -63,6 +65,7 @@ func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, 
 		close(k.ready)
 		return k, false
 	}
+	l.work.Add(1) // end says Done
 	l.held[of] = k
 	if l.byKey[of.key] == nil {
 		l.byKey[of.key] = make(map[load]*kept)
@@ -76,11 +79,12 @@ func (l *locks) begin(of load, g cacheguard.Grant, ttl time.Duration) (k *kept, 
 func (l *locks) end(of load, k *kept, held lock.Lock, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.work.Done()
 	defer close(k.ready)
 	switch {
-	case l.held[of] != k: // the load's key was changed in the meantime, or locks is closed
+	case l.held[of] != k: // the load has ended or its key was changed meanwhile, or locks is closed
 		if held != nil {
-			l.giveBack(held)
+			l.work.Go(func() { unlock(held) })
 		}
 	case held == nil:
 		l.forget(of)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,5 +202,75 @@ func TestPatienceEndsWithinARenewal(t *testing.T) {
 			t.Errorf("after %v: %v, %v, %v", took, replies, held, err)
 		}
 		must(t, s.Release(t.Context(), k, ask.Token))
+	})
+}
+
+// If the deadline of a caller ends while its lock is being acquired, only this caller gets an
+// error. The locker still counts as usable. A caller of the same flight with more time gets a load
+// under the lock, and so does the next key.
+func TestDeadlineOfACallerIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, nil)
+		locked := func(key string) cacheguard.LoadFunc[string] {
+			return func(context.Context) (string, error) {
+				f.locker.set(func(f *fake) {
+					if !f.held["c{"+key+"}"] {
+						t.Errorf("the load of %s has no lock", key)
+					}
+				})
+				return key, nil
+			}
+		}
+		f.locker.set(func(f *fake) { f.takes = 100 * time.Millisecond })
+		var all sync.WaitGroup
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			v, err := f.caches[0].Get(ctx, "a", locked("a"))
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+				took != 50*time.Millisecond {
+				t.Errorf("the caller without time got %q, %v after %v", v, err, took)
+			}
+		})
+		synctest.Wait() // until it waits for its lock
+		for _, key := range []string{"a", "b"} {
+			if v, err := f.caches[0].Get(t.Context(), key, locked(key)); v != key || err != nil {
+				t.Errorf("got %q, %v; want %q", v, err, key)
+			}
+		}
+		all.Wait()
+		synctest.Wait()
+		if said := f.log.String(); strings.Contains(said, "can't be had") {
+			t.Errorf("the store logged:\n%s", said)
+		}
+		if n := f.locker.heldNow(); n != 0 {
+			t.Errorf("%d locks are left", n)
+		}
+	})
+}
+
+// Callers whose time is shorter than Patience also find out that the locker doesn't answer. After
+// the first callers, loads need only the store's leases.
+func TestCallersWithLittleTimeAndASilentLocker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, nil)
+		f.locker.set(func(f *fake) { f.silent = true })
+		failed := 0
+		for i := range 30 {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := f.caches[0].Get(ctx, fmt.Sprint(i), f.load("v", 0))
+			cancel()
+			if err != nil {
+				failed++
+			}
+		}
+		synctest.Wait()
+		if failed > 5 {
+			t.Errorf("%d of 30 callers got no value", failed)
+		}
+		if n := strings.Count(f.log.String(), "can't be had"); n != 1 {
+			t.Errorf("the store logged:\n%s", f.log.String())
+		}
 	})
 }
