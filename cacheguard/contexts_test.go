@@ -3,6 +3,9 @@ package cacheguard_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -477,5 +480,98 @@ func TestNoContext(t *testing.T) {
 		if err := call(); err == nil || err.Error() != "cacheguard: the context is nil" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// atEnds records how loads ended. stop is the cause of the load's context at that time.
+type atEnds struct {
+	mu   sync.Mutex // guards ends
+	ends []endOfLoad
+}
+
+type endOfLoad struct {
+	kind      cacheguard.EventKind
+	err, stop error
+}
+
+func (a *atEnds) Observe(ctx context.Context, e cacheguard.Event) {
+	if e.Kind == cacheguard.EventLoad || e.Kind == cacheguard.EventLoadLate {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ends = append(a.ends, endOfLoad{e.Kind, e.Err, context.Cause(ctx)})
+	}
+}
+
+// TestCancelledLoadIsNoFailure: if a load fails because the cache has cancelled it, its events have
+// the reason and not the load's own error. Panics, results and failures at LoadTimeout stay as they
+// are.
+func TestCancelledLoadIsNoFailure(t *testing.T) {
+	type load = cacheguard.LoadFunc[string]
+	obeys := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", fmt.Errorf("query: %w", ctx.Err())
+	}
+	var stack *cacheguard.PanicError
+	isCause := func(e endOfLoad) bool {
+		return e.err == e.stop && !errors.Is(e.err, context.Canceled)
+	}
+	is := func(want error) func(endOfLoad) bool {
+		return func(e endOfLoad) bool { return e.err == want }
+	}
+	for name, c := range map[string]struct {
+		load   load
+		ending string
+		right  func(endOfLoad) bool
+	}{
+		"closed":      {obeys, "close", is(cacheguard.ErrClosed)},
+		"left":        {obeys, "leave", isCause},
+		"lease taken": {obeys, "steal", is(cacheguard.ErrLeaseLost)},
+		"too slow": {obeys, "", func(e endOfLoad) bool {
+			return errors.Is(e.err, context.DeadlineExceeded) && strings.HasPrefix(e.err.Error(), "query:")
+		}},
+		"left, and a panic": {func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			panic("p")
+		}, "leave", func(e endOfLoad) bool { return errors.As(e.err, &stack) }},
+		"left, and a value": {func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "v", nil
+		}, "leave", is(nil)},
+		"left, and not found": {func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", cacheguard.ErrNotFound
+		}, "leave", is(nil)},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			var seen atEnds
+			store := newTampered()
+			cache := openOn(t, store, cacheguard.Options[string]{Observer: &seen})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			caller := getting(ctx, t, cache, "k", c.load)
+			caller.waits()
+			switch c.ending {
+			case "close":
+				cache.Close()
+			case "leave":
+				leave()
+			case "steal":
+				other, o := openOn(t, store.Store, cacheguard.Options[string]{}),
+					newScriptedOrigin[string](t)
+				stolen(t, store, other, o.load)
+				o.next().gives("v")
+			}
+			caller.later()
+			cache.Close()
+			if len(seen.ends) == 0 {
+				t.Fatal("no load has ended")
+			}
+			for _, e := range seen.ends {
+				if !c.right(e) {
+					t.Errorf("%v has the error %v; the load was stopped by %v", e.kind, e.err,
+						e.stop)
+				}
+			}
+		})
 	}
 }

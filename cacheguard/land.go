@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
 // land ends a miss: all waiting callers get its outcome.
 func (r *run[V]) land(m *miss[V]) {
 	if r.open--; r.uncount(m) && r.open > 0 { // the other misses of the run have no waiting callers
-		r.cancel(errAbandoned)
+		r.cancel(flight.ErrAbandoned)
 	}
 	m.waits.watcher.Stop()
 	if m.plan.do&protocol.ConcludeLater == 0 {
@@ -80,7 +81,7 @@ func (r *run[V]) landEnded(m *miss[V], degraded bool) {
 	case wraps(m.ownLoad.out.err, ErrClosed): // a load found another cache closed
 		m.fail(Result[V]{Status: StatusLoaded, Degraded: degraded}, m.ownLoad.out.err)
 	default:
-		m.land(Result[V]{}, cmp.Or(context.Cause(r.ctx), errAbandoned))
+		m.land(Result[V]{}, cmp.Or(context.Cause(r.ctx), flight.ErrAbandoned))
 	}
 }
 

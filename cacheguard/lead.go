@@ -163,6 +163,7 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 	c, note := w.run.cache, noteOf(&w.note)
 	if w.run.many == nil {
 		entry, err := w.all[0].load.call(ctx, w.prev.Result)
+		err = w.stopped(err)
 		if err == nil || errors.Is(err, ErrNotFound) {
 			w.Made()
 		}
@@ -180,9 +181,18 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 			prev.tags = w.tags[i]
 		}
 		entry, err := answers.pick(m.name)
-		outs[i] = c.completeSafely(prev, entry, err, note)
+		outs[i] = c.completeSafely(prev, entry, w.stopped(err), note)
 	}
 	return outs
+}
+
+// stopped returns the error of a load for one key. If the cache has given the load up, the load has
+// failed for this reason and not because of the origin, so stopped returns the reason.
+func (w *work[V]) stopped(err error) error {
+	if cause := context.Cause(w.ctx); err != nil && !errors.Is(err, ErrNotFound) && givenUp(cause) {
+		return cause
+	}
+	return err
 }
 
 // completeSafely is complete for one key of many. If the user's code panics for this key, the
@@ -290,7 +300,7 @@ func (w *work[V]) drop(m *miss[V]) {
 	}
 	cause := ErrLeaseLost
 	if m.Ended {
-		cause = errAbandoned
+		cause = flight.ErrAbandoned
 	}
 	w.reported.Store(true)
 	// The load has its result, which no caller needs.

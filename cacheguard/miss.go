@@ -2,7 +2,6 @@ package cacheguard
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,10 +12,6 @@ import (
 	"github.com/cacheguard/cacheguard/internal/knowledge"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
-
-// errAbandoned is the cause that cancels a load for which no caller waits any more. No caller sees
-// this error, because no caller is left.
-var errAbandoned = errors.New("cacheguard: every caller has left")
 
 // miss is the work for one flight from a look-up without a usable value to the result. Its state
 // machine, protocol.Miss, decides what to do, and a run does it.

@@ -54,10 +54,12 @@ const (
 	// if the result of that load came.
 	EventWaited
 	// A load, or the write of an Update, ended; Took, NotFound, Err, Note, Audit; the event's
-	// context is the load's context.
+	// context is the load's context. If a load failed after the cache had cancelled it, because its
+	// callers had left, the cache was closed or another load had the lease, Err is the cause of
+	// that context. Such an error says nothing about the origin.
 	EventLoad
-	// A load returned after the cache had given it up, for instance after LoadTimeout; Took, Err,
-	// Note.
+	// A load returned after the cache had given it up, for instance after LoadTimeout; Took, Err as
+	// for EventLoad, Note.
 	EventLoadLate
 	EventFilled      // a result was stored
 	EventFillRefused // a result was not stored, because its lease was lost

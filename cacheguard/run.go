@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/mailbox"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
@@ -69,7 +70,7 @@ func (c *Cache[V]) newRun(ctx context.Context, many manyFunc[V], all ...*miss[V]
 // abandon is called when the last caller of a flight has left.
 func (r *run[V]) abandon(m *miss[V]) {
 	if r.uncount(m) {
-		r.cancel(errAbandoned)
+		r.cancel(flight.ErrAbandoned)
 	}
 	r.mail.Post(func() { m.plan.deserted, r.someDeserted = true, true })
 }

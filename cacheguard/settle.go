@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
@@ -286,8 +287,10 @@ func failing(
 	return left
 }
 
-// givenUp reports whether the load was stopped because its callers had left or the cache was
-// closed. Such an end is not a failure of the origin, so it must not make the fleet pause.
+// givenUp reports whether the load was stopped because its callers had left, the cache was closed,
+// or another load had the lease. Such an end is not a failure of the origin, so it must not make
+// the fleet pause.
 func givenUp(cause error) bool {
-	return errors.Is(cause, errAbandoned) || errors.Is(cause, ErrClosed)
+	return errors.Is(cause, flight.ErrAbandoned) || errors.Is(cause, ErrClosed) ||
+		errors.Is(cause, ErrLeaseLost)
 }

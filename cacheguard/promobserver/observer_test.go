@@ -90,6 +90,9 @@ func TestEveryKindIsCounted(t *testing.T) {
 				NotFound: true,
 			},
 			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=error}": {Err: failed},
+			"load_duration_seconds{cache=a}": {
+				Err: cacheguard.ErrClosed,
+			},
 			"loads_total{cache=a,outcome=audit}": {
 				Err: failed, Audit: true,
 			},

@@ -13,8 +13,8 @@
 // What is written, and at what level:
 //
 //	store error, fill unknown                    error
-//	corrupt, lease lost, load late, overloaded   warning
-//	a load that failed                           warning
+//	corrupt, lease lost, overloaded              warning
+//	a load that failed, or returned late         warning, unless it failed because the cache had cancelled it
 //	a load that took SlowLoad, each one          warning
 //	a stale value because a load failed          warning
 //	a result that can't be stored                warning

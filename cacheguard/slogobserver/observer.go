@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 // Options configures an [Observer]. The zero value of a field means its default. If an option can
@@ -193,12 +193,13 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 		return 0, false
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown:
 		return slog.LevelError, true
-	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventLoadLate,
-		cacheguard.EventOverloaded:
+	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventOverloaded:
 		return slog.LevelWarn, true
-	case cacheguard.EventLoad, cacheguard.EventStale, cacheguard.EventNotStored:
-		// A load that ended because its cache was closed is not a problem.
-		if e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed) {
+	case cacheguard.EventLoad, cacheguard.EventLoadLate, cacheguard.EventStale,
+		cacheguard.EventNotStored:
+		// A load that ended because the cache had cancelled it is not a problem.
+		late := e.Kind == cacheguard.EventLoadLate
+		if (late || e.Err != nil) && !eventcount.GivenUp(e.Err) {
 			return slog.LevelWarn, true
 		}
 	case cacheguard.EventCompared:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/slogobserver"
 	"github.com/cacheguard/cacheguard/internal/logtest"
 )
@@ -167,6 +168,43 @@ func TestLevels(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A load that stops because the cache has cancelled it is no reason for a warning.
+func TestCancelledLoads(t *testing.T) {
+	for _, ending := range []string{"close", "leave"} {
+		t.Run(ending, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New(memstore.Options{})
+				defer store.Close()
+				var l log
+				c, err := cacheguard.New(store, cacheguard.Options[string]{
+					Name:     "a",
+					Observer: slogobserver.New(slogobserver.Options{Logger: l.logger()}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				go func() {
+					_, _ = c.Get(ctx, "k", func(ctx context.Context) (string, error) {
+						<-ctx.Done()
+						return "", ctx.Err()
+					})
+				}()
+				synctest.Wait() // until it loads
+				if ending == "leave" {
+					leave()
+					synctest.Wait()
+				}
+				_ = c.Close()
+				if all := l.records(t); len(all) > 0 {
+					t.Errorf("wrote %v", all)
+				}
+			})
+		})
 	}
 }
 

@@ -93,7 +93,7 @@ func (p *Page) Observe(_ context.Context, e cacheguard.Event) {
 	case cacheguard.EventLoad:
 		p.slow.took(slowLoad{
 			Cache: e.Cache, Key: e.Key, More: e.More, Took: e.Took, At: time.Now(),
-			Failed: e.Err != nil,
+			Failed: e.Err != nil && !eventcount.GivenUp(e.Err),
 		})
 	}
 	if text := p.wrong(e); text != "" {

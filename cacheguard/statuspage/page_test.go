@@ -528,6 +528,37 @@ func TestPageHidesKeys(t *testing.T) {
 	})
 }
 
+// A load that stops because the cache has cancelled it is no trouble, and has not failed.
+func TestPageAndCancelledLoads(t *testing.T) {
+	for _, ending := range []string{"close", "leave"} {
+		t.Run(ending, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(t, statuspage.Options{})
+				c := open(p, cacheguard.Options[int]{Name: "stock"})
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				go func() {
+					_, _ = c.Get(ctx, "k", func(ctx context.Context) (int, error) {
+						<-ctx.Done()
+						return 0, ctx.Err()
+					})
+				}()
+				synctest.Wait() // until it loads
+				time.Sleep(10 * time.Second)
+				if ending == "leave" {
+					leave()
+					synctest.Wait()
+				}
+				_ = c.Close()
+				s := p.shown()
+				if len(s.Trouble) > 0 || len(s.Slowest) != 1 || s.Slowest[0].Failed {
+					t.Errorf("trouble: %+v, slowest: %+v", s.Trouble, s.Slowest)
+				}
+			})
+		})
+	}
+}
+
 // Names and errors are text, whatever is in them.
 func TestPageIsText(t *testing.T) {
 	p := newProcess(t, statuspage.Options{Keys: true})

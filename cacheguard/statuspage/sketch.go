@@ -2,13 +2,13 @@ package statuspage
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
@@ -212,14 +212,19 @@ func (t *troubles) last() []trouble {
 // wrong returns a few words about an event if the event is a problem. For any other event it
 // returns an empty string.
 func (p *Page) wrong(e cacheguard.Event) string {
-	failed := e.Err != nil && !errors.Is(e.Err, cacheguard.ErrClosed)
+	givenUp := eventcount.GivenUp(e.Err)
+	failed := e.Err != nil && !givenUp
 	switch e.Kind {
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt,
 		cacheguard.EventLeaseLost,
 		// A refused fill is not listed, because the key was changed meanwhile and the refusal is
 		// right.
-		cacheguard.EventLoadLate, cacheguard.EventOverloaded:
+		cacheguard.EventOverloaded:
 		return e.Kind.String()
+	case cacheguard.EventLoadLate:
+		if !givenUp {
+			return e.Kind.String()
+		}
 	case cacheguard.EventNotStored:
 		if failed {
 			return e.Kind.String()

@@ -36,7 +36,8 @@ var Metrics = []Metric{
 	{Name{"misses_total", "misses", "{miss}"},
 		"Reads of the store that found nothing to serve.", "", one(miss)},
 	{Name{"loads_total", "", ""},
-		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits.",
+		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits. " +
+			"Without loads that failed because the cache had cancelled them.",
 		Outcome, []Value{
 			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"},
 			{loadAudit, "audit"},

@@ -1,9 +1,11 @@
 package eventcount
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/report"
 	"github.com/cacheguard/cacheguard/internal/striped"
 )
@@ -142,11 +144,21 @@ func unlessFailed(n Number, e *cacheguard.Event) Number {
 	return n
 }
 
+// GivenUp reports whether err is the error of a load that was cancelled, because its callers had
+// left, a cache was closed, or another load had the lease. Such an error says nothing about the
+// origin.
+func GivenUp(err error) bool {
+	return errors.Is(err, flight.ErrAbandoned) || errors.Is(err, cacheguard.ErrClosed) ||
+		errors.Is(err, cacheguard.ErrLeaseLost)
+}
+
 // loadNumber returns the number that counts loads with the end of this load.
 func loadNumber(e *cacheguard.Event) Number {
 	switch {
 	case e.Audit:
 		return loadAudit
+	case GivenUp(e.Err):
+		return Numbers
 	case e.Err != nil:
 		return loadError
 	case e.NotFound:

@@ -12,11 +12,16 @@ package flight
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// ErrAbandoned is the cause that cancels work for which no caller waits any more. No caller sees
+// this error, because no caller is left.
+var ErrAbandoned = errors.New("cacheguard: every caller has left")
 
 const shards = 32 // so that flights of different keys seldom meet at one lock
 
