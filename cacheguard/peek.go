@@ -2,6 +2,7 @@ package cacheguard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -23,8 +24,9 @@ func (c *Cache[V]) Local(key string) (Result[V], bool) {
 // Peek returns the value that the process-local tier or the store has for key, and never loads. The
 // value may be stale, even past its stale windows. If there is no usable value, the result has
 // StatusMiss. "Does not exist" is a result with NotFound set. In both cases the error is nil. If
-// the store can't be read, the error wraps ErrUnavailable, whatever OnStoreDown is. While a
-// [Switch] is off or in shadow, Peek finds nothing.
+// the store can't be read, the error wraps ErrUnavailable, whatever OnStoreDown is. If too many
+// reads of the store wait, the error wraps ErrOverloaded. While a [Switch] is off or in shadow,
+// Peek finds nothing.
 func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 	if err := c.enter(ctx); err != nil {
 		return Result[V]{}, err
@@ -43,6 +45,10 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		if timeIsUp(ctx) {
 			<-ctx.Done()
 			return Result[V]{}, ctx.Err()
+		}
+		if errors.Is(err, ErrOverloaded) { // the store is not known to have trouble
+			c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
+			return Result[V]{}, err
 		}
 		c.down(ctx, &c.reading, key, err)
 		return Result[V]{Degraded: true}, fmt.Errorf("%w: %w", ErrUnavailable, err)

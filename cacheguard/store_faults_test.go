@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,6 +292,36 @@ func TestUnknownLeaseAnswer(t *testing.T) {
 		res, err := gettingResult(t.Context(), t, c, "k", returning("v")).later()
 		if res.Value != "v" || !res.Degraded || err != nil {
 			t.Errorf("got %+v, %v", res, err)
+		}
+	})
+}
+
+// If too many reads of the store wait, Peek returns this error. The store is not in trouble, so the
+// next call asks for the lease at once.
+func TestPeekWhileTooManyReadsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTampered()
+		var mu sync.Mutex // guards errs
+		var errs []error
+		c := openOn(t, store,
+			cacheguard.Options[string]{Observer: observing(func(e cacheguard.Event) {
+				if e.Kind == cacheguard.EventStoreError {
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, e.Err)
+				}
+			})})
+		store.onto("Get", func(context.Context) error {
+			return fmt.Errorf("full: %w", cacheguard.ErrOverloaded)
+		})
+		if r, err := c.Peek(t.Context(), "k"); !errors.Is(err, cacheguard.ErrOverloaded) ||
+			errors.Is(err, cacheguard.ErrUnavailable) || r.Status != cacheguard.StatusMiss {
+			t.Errorf("Peek: %+v, %v; want only %v", r, err, cacheguard.ErrOverloaded)
+		}
+		gets := store.steps("Get")
+		getting(t.Context(), t, c, "k", returning("v")).gives("v", nil)
+		if n := store.steps("Get") - gets; n != 0 || len(errs) > 0 {
+			t.Errorf("%d reads, store errors %v; want none", n, errs)
 		}
 	})
 }
