@@ -69,8 +69,20 @@ type LoadError struct {
 func (e *LoadError) Unwrap() []error { return e.is }
 
 func (e *LoadError) Error() string {
+	if e.Key == "" {
+		return "cacheguard: load failed in another process: " + e.Text
+	}
 	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key),
 		e.Text)
+}
+
+// keyless returns the error of an event without the key. The key may be personal data, and
+// observers decide by the event's own key whether they show it.
+func keyless(err error) error {
+	if e, ok := err.(*LoadError); ok {
+		return &LoadError{Text: e.Text, is: e.is}
+	}
+	return err
 }
 
 // PanicError is the error of a load that panicked in this process. A panic of the codec or of

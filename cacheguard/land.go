@@ -66,8 +66,8 @@ func (r *run[V]) land(m *miss[V]) {
 			c.protocol.FailClosed)
 	case protocol.LandOverdue:
 		m.fail(Result[V]{},
-			fmt.Errorf("cacheguard: waited %v for loads of %s in other processes: %w",
-				c.longest(), quoteKey(m.name), context.DeadlineExceeded))
+			fmt.Errorf("cacheguard: waited %v for loads in other processes: %w",
+				c.longest(), context.DeadlineExceeded))
 	case protocol.LandEnded:
 		r.landEnded(m, degraded)
 	}

@@ -28,7 +28,7 @@ type Event struct {
 	NotFound bool // the result is "does not exist"
 	Local    bool // the value was found in the process-local tier
 	Took     time.Duration
-	Err      error
+	Err      error // names no key, unless it is a load's own error; a LoadError has no Key
 	Reason   Reason
 	Differs  Difference
 	Story    *Story // of EventCompared, if there is a difference
@@ -118,7 +118,7 @@ func (c *Cache[V]) observe(ctx context.Context, e Event) {
 
 // tell is observe if there is an Observer.
 func (c *Cache[V]) tell(ctx context.Context, e Event) {
-	e.Cache = c.opts.Name
+	e.Cache, e.Err = c.opts.Name, keyless(e.Err)
 	// A panic in an observer must not end the load that it observes.
 	defer func() { _ = recover() }()
 	c.opts.Observer.Observe(ctx, e)

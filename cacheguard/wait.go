@@ -150,8 +150,7 @@ func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	if c.inside(ctx, id) {
 		return recursion(key)
 	}
-	err := fmt.Errorf("%w: %d callers wait for %s already", ErrOverloaded, c.opts.MaxWaiters,
-		quoteKey(key))
+	err := fmt.Errorf("%w: %d callers wait for the key already", ErrOverloaded, c.opts.MaxWaiters)
 	c.observe(ctx, Event{Kind: EventOverloaded, Key: key, Err: err})
 	return err
 }

@@ -208,6 +208,58 @@ func TestCancelledLoads(t *testing.T) {
 	}
 }
 
+// Without Options.Keys, no error of the cache itself has a key: neither if a caller is turned away,
+// nor if a load failed in another process.
+func TestErrorsHaveNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		defer store.Close()
+		var l log
+		o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Trace: slog.LevelDebug})
+		open := func(o cacheguard.Observer) *cacheguard.Cache[string] {
+			c, err := cacheguard.New(store, cacheguard.Options[string]{
+				Name: "a", MaxWaiters: 1, TTL: time.Second, Jitter: -1, StaleIfError: time.Hour,
+				Observer: o,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		here, there := open(o), open(nil)
+		defer here.Close()
+		defer there.Close()
+		_ = here.Set(t.Context(), "secret-stale", "old")
+		time.Sleep(2 * time.Second)
+		gate := make(chan struct{})
+		fails := func(context.Context) (string, error) {
+			<-gate
+			return "", errors.New("no such table")
+		}
+		for _, key := range []string{"secret-stale", "secret"} {
+			go func() { _, _ = there.Get(t.Context(), key, fails) }()
+			synctest.Wait()
+			for range 3 {
+				go func() { _, _ = here.Get(t.Context(), key, fails) }()
+				synctest.Wait()
+			}
+		}
+		close(gate)
+		synctest.Wait()
+		for _, want := range []string{
+			`"cacheguard: overloaded"`, `"cacheguard: stale"`, `"cacheguard: coalesced"`,
+			"failed in another process",
+		} {
+			if !strings.Contains(l.String(), want) {
+				t.Errorf("the log lacks %s", want)
+			}
+		}
+		if strings.Contains(l.String(), "secret") {
+			t.Errorf("the log has a key:\n%s", l.String())
+		}
+	})
+}
+
 func TestKeysAreQuotedAndCut(t *testing.T) {
 	var l log
 	o := slogobserver.New(slogobserver.Options{Logger: l.logger(), Keys: true})

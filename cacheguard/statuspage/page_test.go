@@ -528,6 +528,41 @@ func TestPageHidesKeys(t *testing.T) {
 	})
 }
 
+// Callers that are turned away are one problem, however many keys they wanted. The keys are hidden.
+func TestPageShowsOverloadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		c := open(p, cacheguard.Options[int]{Name: "stock", MaxWaiters: 1})
+		gate, refused := make(chan struct{}), 0
+		for i := range 30 {
+			key := fmt.Sprint("secret-", i)
+			for range 2 {
+				go func() {
+					_, _ = c.Get(t.Context(), key, func(context.Context) (int, error) {
+						<-gate
+						return 1, nil
+					})
+				}()
+				synctest.Wait()
+			}
+			_, err := c.Get(t.Context(), key, returning(1))
+			if errors.Is(err, cacheguard.ErrOverloaded) {
+				refused++
+			}
+		}
+		close(gate)
+		synctest.Wait()
+		if s := p.shown(); refused != 30 || len(s.Trouble) != 1 || s.Trouble[0].Times < refused {
+			t.Errorf("%d calls were refused; trouble: %+v", refused, s.Trouble)
+		}
+		for _, path := range []string{"/", "/status.json"} {
+			if strings.Contains(p.body(path), "secret") {
+				t.Errorf("%s has a key", path)
+			}
+		}
+	})
+}
+
 // A load that stops because the cache has cancelled it is no trouble, and has not failed.
 func TestPageAndCancelledLoads(t *testing.T) {
 	for _, ending := range []string{"close", "leave"} {
