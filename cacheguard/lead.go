@@ -208,8 +208,9 @@ func (c *Cache[V]) completeSafely(
 	return c.complete(prev, entry, err, note)
 }
 
-// loadEnded is called on the load's goroutine when the load is over.
-func (w *work[V]) loadEnded(outs []loaded[V]) {
+// loadEnded is called on the load's goroutine when the load is over. err is the error of the first
+// key that failed.
+func (w *work[V]) loadEnded(outs []loaded[V], err error) {
 	r := w.run
 	if w.reported.CompareAndSwap(false, true) {
 		for i := range outs {
@@ -226,7 +227,7 @@ func (w *work[V]) loadEnded(outs []loaded[V]) {
 	}
 	r.cache.observe(w.ctx, Event{
 		Kind: EventLoadLate, Key: w.all[0].name, More: len(w.all) - 1, Took: outs[0].took,
-		Note: outs[0].note, Err: outs[0].err,
+		Note: outs[0].note, Err: err,
 	})
 }
 

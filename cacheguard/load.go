@@ -184,7 +184,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 		defer slot()
 		var outs []loaded[V]
 		err := errGoexit
-		defer func() { w.loadEnded(outs) }()
+		defer func() { w.loadEnded(outs, err) }()
 		var ended func(error, bool)
 		defer func() {
 			if v := recover(); v != nil {
@@ -196,7 +196,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 			c.loads.running.Add(-1)
 			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
-			err, notFound := outs[0].err, true // notFound only if no key was found
+			notFound := true // only if no key was found
 			for _, out := range outs {
 				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
 			}

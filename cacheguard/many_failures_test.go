@@ -181,6 +181,32 @@ func TestNestedKeyErrors(t *testing.T) {
 	}
 }
 
+// If a load of several keys returns late, both its events have the error of the first key that
+// failed.
+func TestLateLoadOfManyReportsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen atEnds
+		c := openOn(t, cacheguard.Store(newTampered()),
+			cacheguard.Options[string]{LoadTimeout: time.Second, Observer: &seen})
+		_, _ = c.GetMany(t.Context(), []string{"a", "b"}, func(
+			context.Context, []string,
+		) (map[string]string, error) {
+			<-time.After(2 * time.Second)
+			return map[string]string{"a": "v"}, cacheguard.KeyErrors{"b": errOrigin}
+		})
+		time.Sleep(2 * time.Second) // on the bubble's clock: until the load has returned
+		synctest.Wait()
+		if len(seen.ends) != 2 {
+			t.Fatalf("%d events; want the end of the load, and that it was late", len(seen.ends))
+		}
+		for _, e := range seen.ends {
+			if !errors.Is(e.err, errOrigin) {
+				t.Errorf("%v has the error %v; want %v", e.kind, e.err, errOrigin)
+			}
+		}
+	})
+}
+
 // A key that is named three times counts once, also if it gets an error from the look-up.
 func TestRepeatedKeyFailsOnce(t *testing.T) {
 	three := []string{"k", "k", "k"}
