@@ -16,6 +16,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lockstore"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // fleet is a number of replicas in a synctest bubble, each with a store of its own around one
@@ -105,6 +106,35 @@ func TestDeafnessGetsThrough(t *testing.T) {
 			t.Errorf("%v, want %v", err, c.want)
 		}
 		_ = s.Close()
+	}
+}
+
+// stepping is a store that knows how long a step takes at most.
+type stepping struct{ cacheguard.Store }
+
+func (stepping) StepTimeout() time.Duration { return time.Second }
+
+// A cache warns of a LeaseTTL below what a step of the store may take, whether or not the store is
+// wrapped.
+func TestStepTimeoutGetsThrough(t *testing.T) {
+	memory := memstore.New(memstore.Options{})
+	defer memory.Close()
+	for _, inner := range []cacheguard.Store{memory, stepping{memory}} {
+		s := lockstore.Wrap(inner, newFake())
+		var lines [2]string
+		for i, store := range []cacheguard.Store{inner, s} {
+			var log logtest.Lines
+			c, err := cacheguard.New(store, cacheguard.Options[string]{
+				Name: "c", LeaseTTL: 100 * time.Millisecond, Logger: log.Logger(),
+			})
+			must(t, err)
+			must(t, c.Close())
+			_, lines[i], _ = strings.Cut(log.String(), "level=")
+		}
+		if lines[0] != lines[1] || (inner == memory) != (lines[0] == "") {
+			t.Errorf("%T: the cache logged %q, and with locks %q", inner, lines[0], lines[1])
+		}
+		must(t, s.Close())
 	}
 }
 

@@ -54,6 +54,8 @@ var (
 	_ cacheguard.Store    = (*Store)(nil)
 	_ cacheguard.Breakers = (*Store)(nil)
 	_ cacheguard.Deafness = (*Store)(nil)
+
+	_ cacheguard.StepTimer = (*Store)(nil)
 )
 
 // Wrap is [New] with the default options. If an argument is nil, Wrap returns nil, which
@@ -112,6 +114,15 @@ func (s *Store) Breakers() (open, all int) {
 		return b.Breakers()
 	}
 	return 0, 0
+}
+
+// StepTimeout returns how long a step of the wrapped store takes at most, or 0 if that store doesn't
+// know it. The wait for a lock needs no addition, because it ends with a third of LeaseTTL.
+func (s *Store) StepTimeout() time.Duration {
+	if t, ok := s.Store.(cacheguard.StepTimer); ok {
+		return t.StepTimeout()
+	}
+	return 0
 }
 
 // Deafness returns why messages of the wrapped store don't arrive, if that store knows it.
