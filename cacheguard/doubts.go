@@ -157,7 +157,7 @@ var (
 // doubtName warns if another cache of this process has the same name in the same store, but other
 // settings. It returns the function to call when the cache is closed.
 func (c *Cache[V]) doubtName() (closed func()) {
-	if !reflect.TypeOf(c.store).Comparable() {
+	if !reflect.ValueOf(c.store).Comparable() {
 		return func() {}
 	}
 	n, mine := name{c.store, c.opts.Name}, c.settings()

@@ -37,6 +37,23 @@ type stepping struct {
 
 func (s stepping) StepTimeout() time.Duration { return s.most }
 
+// A store that can't be compared, because of what it embeds, is as good as any other.
+func TestStoreThatCantBeCompared(t *testing.T) {
+	type uncomparable struct {
+		cacheguard.Store
+		_ func()
+	}
+	type wrapped struct{ cacheguard.Store }
+	for _, store := range []cacheguard.Store{
+		uncomparable{Store: newTampered()}, wrapped{uncomparable{Store: newTampered()}},
+	} {
+		c := openOn(t, store, cacheguard.Options[string]{})
+		if v, err := c.Get(t.Context(), "k", returning("v")); v != "v" || err != nil {
+			t.Errorf("got %q, %v", v, err)
+		}
+	}
+}
+
 // TestWarnings are said once, and keeps still about what is as it should be.
 func TestWarnings(t *testing.T) {
 	type caches struct {
