@@ -460,5 +460,6 @@ func (c *Cache) fail(w http.ResponseWriter, r *http.Request, key string, status 
 
 // alone lets the handler answer as if there were no cache.
 func (x *exchange) alone(why string) {
-	x.passed, x.said = x.cache.pass(x.w, x.r, x.next, cacheStatus{fwd: why, reason: x.reasonAlone(why)})
+	status := cacheStatus{fwd: why, reason: x.reasonAlone(why)}
+	x.passed, x.said = x.cache.pass(x.w, x.r, x.next, status)
 }

@@ -116,8 +116,8 @@ func (s *Store) Breakers() (open, all int) {
 	return 0, 0
 }
 
-// StepTimeout returns how long a step of the wrapped store takes at most, or 0 if that store doesn't
-// know it. The wait for a lock needs no addition, because it ends with a third of LeaseTTL.
+// StepTimeout returns how long a step of the wrapped store takes at most, or 0 if that store
+// doesn't know it. The wait for a lock needs no addition, because it ends with a third of LeaseTTL.
 func (s *Store) StepTimeout() time.Duration {
 	if t, ok := s.Store.(cacheguard.StepTimer); ok {
 		return t.StepTimeout()

@@ -30,8 +30,8 @@
 //	cacheguard.requests             {request}  by cacheguard.result: hit, negative_hit, local_hit, local_negative_hit,
 //	                                           stale, coalesced, loaded, failed
 //	cacheguard.misses               {miss}
-//	cacheguard.load.duration        s          by cacheguard.outcome: value, not_found, error, audit; none if
-//	                                           a load failed because the cache had cancelled it
+//	cacheguard.load.duration        s          by cacheguard.outcome: value, not_found, error,
+//	                                           cancelled (failed, because the cache had cancelled it), audit
 //	cacheguard.wait.duration        s          of callers
 //	cacheguard.fleet_wait.duration  s          of a process for another one
 //	cacheguard.loads.late           {load}

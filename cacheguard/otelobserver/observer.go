@@ -62,7 +62,7 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 		return
 	}
 	labels := c.More.cache
-	if d == eventcount.LoadTook && n < eventcount.Numbers {
+	if d == eventcount.LoadTook {
 		labels = c.More.of[n]
 	}
 	o.metrics.durations[d].Record(ctx, e.Took.Seconds(), labels)

@@ -101,8 +101,9 @@ func TestEveryKindIsCounted(t *testing.T) {
 		cacheguard.EventWaited:       {"fleet_wait.duration{}": {Took: 1}},
 		cacheguard.EventLoad: {
 			"load.duration{value}": {Took: 1}, "load.duration{not_found}": {NotFound: true},
-			"load.duration{error}": {Err: failed}, "load.duration{}": {Err: cacheguard.ErrClosed},
-			"load.duration{audit}": {Err: failed, Audit: true},
+			"load.duration{error}":     {Err: failed},
+			"load.duration{cancelled}": {Err: cacheguard.ErrClosed},
+			"load.duration{audit}":     {Err: failed, Audit: true},
 		},
 		cacheguard.EventLoadLate:    {"loads.late{}": {}},
 		cacheguard.EventFilled:      {"fills{stored}": {}},

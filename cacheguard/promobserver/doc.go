@@ -13,8 +13,8 @@
 //	cacheguard_requests_total{result}     answers to callers: hit, negative_hit ("does not exist"), local_hit,
 //	                                      local_negative_hit, stale, coalesced (somebody else's load), loaded, failed
 //	cacheguard_misses_total               reads of the store that found nothing to serve
-//	cacheguard_loads_total{outcome}       value, not_found, error, audit (nobody waits for the load of an audit);
-//	                                      without loads that failed because the cache had cancelled them
+//	cacheguard_loads_total{outcome}       value, not_found, error, cancelled (failed, because the cache had cancelled
+//	                                      it), audit (nobody waits for the load of an audit)
 //	cacheguard_late_loads_total           loads that returned after they had been given up
 //	cacheguard_load_duration_seconds      histogram
 //	cacheguard_wait_duration_seconds      histogram: how long callers waited for a load

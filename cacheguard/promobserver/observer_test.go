@@ -90,7 +90,7 @@ func TestEveryKindIsCounted(t *testing.T) {
 				NotFound: true,
 			},
 			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=error}": {Err: failed},
-			"load_duration_seconds{cache=a}": {
+			"load_duration_seconds{cache=a} loads_total{cache=a,outcome=cancelled}": {
 				Err: cacheguard.ErrClosed,
 			},
 			"loads_total{cache=a,outcome=audit}": {

@@ -36,11 +36,11 @@ var Metrics = []Metric{
 	{Name{"misses_total", "misses", "{miss}"},
 		"Reads of the store that found nothing to serve.", "", one(miss)},
 	{Name{"loads_total", "", ""},
-		"Loads that ended, by what they found; audit: those of an audit, for which nobody waits. " +
-			"Without loads that failed because the cache had cancelled them.",
+		"Loads that ended, by what they found; cancelled: those that failed because the cache had " +
+			"cancelled them; audit: those of an audit, for which nobody waits.",
 		Outcome, []Value{
 			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"},
-			{loadAudit, "audit"},
+			{loadCancelled, "cancelled"}, {loadAudit, "audit"},
 		}},
 	{Name{"late_loads_total", "loads.late", "{load}"},
 		"Loads that returned after they had been given up.", "", one(loadLate)},

@@ -35,6 +35,7 @@ const (
 	loadValue
 	loadNotFound
 	loadError
+	loadCancelled
 	loadAudit
 	loadLate
 	fillStored
@@ -158,7 +159,7 @@ func loadNumber(e *cacheguard.Event) Number {
 	case e.Audit:
 		return loadAudit
 	case GivenUp(e.Err):
-		return Numbers
+		return loadCancelled
 	case e.Err != nil:
 		return loadError
 	case e.NotFound:
