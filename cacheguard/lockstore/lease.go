@@ -55,11 +55,22 @@ func (s *Store) lockWithin(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer,
 	asked time.Time, room chan struct{},
 ) (cacheguard.LeaseAnswer, error) {
+	of := load{k, ask.Token}
+	// Begun here, so that a release of the lease finds it, however soon the release comes.
+	kept, first := s.locks.begin(of, granted.Grant, ask.TTL)
+	lock := func(ctx context.Context) cacheguard.LeaseAnswer {
+		if !first { // the load asks again, because it hasn't received the first answer
+			<-kept.ready
+			s.locks.extend(of, ask.TTL)
+			return granted
+		}
+		return s.lock(ctx, of, kept, ask, granted, asked, room)
+	}
 	if ctx.Done() == nil {
-		return s.lock(ctx, k, ask, granted, asked, room), nil
+		return lock(ctx), nil
 	}
 	answers := make(chan cacheguard.LeaseAnswer, 1)
-	go func() { answers <- s.lock(context.WithoutCancel(ctx), k, ask, granted, asked, room) }()
+	go func() { answers <- lock(context.WithoutCancel(ctx)) }()
 	select {
 	case answer := <-answers:
 		return answer, nil
@@ -68,23 +79,16 @@ func (s *Store) lockWithin(
 	}
 }
 
-// lock acquires the lock of a key whose lease was granted. If the lock is held, it gives the lease
+// lock acquires the lock for a load that has begun. If the lock is held, it gives the lease
 // back. If the locker can't be used, the load has only its lease. lock ends before the lease has to
 // be renewed for the first time, because nobody renews the lease until lock returns. It sends its
 // request when room has a free place.
 func (s *Store) lock(
-	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk, granted cacheguard.LeaseAnswer,
-	asked time.Time, room chan struct{},
+	ctx context.Context, of load, kept *kept, ask cacheguard.LeaseAsk,
+	granted cacheguard.LeaseAnswer, asked time.Time, room chan struct{},
 ) cacheguard.LeaseAnswer {
-	load := load{k, ask.Token}
-	kept, first := s.locks.begin(load, granted.Grant, ask.TTL)
-	if !first { // the load asks again, because it hasn't received the first answer
-		<-kept.ready
-		s.locks.extend(load, ask.TTL)
-		return granted
-	}
 	var held lock.Lock
-	defer func() { s.locks.end(load, kept, held, time.Now().Add(ask.TTL)) }()
+	defer func() { s.locks.end(of, kept, held, time.Now().Add(ask.TTL)) }()
 	room <- struct{}{} // this doesn't take long, because the other requests leave after Patience
 	if !s.usable() {
 		<-room
@@ -92,7 +96,7 @@ func (s *Store) lock(
 	}
 	within, cancel := context.WithDeadline(ctx, asked.Add(ask.TTL/3))
 	defer cancel()
-	held, err := s.acquire(within, lockName(k), func() { <-room })
+	held, err := s.acquire(within, lockName(of.key), func() { <-room })
 	switch {
 	case err == nil:
 		s.recovered()
@@ -101,7 +105,7 @@ func (s *Store) lock(
 		// The lock is held by a load that has lost its lease and doesn't know it.
 		s.recovered()
 		// If this fails, the lease ends by itself.
-		_ = s.Store.Release(ctx, k, ask.Token)
+		_ = s.Store.Release(ctx, of.key, ask.Token)
 		return cacheguard.LeaseAnswer{
 			State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL),
 		}

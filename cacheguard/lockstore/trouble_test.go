@@ -274,3 +274,41 @@ func TestCallersWithLittleTimeAndASilentLocker(t *testing.T) {
 		}
 	})
 }
+
+// hasty ends the time of its caller as soon as a lease is granted.
+type hasty struct {
+	cacheguard.Store
+	end context.CancelFunc
+}
+
+func (s *hasty) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
+	defer s.end()
+	return s.Store.Lease(ctx, k, ask)
+}
+
+// A caller may have no time left when its lease is granted, and release the lease at once. Then no
+// lock is kept for it.
+func TestReleaseBeforeTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			locker := newFake()
+			memory := memstore.New(memstore.Options{})
+			s, err := lockstore.New(&hasty{memory, cancel}, locker,
+				lockstore.Options{Logger: quiet})
+			must(t, err)
+			keys, asks := many(1, time.Hour)
+			_, _ = s.Lease(ctx, keys[0], asks[0])
+			must(t, s.Release(t.Context(), keys[0], asks[0].Token))
+			synctest.Wait()
+			if n := locker.heldNow(); n != 0 {
+				t.Errorf("%d locks are kept", n)
+			}
+			must(t, s.Close())
+			must(t, memory.Close())
+			cancel()
+		}
+	})
+}
