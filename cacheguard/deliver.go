@@ -81,7 +81,8 @@ var (
 )
 
 // loadedBy is the latest stamp that a value loaded by now can have: the store's clock, plus the
-// error of this process' estimate.
+// error of this process' estimate. If the store's clock was set back, stamps may be later until it
+// has caught up.
 func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
 
 // deliver starts repeat unless it runs. It returns a function for the error of the call that made
@@ -144,20 +145,13 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 	return since, interrupted
 }
 
-// telling is the moment before a change is sent to the store.
-type telling struct {
-	at       time.Time
-	restored uint64
-}
-
-func (d *delivery) telling() telling { return telling{time.Now(), d.restored.Load()} }
-
-// told is called when a change was sent at the moment t and is noted in lately now. If messages
-// were restored in between, deliverAgain has not seen the change, and the server that acknowledged
-// it may have been replaced.
-func (c *Cache[V]) told(t telling) {
-	if c.delivery.restored.Load() != t.restored {
-		c.deliverAgain(t.at)
+// told notes in lately, by calling note, what the store has acknowledged. before is the number of
+// restorations before the change was sent. If messages were restored since, deliverAgain has not
+// seen the change, and the server that acknowledged it may have been replaced. So it is repeated.
+func (c *Cache[V]) told(before uint64, note func()) {
+	noted := time.Now()
+	if note(); c.delivery.restored.Load() != before {
+		c.deliverAgain(noted)
 	}
 }
 

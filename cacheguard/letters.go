@@ -199,7 +199,7 @@ func (c *Cache[V]) tellKeys(
 	ctx context.Context, ks []Key, mark time.Time, through uint64, late bool,
 ) (sent knowledge.Sent, failed KeyErrors) {
 	var err error
-	began := c.telling()
+	restored := c.delivery.restored.Load()
 	if mark.IsZero() {
 		err = c.store.Invalidate(ctx, ks)
 	} else {
@@ -223,9 +223,10 @@ func (c *Cache[V]) tellKeys(
 			}
 		}
 	}
-	c.lately.Keys(done, c.loadedBy(), mark, late)
-	sent = c.unsent.SentKeys(done, through, !mark.IsZero())
-	c.told(began)
+	c.told(restored, func() {
+		c.lately.Keys(done, c.loadedBy(), mark, late)
+		sent = c.unsent.SentKeys(done, through, !mark.IsZero())
+	})
 	return sent, failed
 }
 
@@ -241,16 +242,17 @@ func (c *Cache[V]) tellTags(
 	ctx context.Context, tags []string, through uint64, late bool,
 ) (sent knowledge.Sent, left []string, err error) {
 	for {
-		began, some := c.telling(), tags[:min(len(tags), tagsAtOnce)]
+		restored, some := c.delivery.restored.Load(), tags[:min(len(tags), tagsAtOnce)]
 		generation, err := c.store.InvalidateTags(ctx, c.opts.Name, some)
 		if err != nil {
 			return sent, tags, err
 		}
 		c.invalidated(some, generation)
-		c.lately.Tags(some, generation, late)
-		n := c.unsent.SentTags(some, through)
-		sent.All, sent.Late = sent.All+n.All, sent.Late+n.Late
-		c.told(began)
+		c.told(restored, func() {
+			c.lately.Tags(some, generation, late)
+			n := c.unsent.SentTags(some, through)
+			sent.All, sent.Late = sent.All+n.All, sent.Late+n.Late
+		})
 		if tags = tags[len(some):]; len(tags) == 0 {
 			return sent, nil, nil
 		}

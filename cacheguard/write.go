@@ -50,13 +50,10 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	ctx = context.WithoutCancel(ctx)
 	last := c.unsent.Last()
 	c.seal(id)
-	stored, err := c.claimAndFill(ctx, c.key(id), &out)
+	err = c.claimAndFill(ctx, c.key(id), &out)
 	c.seal(id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return c.invalidateLater(ctx, key, err)
-	case !stored:
-		return c.withdraw(ctx, key)
 	}
 	c.unsent.SentKeys([]string{id}, last, false)
 	c.upForChanges(ctx)
@@ -78,15 +75,12 @@ func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) e
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
 // a late copy of it could bring the old value back after a later Set or Invalidate. A late copy of
-// a claim only costs a miss, and a late copy of a fill is refused. If the fill itself is refused
-// because another load has the lease, a later change has won, as if this Set had come before that
-// change. If it is refused because there is no lease, stored is false: usually a later change has
-// won, or the lease was over, but a failover may also have lost the claim, and then the key has its
-// old value.
-func (c *Cache[V]) claimAndFill(
-	ctx context.Context, k Key, out *loaded[V],
-) (stored bool, err error) {
-	began, token := c.telling(), newID()
+// a claim only costs a miss, and a late copy of a fill is refused. If the fill itself is refused, a
+// later change has won, as if this Set had come before that change, or the lease was over, and the
+// key has no value. Or a failover has lost the claim, and the key has its old value: then the note
+// of written tells this process to remove that value.
+func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
+	restored, token := c.delivery.restored.Load(), newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
 	if err == nil {
 		if tags, ok := frame.RemnantTags([]byte(g.Left)); ok && out.entry.untagged() {
@@ -96,23 +90,20 @@ func (c *Cache[V]) claimAndFill(
 		h := c.header(*out, g)
 		h.Created = c.store.Now()
 		frame.Seal(out.frame, h)
-		var ans FillAnswer
-		ans, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep)
-		if stored = err == nil && ans != FillGone; stored {
-			c.written(k.Key, g, began)
+		if _, err = c.store.Fill(ctx, k, g, out.frame, h.Hard()+out.entry.Keep); err == nil {
+			c.written(k.Key, g, restored)
 		}
 	}
 	if err != nil { // the claim may have been carried out, and loads would wait for its lease
 		c.background(func(ctx context.Context) error { return c.store.Release(ctx, k, token) })
 	}
-	return stored, err
+	return err
 }
 
 // written notes that the store has a new value. If a failover loses the new value, the note tells
 // this process that a value from before the grant is out of date.
-func (c *Cache[V]) written(id string, g Grant, began telling) {
-	c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}, false)
-	c.told(began)
+func (c *Cache[V]) written(id string, g Grant, restored uint64) {
+	c.told(restored, func() { c.lately.Keys([]string{id}, g.Stamp-1, time.Time{}, false) })
 }
 
 // encodeSafely encodes on the caller's goroutine. It turns a panic of the user's code into an
@@ -205,7 +196,8 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 // it leaves the value's tags for the next value, because the writer stores no value with other
 // tags. For this purpose it claims the key and releases the claim.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
-	id, token, last, began := keyID(key), newID(), c.unsent.Last(), c.telling()
+	id, token, last := keyID(key), newID(), c.unsent.Last()
+	restored := c.delivery.restored.Load()
 	k := c.key(id)
 	stored := context.WithoutCancel(ctx)
 	c.seal(id)
@@ -220,9 +212,10 @@ func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	case err != nil: // an invalidation may still work: for example, it needs no memory
 		return c.invalidate(ctx, []string{key})
 	}
-	c.lately.Keys([]string{id}, c.loadedBy(), time.Time{}, false)
-	c.unsent.SentKeys([]string{id}, last, false)
-	c.told(began)
+	c.told(restored, func() {
+		c.lately.Keys([]string{id}, c.loadedBy(), time.Time{}, false)
+		c.unsent.SentKeys([]string{id}, last, false)
+	})
 	c.upForChanges(ctx)
 	return nil
 }
@@ -290,7 +283,7 @@ func (c *Cache[V]) update(
 	r.late = func() { _ = c.withdraw(ctx, key) }
 	c.seal(id)
 	m.asked = question{token: newID(), sent: r.now()}
-	began := c.telling()
+	restored := c.delivery.restored.Load()
 	m.ans.Grant, m.storeErr = c.store.Claim(context.WithoutCancel(ctx), m.key, m.asked.token,
 		c.opts.LeaseTTL)
 	m.had.tags, _ = frame.RemnantTags([]byte(m.ans.Grant.Left))
@@ -310,7 +303,7 @@ func (c *Cache[V]) update(
 	out, _ := m.flight.Result(context.Background())
 	c.presence.Of(id).Stands(knowledge.ForGood)
 	if m.ownLoad.stored {
-		c.written(id, m.ans.Grant, began)
+		c.written(id, m.ans.Grant, restored)
 	} else {
 		// After the claim was lost, another load may have stored a value that it read before this
 		// write.
