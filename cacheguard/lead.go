@@ -189,7 +189,7 @@ func (w *work[V]) call(ctx context.Context) []loaded[V] {
 // stopped returns the error of a load for one key. If the cache has given the load up, the load has
 // failed for this reason and not because of the origin, so stopped returns the reason.
 func (w *work[V]) stopped(err error) error {
-	if cause := context.Cause(w.ctx); err != nil && !errors.Is(err, ErrNotFound) && givenUp(cause) {
+	if cause := context.Cause(w.ctx); err != nil && givenUp(cause) && !wraps(err, ErrNotFound) {
 		return cause
 	}
 	return err

@@ -1,7 +1,6 @@
 package eventcount
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -145,12 +144,15 @@ func unlessFailed(n Number, e *cacheguard.Event) Number {
 	return n
 }
 
-// GivenUp reports whether err is the error of a load that was cancelled, because its callers had
-// left, a cache was closed, or another load had the lease. Such an error says nothing about the
-// origin.
+// GivenUp reports whether err is the cause that cancelled a load: its callers had left, a cache was
+// closed, or another load had the lease. Such an error says nothing about the origin. An error that
+// wraps one of these is the load's own.
 func GivenUp(err error) bool {
-	return errors.Is(err, flight.ErrAbandoned) || errors.Is(err, cacheguard.ErrClosed) ||
-		errors.Is(err, cacheguard.ErrLeaseLost)
+	switch err {
+	case flight.ErrAbandoned, cacheguard.ErrClosed, cacheguard.ErrLeaseLost:
+		return true
+	}
+	return false
 }
 
 // loadNumber returns the number that counts loads with the end of this load.
