@@ -192,6 +192,10 @@ func startLocks(name, redis string) (where string, stop func(), err error) {
 	return where, stop, nil
 }
 
+// warmUps is how often openLocks tries to lock a name. On a busy machine the first dials may take
+// longer than the locker waits for an answer.
+const warmUps = 50
+
 // openLocks opens a locker, and locks a name once so that the locker dials.
 func openLocks(
 	ctx context.Context, name, where string, lease time.Duration,
@@ -199,7 +203,12 @@ func openLocks(
 	l, stop, err := lockSystems[name].open(ctx, where, lease)
 	if err == nil {
 		nothing := func(context.Context, lock.Lock) error { return nil }
-		err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), nothing)
+		for range warmUps {
+			err = lock.Do(ctx, l, fmt.Sprint("warm ", os.Getpid()), nothing)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+		}
 	}
 	if err != nil {
 		if stop != nil {
