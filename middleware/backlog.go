@@ -26,9 +26,11 @@ import (
 // take more than half of the limit, backlog drops the oldest of them. Otherwise it drops, of the
 // bodies that were read, the one whose clients have taken nothing for the longest time. It never
 // drops the newest body. So new clients find room, even if all others have stopped reading. Clients
-// that read nothing can't displace a client that reads, as long as the bodies that were read, and
-// each new body, take at most half of the limit. Other clients that read can displace it if their
-// bodies need the room and it is the slowest.
+// that take nothing can't displace a client that reads, as long as the bodies that were read, and
+// each new body, take at most half of the limit. Other clients that take bytes can displace it if
+// their bodies need the room and it is the slowest. The operating system may take some megabytes
+// for a client that reads nothing, so against such clients the rule protects only as far as bodies
+// are larger than that.
 //
 // A backlog is safe for concurrent use.
 type backlog struct {
@@ -225,8 +227,8 @@ func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n i
 	}
 }
 
-// got records that the client has taken n bytes. Less than a piece doesn't count, because the
-// server may have put it into a buffer, although the client doesn't read.
+// got records that the client has taken n bytes, or the operating system for it. Less than a piece
+// doesn't count, because it may still be in a buffer of the server.
 func (t *taker) got(n int) {
 	if t == nil {
 		return

@@ -133,7 +133,7 @@ func TestProxyOfA304(t *testing.T) {
 		w.Header().Set("Etag", `"1"`)
 		_, _ = io.WriteString(w, strings.Repeat("x", 2000))
 	})
-	proxy := &httputil.ReverseProxy{Transport: backend, Director: func(r *http.Request) {}}
+	proxy := &httputil.ReverseProxy{Transport: backend, Rewrite: func(*httputil.ProxyRequest) {}}
 	var value any
 	h := newCache(t, middleware.Options{MaxBody: 1000}).Handler(http.HandlerFunc(func(
 		w http.ResponseWriter, r *http.Request,

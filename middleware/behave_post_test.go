@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -203,6 +204,18 @@ func TestPostsTellOthersNothingThatKeysLack(t *testing.T) {
 				r.Header.Set("Accept-Language", "en")
 			}},
 			target: "/p", languages: "EVIL", stored: "/p", acceptsThen: "en",
+		},
+		"no connection": {
+			opts:   middleware.Options{Shape: func(r *http.Request) { r.TLS = nil }},
+			target: "https://example.com/p", languages: "en", stored: "/p", acceptsThen: "en",
+		},
+		"connection": {
+			opts: middleware.Options{Shape: func(r *http.Request) {
+				if r.TLS == nil {
+					r.TLS = &tls.ConnectionState{ServerName: "example.com"}
+				}
+			}},
+			target: "/p", languages: "en", stored: "https://example.com/p", acceptsThen: "en",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

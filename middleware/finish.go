@@ -31,7 +31,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 	v := rec.verdict
 	if v.share || v.store {
-		v = verdict{remember: true} // its body is too large, or it is a stream
+		// Its body is too large, or it is a stream.
+		v = verdict{remember: true, refused: v.refused}
 	}
 	rec.stays(why)
 	switch {

@@ -131,7 +131,7 @@ type Options struct {
 	// bytes of one Write that waits for its client, and the body of a stored response that is being
 	// sent. A body that several clients read is counted once. Hits of one resource that send equal
 	// bodies are also counted once. Above the limit, the cache drops bodies and closes the
-	// connections of their clients. While bodies of which no client has read 64 KiB take more than
+	// connections of their clients. While bodies of which no client has taken 64 KiB take more than
 	// half of the limit, it drops the oldest of these, and otherwise the body whose clients have
 	// read nothing for the longest time. A layer in front must let http.ResponseController set
 	// write deadlines, for example by an Unwrap method of its writer. Otherwise the cache can't

@@ -64,6 +64,7 @@ func (c *Cache) recordsPost(
 // replace must not reach a response for others.
 func readAlike(r, asGet *http.Request) bool {
 	return r.Host == asGet.Host && r.RequestURI == asGet.RequestURI && *r.URL == *asGet.URL &&
+		(r.TLS == nil) == (asGet.TLS == nil) &&
 		(r.TLS == nil || r.TLS.ServerName == asGet.TLS.ServerName) &&
 		maps.EqualFunc(r.Header, asGet.Header, slices.Equal)
 }

@@ -20,16 +20,26 @@ import (
 // origin fails later. If the refusal is about the resource, the page doesn't stay.
 func TestRefusalRemovesNoStalePage(t *testing.T) {
 	for status, stays := range map[int]bool{
-		400: true, 405: true, 406: true, 414: true, 429: true, 431: true,
-		401: false, 403: false, 404: false, 410: false, 451: false,
+		400: true, 405: true, 406: true, 408: true, 411: true, 412: true, 413: true, 414: true,
+		415: true, 416: true, 417: true, 421: true, 422: true, 425: true, 426: true, 428: true,
+		429: true, 431: true, 1400: true,
+		401: false, 402: false, 403: false, 404: false, 407: false, 409: false, 410: false,
+		418: false, 423: false, 424: false, 451: false, 499: false,
 	} {
+		large := status > 1000 // a body that is too large to be stored, although it is fresh
+		status %= 1000
 		synctest.Test(t, func(t *testing.T) {
 			says := 200
-			h := newCache(t, middleware.Options{StaleIfError: time.Hour}).Handler(http.HandlerFunc(
+			opts := middleware.Options{StaleIfError: time.Hour, MaxBody: 100}
+			h := newCache(t, opts).Handler(http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					if says == 200 {
 						page(w, "all is well")
 						return
+					}
+					if large && says == status {
+						w.Header().Set("Cache-Control", "max-age=60")
+						defer fmt.Fprint(w, strings.Repeat("x", 200))
 					}
 					w.WriteHeader(says)
 				}))
