@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -29,6 +30,22 @@ func newTwoServers() *twoServers {
 	s.serves.Store(s.Store)
 	s.tell.Store(&[]func(cacheguard.Message){})
 	return s
+}
+
+// bothHaveOld opens the caches of two processes on as, which is s or wraps it. Both servers have the
+// entry "old", which was stored a second ago.
+func (s *twoServers) bothHaveOld(
+	t *testing.T, as cacheguard.Store,
+) (here, there *cacheguard.Cache[string]) {
+	t.Helper()
+	here = openOn(t, as, cacheguard.Options[string]{})
+	there = openOn(t, as, cacheguard.Options[string]{})
+	for _, server := range []*memstore.Store{s.replica, s.Store} {
+		s.serves.Store(server)
+		entryOf(t, there, "old")
+	}
+	time.Sleep(time.Second) // on the bubble's clock
+	return here, there
 }
 
 func (s *twoServers) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
@@ -124,13 +141,7 @@ func TestAcknowledgedChangesSurviveAFailover(t *testing.T) {
 		for name, change := range maps.All(changesOfK) {
 			inBubble(t, when+", "+name, func(t *testing.T) {
 				s := newTwoServers()
-				here, there := openOn(t, s, cacheguard.Options[string]{}),
-					openOn(t, s, cacheguard.Options[string]{})
-				for _, server := range []*memstore.Store{s.replica, s.Store} {
-					s.serves.Store(server)
-					entryOf(t, there, "old")
-				}
-				time.Sleep(time.Second)
+				here, there := s.bothHaveOld(t, s)
 				if err := change(t.Context(), here); err != nil {
 					t.Fatal(err)
 				}
@@ -223,13 +234,7 @@ func TestChangesDuringAFailoverSurviveIt(t *testing.T) {
 		for step := range int32(2) {
 			inBubble(t, fmt.Sprintf("%s, step %d", name, step+1), func(t *testing.T) {
 				s := &failsOver{twoServers: newTwoServers()}
-				here, there := openOn(t, s, cacheguard.Options[string]{}),
-					openOn(t, s, cacheguard.Options[string]{})
-				for _, server := range []*memstore.Store{s.replica, s.Store} {
-					s.serves.Store(server)
-					entryOf(t, there, "old")
-				}
-				time.Sleep(time.Second)
+				here, there := s.bothHaveOld(t, s)
 				s.after.Store(step + 1)
 				if err := change(t.Context(), here); err != nil {
 					t.Fatal(err)
@@ -246,6 +251,60 @@ func TestChangesDuringAFailoverSurviveIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// counting counts the keys that are invalidated.
+type counting struct {
+	*twoServers
+	keys atomic.Int32
+}
+
+func (s *counting) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
+	s.keys.Add(int32(len(keys)))
+	return s.twoServers.Invalidate(ctx, keys)
+}
+
+// A change that was under way while messages were interrupted is repeated alone. The earlier changes
+// were repeated when messages were restored.
+func TestChangeDuringAnInterruptionIsRepeatedAlone(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		s := &counting{twoServers: newTwoServers()}
+		c := openOn(t, s, cacheguard.Options[string]{})
+		write, updated := make(chan bool), make(chan error)
+		go func() {
+			_, err := c.Update(t.Context(), "updated", func(context.Context) (string, error) {
+				<-write
+				return "new", nil
+			})
+			updated <- err
+		}()
+		synctest.Wait()
+		for i := range 100 {
+			if err := c.Invalidate(t.Context(), fmt.Sprint("absent ", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.says(cacheguard.MessageLost)
+		s.says(cacheguard.MessageRestored)
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before := s.keys.Load()
+		if before != 200 {
+			t.Fatalf("%d invalidations of 100 keys, want each twice", before)
+		}
+		time.Sleep(time.Second) // on the bubble's clock
+		close(write)
+		if err := <-updated; err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.keys.Load() - before; n > 1 {
+			t.Errorf("%d keys were invalidated again after the update", n)
+		}
+	})
 }
 
 // If nothing was lost while messages were interrupted, nothing is repeated, however many tags were

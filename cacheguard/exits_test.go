@@ -274,6 +274,21 @@ func TestPanicForMany(t *testing.T) {
 	})
 }
 
+// TestKeyErrorWithoutMethods: an error of one key whose methods panic is the error of this key only.
+func TestKeyErrorWithoutMethods(t *testing.T) {
+	inBubble(t, "bubble", func(t *testing.T) {
+		c := openOn(t, newTampered(), cacheguard.Options[string]{})
+		got, _ := c.GetMany(t.Context(), []string{"a", "b"}, func(
+			context.Context, []string,
+		) (map[string]string, error) {
+			return map[string]string{"a": "v"}, cacheguard.KeyErrors{"b": (*causedError)(nil)}
+		})
+		if got["a"] != "v" {
+			t.Errorf("the other key: %q", got["a"])
+		}
+	})
+}
+
 type typedError struct{}
 
 func (*typedError) Error() string { return "typed" }
