@@ -32,8 +32,8 @@ func newTwoServers() *twoServers {
 	return s
 }
 
-// bothHaveOld opens the caches of two processes on as, which is s or wraps it. Both servers have the
-// entry "old", which was stored a second ago.
+// bothHaveOld opens the caches of two processes on as, which is s or wraps it. Both servers have
+// the entry "old", which was stored a second ago.
 func (s *twoServers) bothHaveOld(
 	t *testing.T, as cacheguard.Store,
 ) (here, there *cacheguard.Cache[string]) {
@@ -264,8 +264,8 @@ func (s *counting) Invalidate(ctx context.Context, keys []cacheguard.Key) error 
 	return s.twoServers.Invalidate(ctx, keys)
 }
 
-// A change that was under way while messages were interrupted is repeated alone. The earlier changes
-// were repeated when messages were restored.
+// A change that was under way while messages were interrupted is repeated alone. The earlier
+// changes were repeated when messages were restored.
 func TestChangeDuringAnInterruptionIsRepeatedAlone(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := &counting{twoServers: newTwoServers()}

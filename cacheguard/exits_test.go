@@ -274,7 +274,8 @@ func TestPanicForMany(t *testing.T) {
 	})
 }
 
-// TestKeyErrorWithoutMethods: an error of one key whose methods panic is the error of this key only.
+// TestKeyErrorWithoutMethods: an error of one key whose methods panic is the error of this key
+// only.
 func TestKeyErrorWithoutMethods(t *testing.T) {
 	inBubble(t, "bubble", func(t *testing.T) {
 		c := openOn(t, newTampered(), cacheguard.Options[string]{})

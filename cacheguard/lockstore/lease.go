@@ -79,8 +79,8 @@ func (s *Store) lockWithin(
 	}
 }
 
-// lock acquires the lock for a load that has begun. If the lock is held, it gives the lease back. If
-// the locker can't be used, the load has only its lease. lock ends before the lease has to be
+// lock acquires the lock for a load that has begun. If the lock is held, it gives the lease back.
+// If the locker can't be used, the load has only its lease. lock ends before the lease has to be
 // renewed for the first time, because nobody renews the lease until lock returns. It sends its
 // request when room has a free place.
 func (s *Store) lock(
