@@ -10,20 +10,25 @@
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
 //	go run ./bench locks      the lockers, while processes and servers are stopped, continued, killed and emptied at random
+//	go run ./bench page       a page in Markdown that compares all contenders, docs/comparison.md
+//	go run ./bench results    the measured parts of bench/RESULTS.md and README.md, made again
 //	go run ./bench compare    two runs of hits or a scenario, printed with -json: fails if something got slower beside its floor
 //	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys
 //
-// Each command prints JSON with -json, and lists its options with -help. Replicas load from an
-// origin in the program that conducts them. The origin records every load, even if the loading
-// process dies before the load ends. If a contender does something that it must not do, its row in
-// the table says so. stampede counts how long callers wait beyond the load itself. expiry and
-// outage issue requests at fixed times, whether or not earlier requests have been answered, and
-// count latency from these times. handover counts the time from just before Unlock is called until
-// another contender's Lock has returned, and the network traffic in this time. locks measures no
-// times. It counts forbidden behaviour of lockers, and problems that lockers can't prevent. If two
-// holders believed at the same time that they had the same lock, the exit code of locks is 1. The
-// simulation needs no Redis and no real time. The documentation of its package lists its
-// assumptions. With -validate, the command compares the simulation with real stampedes.
+// Each of these commands except page, results and compare prints JSON with -json. Each lists its
+// options with -help.
+// Replicas load from an origin in the program that conducts them. The origin records every load,
+// even if the loading process dies before the load ends. If a contender does something that it must
+// not do, its row in the table says so. stampede counts how long callers wait beyond the load
+// itself. expiry and outage issue requests at fixed times, whether or not earlier requests have
+// been answered, and count latency from these times. handover counts the time from just before
+// Unlock is called until another contender's Lock has returned. It also counts the network traffic
+// for each hand-over, including the traffic of waiting contenders while the lock is held. locks
+// measures no times. It counts forbidden behaviour of lockers, and problems that lockers can't
+// prevent. The exit code of locks is 1 if two holders believed at the same time that they had the
+// same lock, if a process died, or if a locker gave nobody a lock. The simulation needs no Redis
+// and no real time. The documentation of its package lists its assumptions. With -validate, the
+// command compares the simulation with real stampedes.
 //
 // Callers of a burst are goroutines that wait at a gate. Each has its own context, which can be
 // cancelled, and a stack as large as the stack of a server's request (8 KiB). With smaller stacks
@@ -33,9 +38,10 @@
 // named with -redis, or a redis-server from the PATH, which is started for the run on a free port.
 // If there is neither, what happens depends on the command. The scenarios and hits embed a Redis
 // (miniredis), and say so. The standard run then leaves the avalanche out, because miniredis is too
-// slow for it. simulate needs no Redis, unless -validate is given. The other commands need a Redis.
-// In each repetition all contestants run one after another, so other work of the machine affects
-// all of them in the same way. Compare ratios within a run, not times of different runs.
+// slow for it. compare needs no Redis, and simulate needs one only with -validate. The other
+// commands need a Redis. In each repetition all contenders run one after another, so other work of
+// the machine affects all of them in the same way. Compare ratios within a run, not times of
+// different runs.
 //
 // # JSON
 //
@@ -80,11 +86,11 @@
 //     masters (the number of times that a master was stopped, or killed and restarted), and emptied
 //     (the number of these restarts without data and without the delay). Effects on holders: lost
 //     (holders that learned of a loss); overlaps (two holders believed to have one lock), and first
-//     (one of these overlaps); excused (the same, after a master had lost its data); lateStopped (a
-//     holder was stopped, and acted after the next hold had begun); lateRunning (the same without a
-//     stop); and refused (late actions that were refused because of their tokens). Errors: deaths
-//     (of processes) and death (one of these deaths), troubles (other errors) and trouble (one of
-//     these errors).
+//     (one of these overlaps); excused (the same, after a master had lost its data or the machine's
+//     clock was set forward); lateStopped (a holder was stopped, and acted after the next hold had
+//     begun); lateRunning (the same without a stop); and refused (late actions that were refused
+//     because of their tokens). Errors: deaths (of processes) and death (one of these deaths),
+//     troubles (other errors) and trouble (one of these errors).
 //   - results, of simulate: a list with one result for each policy. Its members are the columns of
 //     the tables, which package simulate describes. With -validate: calibrations, and results with
 //     processes, protection, loads and simulatedLoads (least, most), and lists with one value for

@@ -9,8 +9,8 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// turn is a slot of MaxLoads that several misses of a run share, because together they become one
-// load.
+// turn is a slot of Options.Limiter or of MaxLoads. Several misses of a run share it, because
+// together they become one load.
 type turn struct {
 	release func()
 	members int
@@ -211,8 +211,9 @@ func (r *run[V]) doubleCheck(
 	return there, err
 }
 
-// leaseAnswered handles the answer to a request for the lease. there is the value that came with
-// the answer, or the previous value that the load sees.
+// leaseAnswered handles the answer to a request for the lease. The parameter there has the value
+// that came with the answer, or the previous value that the load sees. lookErr is the error of
+// doubleCheck.
 func (r *run[V]) leaseAnswered(
 	m *miss[V], ans LeaseAnswer, err error, there found[V], lookErr error,
 ) {
@@ -348,8 +349,8 @@ type comeback[V any] struct {
 	next   time.Time
 }
 
-// If one miss goes on, many others usually follow soon, for the same reason. So the run waits until
-// no further miss has come for gatherPause. It waits for gatherMost at most.
+// If one miss comes back, many others usually come soon after it, for the same reason. So the run
+// waits until no further miss has come for gatherPause. It waits for gatherMost at most.
 const (
 	gatherPause = 5 * time.Millisecond
 	gatherMost  = 50 * time.Millisecond

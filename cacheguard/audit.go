@@ -22,10 +22,10 @@ import (
 type Audit struct {
 	// PerSecond is how many hits per second each process checks on average, at most. Each check
 	// costs one load, and a second one if there is a difference. After a pause of random length the
-	// next hit is checked. So keys that are hit often are checked often. While loads fail, the
-	// pauses grow to a minute. A check takes a slot of MaxLoads or of the Limiter. It is skipped if
-	// half of the slots are taken in this process, or if no slot is free. Default 0: no hits are
-	// checked. Otherwise from 0.00001 to 1,000.
+	// next hit is checked. So keys that are hit often are checked often. While loads fail, pauses
+	// of less than a minute grow, up to a minute on average. A check takes a slot of MaxLoads or of
+	// the Limiter. It is skipped if half of the slots are taken in this process, or if no slot is
+	// free. Default 0: no hits are checked. Otherwise from 0.00001 to 1,000.
 	PerSecond float64
 
 	// Tolerance is the age up to which a value may differ from the origin. Such a difference is

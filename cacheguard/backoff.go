@@ -28,18 +28,19 @@ func (o *Options[V]) backoff(failures int, keeps time.Duration) time.Duration {
 // every try.
 func grace(backoff time.Duration) time.Duration { return min(backoff/10, 100*time.Millisecond) }
 
-// recorded returns how long the store keeps the outcome of a failed load. It is at least twice the
-// back-off, so that the next failure finds the outcome and the back-off can grow. It is also longer
-// than a waiting process waits before it asks again, so that a lost message doesn't cost a second
-// load.
+// recorded returns how long the store keeps the outcome of a load that has failed or whose result
+// is not stored. The time is at least twice the back-off, so that the next failure finds the
+// outcome and the back-off can grow. It is also longer than a waiting process waits before it asks
+// again, so that a lost message doesn't cost a second load.
 func (o *Options[V]) recorded(backoff time.Duration) time.Duration {
 	return max(2*backoff, o.LeaseTTL+time.Second)
 }
 
 // remembered returns how long this process keeps the error value itself, which says more than its
-// text. The process keeps it during the back-off, and as long as calls may wait for the load.
+// text. The process keeps it during the back-off, and as long as calls may wait for the load. The
+// back-off begins when the store is told of it, which may be as late as the end of the lease.
 func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
-	return max(backoff, o.LeaseTTL) + time.Second
+	return backoff + o.LeaseTTL + time.Second
 }
 
 // pauseWithoutLeases is how long a process serves a stale value before it asks for the lease again,

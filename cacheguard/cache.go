@@ -74,7 +74,8 @@ type memory struct {
 // caches.
 type listeners struct {
 	tracer LoadTracer // the Observer, if it is a LoadTracer
-	// Counts hits of the local tier if the Observer is HitsUntold; else nil.
+	// Counts the hits of the local tier if the Observer needs no events for them (see HitsUntold);
+	// else nil.
 	localHits      *localHits
 	detachObserver func()
 	detachWatcher  func()
@@ -144,12 +145,13 @@ func isNil(store Store) bool {
 func (c *Cache[V]) received(m Message) {
 	switch m.Kind {
 	case MessageRestored:
-		// First, because until the changes are noted, a read could find a value that they have
-		// removed.
+		// First, because a new server may still have values that recent changes have removed. Until
+		// these changes are noted, a read could return such a value.
 		if since, interrupted := c.delivery.hears(); interrupted {
 			c.deliverAgain(since.Add(-toldAgain))
 		}
-		c.invalidations.Missed(m.Generation)
+		c.saw(m.Generation)
+		c.invalidations.Missed(c.delivery.latest.Load())
 		c.sealAll()
 		c.failures.EndGraces()
 		c.refreshPauses.Clear()
@@ -225,7 +227,7 @@ var (
 	readingLines = troubleLines{
 		report.Line{Level: slog.LevelWarn, Text: "cacheguard: store can't be used for reading",
 			See:   "the-store-cant-be-used",
-			Means: "no hits; each process answers from stale values or its own loads, as OnStoreDown says"},
+			Means: "no hits; calls get stale values, or their process loads, or they fail, as OnStoreDown says"},
 		report.Line{
 			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for reading",
 			See: "the-store-cant-be-used",
@@ -246,7 +248,7 @@ var (
 		report.Line{Level: slog.LevelWarn,
 			Text:  "cacheguard: store can't be used for storing results",
 			See:   "the-store-cant-be-used",
-			Means: "callers have their results, and the next ones load again"},
+			Means: "callers get their results, but later calls load again"},
 		report.Line{
 			Level: slog.LevelInfo, Text: "cacheguard: store can be used again for storing results",
 			See: "the-store-cant-be-used",

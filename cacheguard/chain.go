@@ -20,7 +20,7 @@ type link struct {
 	limiter *Limiter
 	// The load has returned, so code that still uses its context is no longer inside the load.
 	over   atomic.Bool
-	job    *desk.Load // the slot of the load, if a job may keep the slot after the load; else nil
+	job    *desk.Load // nil unless a job (see package desk) may keep the load's slot after the load
 	parent *link
 	// This link is not a load; work below it does not use the slots of the loads above it.
 	apart  bool
@@ -44,9 +44,9 @@ func chainOf(ctx context.Context) *link {
 	}
 }
 
-// since returns a moment on the flights' clock. The result of this call must not have been read
-// before that moment. Inside a load, the moment is the beginning of the load. Outside of loads it
-// is 0.
+// since returns a moment on the flights' clock. The result of a call with this context must not
+// have been read before that moment. Inside a load, the moment is the beginning of the load.
+// Outside of loads it is 0.
 //
 // The reason is that the load's result is stored. Suppose value A is made of value B, both are
 // invalidated once, and the message has not reached this process yet. A flight for B that began

@@ -40,8 +40,8 @@ func (JSON[V]) Name() string { return "json" }
 
 // rawBytes and rawString store []byte and string as they are. JSON would encode bytes as base64 and
 // escape strings. A decoded value shares the memory of the frame, which nobody changes. So it needs
-// no copy, but keeps the whole frame in memory. A short string is copied instead, because its frame
-// is much larger.
+// no copy, but keeps the whole frame in memory. A string shorter than leastShared is copied
+// instead, because its frame may be many times as long as the string.
 type rawBytes struct{}
 
 func (rawBytes) Append(dst, v []byte) ([]byte, error) { return append(dst, v...), nil }

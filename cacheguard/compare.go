@@ -21,9 +21,9 @@ const (
 	// NoDifference means that the answer is the same.
 	NoDifference Difference = iota
 
-	// DiffersMeanwhile means that after Audit.Settle callers would no longer get this answer,
-	// because the value was just being changed or its TTL ended, or that a second load gave the
-	// same value as the answer.
+	// DiffersMeanwhile has two possible causes. Either callers no longer got this answer after
+	// Audit.Settle, because the value was just being changed or its TTL ended. Or a second load
+	// gave the same value as the answer.
 	DiffersMeanwhile
 
 	// DiffersAllowed means that the value was younger than Audit.Tolerance.
@@ -40,8 +40,10 @@ const (
 	DiffersLost
 
 	// DiffersLate means that the value is in the store although its load began before a change of
-	// the key, and this process knows of that change. If load and change were less than a quarter
-	// of a second apart, their order is not known, and the difference is DiffersMissed.
+	// the key, and this process remembers that change. If load and change were less than a quarter
+	// of a second apart, their order is not known, and the difference is DiffersMissed. A process
+	// remembers changes only if Audit.PerSecond is set, so in ModeShadow without an Audit such a
+	// difference is DiffersMissed, too.
 	DiffersLate
 
 	// DiffersType has two possible causes. If the codec decodes the stored bytes and encodes the
@@ -86,11 +88,12 @@ type Story struct {
 	// value", "no value".
 	Stands string
 	// When this process was last told of a change of the key, of one of the value's tags or of the
-	// whole cache; zero if it doesn't remember one.
+	// whole cache; zero if it doesn't remember one, or if Audit.PerSecond is 0.
 	Changed time.Time
 }
 
-// comparisons counts the comparisons, and remembers when keys were changed.
+// comparisons counts the comparisons, and remembers when keys were changed if Audit.PerSecond is
+// set.
 type comparisons struct {
 	compared, wrong atomic.Uint64
 	running         atomic.Int32

@@ -25,10 +25,12 @@ type delivery struct {
 	changes, sentLate atomic.Uint64 // for Stats
 	restored          atomic.Uint64 // how often messages were interrupted and restored
 
+	latest atomic.Int64 // the latest stamp or generation that this process knows
+
 	mu     sync.Mutex // guards the fields below
 	heard  bool       // messages have arrived at least once
 	deaf   time.Time  // since when messages don't arrive; zero: they arrive
-	runs   bool       // the goroutine repeat runs
+	runs   bool       // repeat is running on its goroutine
 	began  time.Time
 	before uint64        // sentLate when repeat began
 	last   error         // the error of the last try, which explains why changes are left
@@ -47,16 +49,18 @@ const (
 	// causes.
 	leastNudge = time.Second
 
-	// mostAlone limits the time during which repeat tries one change at a time. After this time it
-	// tries all changes. If at most 300 changes are left, the time is one second per change. So
-	// while a store takes no changes, it gets about one of them per second, or all every 5 minutes.
+	// mostAlone limits the time during which repeat tries only one change at a time. After this
+	// time repeat tries all changes that are left. The time is one second per change that is left,
+	// and mostAlone if more than 300 changes are left. So a store that takes no changes gets about
+	// one change per second, or all changes every 5 minutes.
 	mostAlone = 5 * time.Minute
 
 	// toldAgain limits the changes that are repeated after an interruption of messages. They are at
 	// most this old when the interruption begins. Redis replicates after it has answered. So a
 	// failover loses changes that only the old master had when it died, and changes that reached
-	// the old master after it was cut off from its replicas. In a cluster a failover is noticed
-	// without an interruption of messages, by default after 15 seconds.
+	// the old master after it was cut off from its replicas. In a cluster a failover usually
+	// interrupts no messages. Then the repeated changes are at most this old when the process
+	// notices the failover. By default a cluster waits for 15 seconds before it replaces a master.
 	toldAgain = 30 * time.Second
 
 	// answersArrive is the longest time for which a reply from before a delivery may still be on
@@ -68,7 +72,7 @@ const (
 var (
 	forgottenLine = report.Line{Level: slog.LevelWarn, See: "changes-dont-arrive",
 		Text:  "cacheguard: messages were interrupted after more changes than are remembered",
-		Means: "of the older changes, those which a failover has lost are not repeated: old values may be served until their TTL is over",
+		Means: "changes that a failover has lost are not all repeated: old values may be served until their TTL is over",
 	}
 	undeliveredLine = report.Line{Level: slog.LevelError, See: "changes-dont-arrive",
 		Text:  "cacheguard: closed before the store could be told of all changes",
@@ -81,9 +85,15 @@ var (
 )
 
 // loadedBy is the latest stamp that a value loaded by now can have: the store's clock, plus the
-// error of this process' estimate. If the store's clock was set back, stamps may be later until it
-// has caught up.
-func (c *Cache[V]) loadedBy() int64 { return c.store.Now().Add(protocol.ClockSlack).UnixMicro() }
+// error of this process' estimate. If the store's clock was set back, stamps continue from where
+// they were until the clock has caught up. So loadedBy is at least the latest stamp that this
+// process knows. Other processes may know later stamps.
+func (c *Cache[V]) loadedBy() int64 {
+	return max(c.store.Now().Add(protocol.ClockSlack).UnixMicro(), c.delivery.latest.Load())
+}
+
+// saw notes a stamp or a generation for loadedBy.
+func (d *delivery) saw(stamp int64) { knowledge.Raise(&d.latest, stamp) }
 
 // deliver starts repeat unless it runs. It returns a function for the error of the call that made
 // the change. The function adds ErrPending to the error. If the cache is being closed, nothing will
@@ -145,9 +155,10 @@ func (d *delivery) hears() (since time.Time, interrupted bool) {
 	return since, interrupted
 }
 
-// told notes in lately, by calling note, what the store has acknowledged. before is the number of
-// restorations before the change was sent. If messages were restored since, deliverAgain has not
-// seen the change, and the server that acknowledged it may have been replaced. So it is repeated.
+// told calls note, which notes in lately the changes that the store has acknowledged. before is the
+// number of restorations before the changes were sent. If messages were restored since, another
+// server may have replaced the server that acknowledged the changes, and deliverAgain has not seen
+// the changes. So told repeats them.
 func (c *Cache[V]) told(before uint64, note func()) {
 	noted := time.Now()
 	if note(); c.delivery.restored.Load() != before {
@@ -225,8 +236,7 @@ func (c *Cache[V]) repeat() {
 			all = time.Now()
 			err = c.send()
 		}
-		if c.delivered(err) {
-			through := c.unsent.Last()
+		if through, all := c.delivered(err); all {
 			time.AfterFunc(answersArrive, func() { c.unsent.Forget(through) })
 			return
 		}
@@ -241,15 +251,16 @@ func (c *Cache[V]) repeat() {
 	}
 }
 
-// delivered reports whether no change is left. If none is left, it ends the trouble and wakes the
-// calls of Flush.
-func (c *Cache[V]) delivered(err error) bool {
+// delivered reports whether no change is left. If none is left, it ends the trouble, wakes the
+// calls of Flush, and returns the number of the latest change.
+func (c *Cache[V]) delivered(err error) (through uint64, all bool) {
 	d := &c.delivery
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = err
-	if c.unsent.Count() > 0 {
-		return false
+	left, through := c.unsent.Rest()
+	if left > 0 {
+		return 0, false
 	}
 	d.runs = false
 	if c.changing.stands() {
@@ -263,14 +274,14 @@ func (c *Cache[V]) delivered(err error) bool {
 		close(d.none)
 		d.none = nil
 	}
-	return true
+	return through, true
 }
 
 // Flush waits until the store has every change that this process has made with Invalidate,
-// MarkStale, Set and their variants. That includes changes whose call returned an error that wraps
-// [ErrPending], and changes that are repeated after a failover. If no change is left, Flush returns
-// nil at once. Otherwise the next try begins at once. If ctx ends before the store has every
-// change, or if the cache is closed, the error says how many changes are left and why.
+// MarkStale, Set, Update and their variants. That includes changes whose call returned an error
+// that wraps [ErrPending], and changes that are repeated after a failover. If no change is left,
+// Flush returns nil at once. Otherwise the next try begins at once. If ctx ends before the store
+// has every change, or if the cache is closed, the error says how many changes are left and why.
 func (c *Cache[V]) Flush(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -15,9 +15,10 @@ import (
 const module = "github.com/cacheguard/cacheguard"
 
 // layers says which packages of this module a package may import: bench, examples → middleware →
-// cacheguard ← stores, locks, observers. The line that fits best counts: "a" is a itself, "a/*"
-// what is one level below it, "a/..." a and all below it. Implementations don't import each other,
-// and so that this holds for those to come, they have one line.
+// cacheguard ← stores, locks, observers. The line with the best pattern counts. The pattern "a" is
+// package a itself, "a/*" is all packages one level below it, and "a/..." is a and all packages
+// below it. Implementations (stores, locks, observers) don't import each other. Their lines have
+// patterns, so that this also holds for new implementations.
 var layers = map[string]string{
 	"internal/...":         "internal/...",
 	"internal/eventcount":  "cacheguard internal/...",
@@ -37,21 +38,23 @@ var layers = map[string]string{
 	"cacheguard/redisstore/inspect": "cacheguard/redisstore cacheguard/compresscodec cacheguard/msgpackcodec internal/...",
 }
 
-// inTests is what tests of any package may import besides.
+// inTests has the packages of this module that tests of any package may import in addition.
 const inTests = "cacheguard/... internal/..."
 
-// serversForTests start servers, or try what is for tests: nobody but tests and the benchmark has a
-// use for them, and guardtest, which shows the tests of others as much of them as they need.
+// serversForTests are packages that start servers or help tests in other ways. Only tests, the
+// benchmark, guardtest and these packages themselves may import them (serversForTestsIn). Users of
+// this module get the parts that their tests need through guardtest.
 const (
 	serversForTests = "internal/childproc/... internal/faultproxy internal/redistest " +
 		"internal/zktest internal/pgtest internal/browsertest internal/suitetest internal/logtest internal/waittest"
 	serversForTestsIn = "bench/... cacheguard/guardtest " + serversForTests
 )
 
-// libraries says who may import what is from elsewhere. A library that is not here is a new one: it
-// is a cost for ever to whoever uses the package, so think twice, then add it. Tests import what
-// they like, as far as the go.mod of their module has it: what users of the module don't want stays
-// out of it, and the tests go to internal/alltest.
+// libraries says which packages may import which libraries of other modules. A library that is not
+// in this table is a new dependency. It is a lasting cost for every user of the package, so think
+// twice before you add it. Tests may import every library that the go.mod of their module has. If
+// users of the module don't want a library, it stays out of go.mod, and the tests that need it are
+// in internal/alltest.
 var libraries = map[string]string{
 	"golang.org/x/sync/...":                "cacheguard/... internal/... middleware/... examples/... bench/...",
 	"github.com/maypok86/otter/v2/...":     "cacheguard internal/... bench/peers",
@@ -81,8 +84,8 @@ var libraries = map[string]string{
 	"github.com/zeromicro/go-zero/...":     "bench/peers",
 }
 
-// forTests are the parts of the standard library that only tests, and packages named for them,
-// import.
+// forTests are packages of the standard library that only tests may import. Packages whose names
+// end in "test" may import them, too.
 const forTests = "testing/... net/http/httptest"
 
 func TestDependencies(t *testing.T) {
@@ -227,7 +230,8 @@ func TestDependencyRules(t *testing.T) {
 	}
 }
 
-// forbidden says why a package of this module may not import another one, or "".
+// forbidden returns the reason why a package of this module may not import another package, or ""
+// if it may.
 func forbidden(from, to string, test bool) string {
 	toHere, here := strings.CutPrefix(to, module+"/")
 	switch {
@@ -261,8 +265,8 @@ func forbidden(from, to string, test bool) string {
 	return ""
 }
 
-// best returns the value of the pattern that fits best: the longest, and of two the one for the
-// package itself.
+// best returns the value of the pattern that fits the path best. This is the pattern with the
+// longest fixed part. If two have the same fixed part, it is the pattern for the package itself.
 func best(table map[string]string, p string) (value string, ok bool) {
 	fit := -1
 	for pattern, v := range table {
@@ -295,7 +299,8 @@ func matches(patterns, p string) bool {
 	return false
 }
 
-// eachImport reads the imports of every file of all modules here, whatever system it is built for.
+// eachImport calls each for every import of every Go file below root, in all modules and for all
+// operating systems.
 func eachImport(root string, each func(file, from, to string)) error {
 	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {

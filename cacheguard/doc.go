@@ -20,18 +20,14 @@
 // [Cache.Update] changes origin and cache in one call. [Options] has all settings with their
 // defaults.
 //
-// In the repository, docs/guide.md shows each feature with its code, docs/concepts.md explains how
-// each one works and what it costs, and docs/behaviour.md says what happens in each case.
-//
 // # What is promised
 //
 //   - One load. Among the processes that reach the store, one load of a key runs at a time while
 //     its lease lives. The leader renews the lease. If the leader dies, the next load begins when
 //     its lease ends, a few milliseconds after LeaseTTL at the latest.
-//   - One result for all. Every process that waits for a load gets a message with its result. A
-//     stored value of more than 4 KiB is not in the message: the process reads it from the store,
-//     once. If a result of more than 4 KiB is not stored, only the callers of the process that
-//     loaded it get it, and each other waiting process loads for itself. A failed load is not
+//   - One result for all. Every process that waits for a load gets a message with its result. If a
+//     stored value has more than 4 KiB, the process reads it from the store, once. If a result of
+//     more than 4 KiB is not stored, each other process loads for itself. A failed load is not
 //     repeated by each waiting caller.
 //   - A late load overwrites nothing. A result is stored only if the lease with which its load
 //     began is still alive. Invalidate, Set and Update end leases.
@@ -64,15 +60,13 @@
 //   - One load during a partition. A process that can't reach the store loads for itself (FailOpen)
 //     or not at all (FailClosed), and stores nothing. If a failover of Redis loses a lease, the key
 //     is loaded at most once more. If a failover loses an invalidation, the process that made the
-//     change notices and repeats it. If that process has ended by then, the old value stays until
-//     its TTL and its stale windows are over.
+//     change repeats it, if it still runs. If that process has ended, the old value stays until its
+//     TTL and its stale windows are over.
 //   - Up-to-date values without StrongReads. After an Invalidate, InvalidateTags or InvalidateAll
 //     has returned in another process, a call may still get an older value. Until the message about
 //     the change arrives, usually within a fraction of a millisecond, the call may join an older
-//     flight of its own process. Inside a load, cache reads made with the load's context go to the
-//     store: they join no flight that began before the load and don't use the local tier. An
-//     exception is a store that can't be read: then reads inside loads share what they can. So if a
-//     value is made of other cached values, invalidate the other values first and this value last.
+//     flight of its own process. If a value is made of other cached values, invalidate the other
+//     values first and this value last.
 //   - Immediate invalidation by tag in a Redis cluster or with a local tier. There a process learns
 //     of the invalidation only when the message about it arrives.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
@@ -83,39 +77,18 @@
 //   - Secrecy or authenticity. Values are not encrypted, and a client that can write to the store
 //     decides what callers get.
 //
-// # Waiting and cancelling
+// # Contexts of loads
 //
-// A load runs on its own goroutine, with a context of its own. The context has the values of the
-// caller that started the load. It ends after LoadTimeout, when the last waiting caller leaves,
-// when the cache is closed, or, with the cause [ErrLeaseLost], when another load has the lease.
-// Another load can get the lease if the key is changed during the load, or if the process could not
-// renew the lease for LeaseTTL, for instance because it stood still. The callers then wait for the
-// other load. A refresh in the background goes on without callers. If a load ignores its context,
-// its callers leave, but it keeps its slot of MaxLoads.
+// A load runs on its own goroutine, with a context of its own, which has the values of the caller
+// that started the load. docs/concepts.md in the repository says when this context ends.
 //
-// If a key is invalidated more than twice while a call waits for it, the process loads it without a
-// lease and doesn't store the result. So even a key that is invalidated faster than it loads gets
-// an answer.
+// # New releases
 //
-// # Changing what is stored
+// Raise [Options].Version by one in each release that changes the meaning of stored values.
 //
-// If a release renames a field of the cached struct, the field is empty when the release reads
-// older values. So raise Options.Version by one in each release that changes the meaning of stored
-// values:
+// # More documentation
 //
-//	cacheguard.Options[Product]{Name: "product", Version: 5} // 4 until now
-//
-// During a rolling deployment each of the two releases has its own values and loads. Loads of one
-// release neither read nor remove values of the other. A change reaches both releases. Invalidate
-// and MarkStale, by key or by tag, change the values of both. Set and Update remove the value of
-// the other release. Every key is loaded once per release, so the new release starts with an empty
-// cache. Rolling back works the same way. Old values end with their TTL.
-//
-// Only neighbouring versions, one even and one odd, can run side by side. Versions 4 and 6 don't
-// read each other's values, but they overwrite each other's values, and share null sentinels and
-// remembered errors. If a new value names no tags and replaces a value of the same release, it
-// keeps the tags of the old value. A new release must name the tags again. A new codec needs no new
-// version if it has a Name of its own.
-//
-// Package redisstore describes what is stored in Redis.
+// In the repository, docs/guide.md shows each feature with its code, docs/concepts.md explains how
+// each one works and what it costs, docs/behaviour.md says what happens in each case, and
+// docs/deploying.md how to change what is stored. docs/format.md describes what is in Redis.
 package cacheguard

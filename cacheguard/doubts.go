@@ -27,31 +27,31 @@ const seeDoubts = "allowed-and-hardly-meant"
 var (
 	keyPatternLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: a key with * in it was changed",
-		Means: "it stands for itself and for no others; InvalidateTags is for many",
+		Means: "only the key with this very name was changed; to change many keys, use InvalidateTags",
 	}
 	tagPatternLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: a tag with * in it was invalidated",
-		Means: "it stands for itself and for no others",
+		Means: "only the tag with this very name was invalidated",
 	}
 	shortLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: a value is fresh for less time than its load took",
-		Means: "its key is being loaded most of the time",
+		Means: "the value's key is being loaded most of the time",
 	}
 	undecodableLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: the codec can't decode what it has encoded",
-		Means: "each call is a miss, and loads",
+		Means: "each call is a miss and loads",
 	}
 	lossyLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: the codec loses a part of the value",
-		Means: "callers get it from a load, and not from a hit",
+		Means: "a caller gets the lost part from a load, but not from a hit",
 	}
 	leaseLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: LeaseTTL is below what a step of the store may take",
-		Means: "leases may end before anybody has heard of them, and others load, too",
+		Means: "a lease may end before its process learns that it has it, so another process loads, too",
 	}
 	nameLine = report.Line{Level: slog.LevelWarn, See: seeDoubts,
 		Text:  "cacheguard: two caches of this process have one name in one store, and other options",
-		Means: "each serves what the other one has stored",
+		Means: "each cache serves values that the other one has stored",
 	}
 )
 
@@ -88,9 +88,9 @@ const (
 	mostLooked = 64 << 10
 )
 
-// doubtCodec warns if the codec loses a part of the value, such as fields that are not exported.
-// Callers get that part from a load, but not from a hit. It checks only the first values, so that
-// later values cost nothing.
+// doubtCodec warns if the codec can't decode what it has encoded, or if it loses a part of the
+// value, such as fields that are not exported. Callers get that part from a load, but not from a
+// hit. It checks only the first values, so that later values cost nothing.
 func (c *Cache[V]) doubtCodec(v V, encoded []byte) {
 	if len(encoded) > mostLooked || c.looks.Load() >= firstLooks || c.looks.Add(1) > firstLooks {
 		return

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cacheguard/cacheguard/internal/budget"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 var (
@@ -19,16 +20,16 @@ var (
 
 	// ErrPending means that a change may not have reached the store. This process repeats the
 	// change until the store has it; in place of a Set or Update it repeats an invalidation of the
-	// key. Meanwhile it serves nothing older than the change, or only as stale after MarkStale.
-	// Other processes may serve older values until then. [Cache.Flush] waits until the store has
-	// all changes.
+	// key. Until then this process serves no value that is older than the change. If the change was
+	// a MarkStale, this process serves older values only as stale. Other processes may serve older
+	// values. [Cache.Flush] waits until the store has all changes.
 	ErrPending = errors.New("cacheguard: store does not have the change yet, it is repeated")
 
 	// ErrClosed means that the cache is closed. If a load returns ErrClosed, for instance from
 	// another cache, this says nothing about the origin, so other processes load without a pause.
 	// The process of that load gives its callers this error, or a stale value, until the back-off
-	// is over. A Refresh loads at once, and so does every call without a stale value while messages
-	// don't arrive.
+	// is over. A Refresh loads at once. While messages don't arrive, every call that has no stale
+	// value loads at once, too.
 	ErrClosed = errors.New("cacheguard: cache is closed")
 
 	// ErrUnavailable means that the store is unavailable. Calls that may load return it only with
@@ -72,8 +73,8 @@ func (e *LoadError) Error() string {
 	if e.Key == "" {
 		return "cacheguard: load failed in another process: " + e.Text
 	}
-	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s", quoteKey(e.Key),
-		e.Text)
+	return fmt.Sprintf("cacheguard: load of %s failed in another process: %s",
+		report.QuoteKey(e.Key), e.Text)
 }
 
 // keyless returns the error of an event without the key. The key may be personal data, and
@@ -127,7 +128,7 @@ func (e KeyErrors) Error() string {
 			b.WriteString("; ...")
 			break
 		}
-		fmt.Fprintf(&b, "; %s: %v", quoteKey(k), e[k])
+		fmt.Fprintf(&b, "; %s: %v", report.QuoteKey(k), e[k])
 	}
 	return b.String()
 }
@@ -142,13 +143,3 @@ func (e KeyErrors) Unwrap() []error {
 }
 
 func (e KeyErrors) keys() []string { return slices.Sorted(maps.Keys(e)) }
-
-// quoteKey quotes and shortens a key for an error or a log line, because keys may be long and may
-// have any bytes.
-func quoteKey(key string) string {
-	const most = 64
-	if len(key) > most {
-		return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
-	}
-	return fmt.Sprintf("%q", key)
-}

@@ -46,6 +46,44 @@ func ExampleCommitted() {
 	// desk lamp <nil>
 }
 
+// A value that is copied to another key is as old as its source. Otherwise a client with a token
+// would get the copy, although the copy was read before the change.
+func ExampleEntry_NotNewerThan() {
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	products, err := cacheguard.New(store, cacheguard.Options[string]{Name: "product"})
+	if err != nil {
+		panic(err)
+	}
+	defer products.Close()
+	ctx, name := context.Background(), "lamp"
+	_, _ = products.Get(ctx, "42", func(context.Context) (string, error) { return name, nil })
+
+	name = "desk lamp" // committed
+	token, err := cacheguard.Committed(ctx, store, "product")
+	if err != nil {
+		panic(err)
+	}
+	load := func(
+		ctx context.Context, _ cacheguard.Result[string],
+	) (e cacheguard.Entry[string], err error) {
+		if source, err := products.Peek(ctx, "42"); err == nil &&
+			source.Status == cacheguard.StatusHit {
+			e.Value = source.Value
+			return e.NotNewerThan(source), nil
+		}
+		e.Value = name
+		return e, nil
+	}
+	for _, ctx := range []context.Context{ctx, cacheguard.NotOlderThan(ctx, token)} {
+		res, err := products.GetEntry(ctx, "offer of the day", load)
+		fmt.Println(res.Value, err)
+	}
+	// Output:
+	// lamp <nil>
+	// desk lamp <nil>
+}
+
 // Local takes no context, so a caller with a token checks the result, and asks the store if the
 // result may be too old.
 func ExampleCache_Local() {

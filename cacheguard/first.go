@@ -14,10 +14,11 @@ import (
 // would, and the store grants no lease. With any other answer about the lease, goesOn is the run
 // that continues with this answer.
 //
-// If asked is false, the caller must read. This happens if a slot would leave fewer slots free than
-// are taken; if the Limiter is a fleet's; if reads or leases have trouble; if a load of the key has
-// just failed; inside a load of the same key; if the server has answered with an error; and if the
-// cache is being closed.
+// If asked is false, the caller must read. This happens if more than half of the slots would be
+// taken, counting the slot for this request; if the Limiter is a fleet's; if reads or leases have
+// trouble; while this process leaves the next try to other processes after its own load of the key
+// has failed (see grace); inside a load of the same key; if the server has answered with an error;
+// and if the cache is being closed.
 func (c *Cache[V]) leaseFirst(
 	ctx context.Context, of *target[V],
 ) (got found[V], goesOn *run[V], asked bool, err error) {

@@ -71,8 +71,11 @@ func (c *Cache[V]) open(got *found[V], asked uint64, id string, f []byte, now ti
 		got.refuse(f, err)
 		return
 	}
-	if protocol.TooFarAhead(h.Stamp, now) ||
-		c.unsent.Some() && c.changedUnsent(got, &h, asked, id) {
+	if protocol.TooFarAhead(h.Stamp, now) {
+		return
+	}
+	c.saw(h.Stamp)
+	if c.unsent.Some() && c.changedUnsent(got, &h, asked, id) {
 		return
 	}
 	if !h.Null {

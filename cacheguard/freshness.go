@@ -11,8 +11,8 @@ import (
 // beta is above 0. Vattani, Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede
 // Prevention, VLDB 2015, figure 3: now - took * beta * ln(draw) >= expiry.
 func drawsEarly(left, took time.Duration, beta float64, draw func() float64) bool {
-	// Then no draw leads to a refresh: the smallest draw above 0 is 2^-53, and its logarithm is
-	// -36.7.
+	// If left is above this limit, no draw above 0 leads to a refresh: the smallest such draw is
+	// 2^-53, and its logarithm is -36.7.
 	if float64(left) > 37*beta*float64(took) {
 		return false
 	}

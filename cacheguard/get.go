@@ -221,7 +221,7 @@ func (c *Cache[V]) leadOther(
 
 // lookUp looks for the key's value in the store. If mayLead is true, it may ask for the lease at
 // once. If the answer to that request is not a value, goesOn is the run that sent the request. An
-// error means that the store can't be used.
+// error means that the store can't be used, or that too many reads wait.
 func (c *Cache[V]) lookUp(
 	ctx context.Context, of *target[V], mayLead bool,
 ) (got found[V], goesOn *run[V], storeErr error) {
@@ -327,10 +327,11 @@ func (c *Cache[V]) serve(
 // atOnce returns what a caller gets without waiting for a load. The kinds are:
 //
 // EventHit is a fresh value. EventStale is a stale value that may be served now, or that is served
-// because a load has failed. EventCoalesced is the error of a load that has just failed in this
-// process. EventOverloaded is an error: too many reads of the store wait. The caller doesn't load
-// in that case, because a load would burden the origin, too. If kind is zero, the caller needs a
-// load. If behind is true, the caller must start a refresh of the value in the background.
+// because a load has failed. EventCoalesced is the error of a load that has failed in this process,
+// if other processes may already try again but this process may not (see grace). EventOverloaded is
+// an error: too many reads of the store wait. The caller doesn't load in that case, because a load
+// would burden the origin, too. If kind is zero, the caller needs a load. If behind is true, the
+// caller must start a refresh of the value in the background.
 func (c *Cache[V]) atOnce(
 	id string, got *found[V], storeErr error,
 ) (kind EventKind, failed error, behind bool) {
@@ -386,7 +387,7 @@ func (c *Cache[V]) answer(ctx context.Context, key string, res *Result[V]) error
 
 var corruptLine = report.Line{Level: slog.LevelWarn, See: "values-that-cant-be-read",
 	Text:  "cacheguard: store has something that is no value; it counts as a miss and is overwritten",
-	Means: "one more load; said once for each cache, and counted each time",
+	Means: "one more load; this line is logged once for each cache, and each case is counted",
 }
 
 // observeMiss reports a miss. If the store had bytes that are no value, it reports that, too.

@@ -41,12 +41,13 @@ func BenchmarkHit(b *testing.B) {
 	for name, rdb := range map[string]*redis.Client{
 		"cacheguard": rdb, "cacheguard-plain-client": plain,
 	} {
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: name})
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: name, OpTimeout: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer store.Close()
-		cache, err := cacheguard.New(store, cacheguard.Options[[]byte]{Name: "hit", TTL: time.Hour})
+		cache, err := cacheguard.New(store,
+			cacheguard.Options[[]byte]{Name: "hit", TTL: time.Hour, LeaseTTL: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -49,6 +49,9 @@ func (r *run[V]) land(m *miss[V]) {
 		res := m.ownLoad.res
 		if res.Status == StatusMiss { // ownLoad.res is set only for loads with the lease
 			res = m.ownLoad.out.result()
+			if m.Claims {
+				res.stamp = m.ownLoad.header.Stamp
+			}
 		}
 		res.Degraded = degraded
 		r.landOwn(m, res)

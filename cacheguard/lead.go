@@ -40,7 +40,8 @@ type work[V any] struct {
 // arrives, and only one of these two events may win.
 const (
 	undecided uint32 = iota
-	// The load has its result, and its flight stays until the result has reached it.
+	// The load has its result, and its flight goes on until it gets this result, even if no caller
+	// waits.
 	secured
 	dropped // no caller wants the result
 )

@@ -191,10 +191,11 @@ func (c *Cache[V]) verifyTags(
 	return sent, nil
 }
 
-// tellKeys invalidates keys in the store, or marks them stale if mark is not zero. This also covers
-// earlier unsent changes of the keys, up to the number through. sent counts the covered changes.
-// failed has, by id, the errors of the keys for which the store failed. late says that the changes
-// are repeated.
+// tellKeys invalidates keys in the store, or marks them stale if mark is not zero. An invalidation
+// also replaces all earlier unsent changes of its key. A mark replaces only the earlier unsent
+// marks of its key. Only changes with a number of at most through are replaced, and sent counts
+// these changes. failed has the errors of the store, by key. late says that the changes are
+// repeated.
 func (c *Cache[V]) tellKeys(
 	ctx context.Context, ks []Key, mark time.Time, through uint64, late bool,
 ) (sent knowledge.Sent, failed KeyErrors) {

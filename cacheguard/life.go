@@ -18,15 +18,15 @@ const closeGrace = 250 * time.Millisecond
 
 var stillRunsLine = report.Line{Level: slog.LevelWarn, See: "the-end-of-a-process",
 	Text:  "cacheguard: closed while a load that ignores its context still runs",
-	Means: "its callers have ErrClosed, and its result is not stored",
+	Means: "the load's callers got ErrClosed, and its result is not stored",
 }
 
 // life tracks the goroutines of a cache, except those that run the user's loads, which may never
 // return.
 type life struct {
 	*lifetime.Life
-	// The life of goroutines that end leases or compare answers in the background; before Close,
-	// Shutdown doesn't wait for them.
+	// The life of goroutines that end leases or compare answers in the background. Shutdown doesn't
+	// wait for them before it calls Close.
 	ends *lifetime.Life
 	over atomic.Bool // new calls get ErrClosed
 }
@@ -58,8 +58,8 @@ func (c *Cache[V]) mayChange(ctx context.Context) error {
 // Shutdown closes the cache in an orderly way. New calls get ErrClosed, except calls inside a
 // running load. Until ctx ends, running loads may finish and store their results, and changes may
 // still reach the store (see [Cache.Flush]). If changes are left, Shutdown waits until the store
-// has them or ctx ends. If loads are left then, Shutdown returns ctx's error. If changes are left,
-// the error says how many have not reached the store, and why.
+// has them or ctx ends. If loads still run when ctx ends, Shutdown returns ctx's error. If changes
+// are still left at the end, the error says how many have not reached the store, and why.
 func (c *Cache[V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return errNoContext

@@ -93,7 +93,7 @@ func NewFleetLimiter(store Store, name string, max, queue int) (*Limiter, error)
 	}
 	if max < 1 {
 		errs = append(errs,
-			fmt.Errorf("cacheguard: a budget of %d loads, it must be 1 at least", max))
+			fmt.Errorf("cacheguard: a budget of %d loads, it must be at least 1", max))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

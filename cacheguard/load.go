@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/option"
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
@@ -39,10 +40,10 @@ type EntryFunc[V any] func(ctx context.Context, prev Result[V]) (Entry[V], error
 // NoStore.
 //
 // With NoShare and a TTL, the cache remembers for this TTL that results are not shared
-// (hit-for-miss): each call then loads for itself, in parallel, without waiting. The first load
-// whose result can be shared ends this time early. The value of a NoShare entry is not stored
-// unless TTL and Keep are both set. With Keep, later loads see the value as their previous value,
-// even loads for other callers.
+// (hit-for-miss): each call then loads for itself, in parallel, without waiting. If the result of a
+// load can be shared, the cache forgets this before the TTL is over. The value of a NoShare entry
+// is not stored unless TTL and Keep are both set. With Keep, later loads see the value as their
+// previous value, even loads for other callers.
 //
 // An invalid Entry, with an impossible TTL or tags, fails the load. For a result that is already
 // out of date, set NoStore instead of a tiny TTL.
@@ -90,6 +91,31 @@ type Entry[V any] struct {
 	// NotModified keeps prev.Value, or "does not exist", and begins a new lifetime. Without a
 	// previous value it is an error.
 	NotModified bool
+
+	stamp int64 // the latest stamp that the value may get: see NotNewerThan; 0: no limit
+}
+
+// ofUnknownAge is the stamp of values that are made from a result without a stamp. All other stamps
+// are later.
+const ofUnknownAge = 1
+
+// NotNewerThan returns the entry for a value that is made from an earlier result, such as a copy
+// for another key. The value counts as loaded no later than that result. Otherwise it would count
+// as loaded now, and a read with a later [Token] would get it. If nobody knows when the result was
+// loaded, as after a load without a lease, the value counts as older than all tokens and changes. A
+// load then doesn't store it: see NoStore. SetEntry only removes the old value.
+//
+// Changes of tags are compared with that time, too. If a tag of the copy is invalidated after that
+// time, each further copy of the same result is out of date as soon as it is made, so each call
+// makes a new copy. To prevent this, give the earlier value all tags of its copies.
+func (e Entry[V]) NotNewerThan(r Result[V]) Entry[V] {
+	switch {
+	case r.stamp > ofUnknownAge && (e.stamp == 0 || r.stamp < e.stamp):
+		e.stamp = r.stamp
+	case r.stamp <= ofUnknownAge && r.Status != StatusMiss:
+		e.stamp, e.NoStore = ofUnknownAge, true
+	}
+	return e
 }
 
 // wrong returns what is wrong with the entry's durations or tags.
@@ -100,8 +126,11 @@ func (e Entry[V]) wrong() error {
 	if e.Keep < 0 || e.Keep > maxTTL {
 		return fmt.Errorf("Entry.Keep is %v, it must be from 0 to %v", e.Keep, maxTTL)
 	}
-	if most := max(e.StaleWhileRevalidate, e.StaleIfError); most > maxTTL {
-		return fmt.Errorf("Entry has a stale window of %v, above the most of %v", most, maxTTL)
+	if err := errors.Join(
+		option.AtMost("Entry.StaleWhileRevalidate", e.StaleWhileRevalidate, maxTTL),
+		option.AtMost("Entry.StaleIfError", e.StaleIfError, maxTTL),
+	); err != nil {
+		return err
 	}
 	if _, err := e.allTags(); err != nil {
 		return fmt.Errorf("Entry.Tags has %w", err)
@@ -152,7 +181,7 @@ func (out loaded[V]) result() Result[V] {
 // start calls the user's load on its own goroutine, so that callers are answered even if the load
 // ignores its context, never returns, panics or calls Goexit. The slot is given back only when the
 // load returns, even if it returns late, because until then the load may use the origin. If a job
-// keeps the slot, the job gives it back.
+// that the load has brought (see package desk) keeps the slot, the job gives the slot back.
 func (w *work[V]) start(ctx context.Context, slot func()) {
 	c := w.run.cache
 	in := &link{cache: c, parent: chainOf(ctx), began: flight.Now(), after: after(ctx)}
@@ -196,7 +225,7 @@ func (w *work[V]) start(ctx context.Context, slot func()) {
 			c.loads.running.Add(-1)
 			end()
 			outs = finished(outs, err, len(w.all), time.Since(began), noteOf(&w.note))
-			notFound := true // only if no key was found
+			notFound := true // stays true only if none of the keys exists
 			for _, out := range outs {
 				err, notFound = cmp.Or(err, out.err), notFound && out.notFound
 			}
@@ -299,7 +328,8 @@ func (c *Cache[V]) complete(
 }
 
 // inFront is in the place of the header while the codec appends a value. If the codec doesn't
-// append, other bytes are there, and they may even be those of the caller's value.
+// append, other bytes are in this place. They may even be memory of the caller's value, which the
+// header must not overwrite.
 const inFront = "a value is appended to this"
 
 var errNotAppended = errors.New(

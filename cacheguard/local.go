@@ -28,8 +28,8 @@ type localTier[V any] struct {
 	values        *local.Tier[kept[V]] // nil: there is no tier
 	opts          Local[V]
 	invalidations *knowledge.Invalidations
-	// All instants are durations since then, on the monotonic clock, which is read only once for a
-	// hit.
+	// The tier's times are durations since made, on the monotonic clock. A hit reads this clock
+	// only once.
 	made time.Time
 }
 

@@ -78,7 +78,7 @@ func (c *Cache[V]) readMany(
 	}
 	// One variable for all keys, because a hundred of them may need more memory than their values.
 	var got found[V]
-	var unchecked []*found[V] // values with tags whose generations were not asked for
+	var unchecked []*found[V] // values that need generations which gens doesn't have
 	var which, failed []int
 	now := c.store.Now()
 	for i, r := range replies {
@@ -120,8 +120,9 @@ var (
 )
 
 // validate reads the generations of all tags of some values that were just read, in one trip. It
-// forgets the values that were invalidated. The others have aged during the trip. After an error it
-// is not known which values were invalidated, so validate forgets all of them.
+// forgets the values that were invalidated, and makes values stale if a soft tag was invalidated.
+// All values have aged during the trip. After an error it is not known which values were
+// invalidated, so validate forgets all of them.
 func (c *Cache[V]) validate(ctx context.Context, some []*found[V]) error {
 	if len(some) == 0 {
 		return nil

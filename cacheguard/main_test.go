@@ -9,9 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	run := func() int { return redistest.Main(m) }
 	if redistest.Soak() {
-		os.Exit(drivetest.Watch(run))
+		os.Exit(drivetest.Watch(m.Run))
 	}
-	os.Exit(run())
+	os.Exit(m.Run())
 }

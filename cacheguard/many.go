@@ -14,10 +14,10 @@ import (
 // trip for the leases of all missing keys (redisstore: one trip for each 1,024 reads, in a cluster
 // for each 128 at most, and for each 256 leases). Then it usually calls load once, with the keys
 // that no other caller loads. There may be further calls, even at the same time or after GetMany
-// has returned: to refresh stale values in the background, and for keys that other loads brought no
-// result for. Each call takes one slot of MaxLoads. GetMany shares flights and leases with every
-// Get of the same keys. A repeated key is loaded once. If its value is found, each repetition is
-// counted, as a hit or as stale.
+// has returned: to refresh stale values in the background, and to load keys for which other loads
+// brought no result. Each call takes one slot of MaxLoads. GetMany shares flights and leases with
+// every Get of the same keys. A repeated key is loaded once. If its value is found, each repetition
+// is counted, as a hit or as stale.
 //
 // GetMany returns every value that it has, even if it also returns an error. A key that doesn't
 // exist is absent from the map, which is not an error. load must leave such a key out of its map,
@@ -167,7 +167,7 @@ func (m *many[V]) all(ctx context.Context, keys []string) error {
 		}
 		of := reads
 		if m.after > 0 {
-			of = group(n % 2) // reads, refreshes, and so on: see notOlder
+			of = group(n % 2) // refreshes, then reads, and so on: see notOlder
 		}
 		m.get(ctx, keys, flight.Tick(), of)
 	}
@@ -191,7 +191,8 @@ func (m *many[V]) alone(ctx context.Context, keys []string) {
 // get reads the keys from the store and loads those that are missing.
 func (m *many[V]) get(ctx context.Context, keys []string, asOf uint64, of group) {
 	m.asOf, m.mode = asOf, m.cache.opts.Switch.Mode()
-	// In shadow also in place of refreshes, because Refresh must not join a load without the lease.
+	// In shadow the group is direct even if of is refreshes: these loads may have no lease, and a
+	// call of Refresh must not join a load without a lease.
 	if m.group = of; m.mode != ModeOn {
 		m.group = direct
 	}

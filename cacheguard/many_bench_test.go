@@ -35,12 +35,13 @@ func BenchmarkGetMany(b *testing.B) {
 
 func benchMany[V any](b *testing.B, rdb *redis.Client, prefix string, value V) {
 	ctx := context.Background()
-	store, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix})
+	store, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix, OpTimeout: time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	cache, err := cacheguard.New(store, cacheguard.Options[V]{Name: "many", TTL: time.Hour})
+	cache, err := cacheguard.New(store,
+		cacheguard.Options[V]{Name: "many", TTL: time.Hour, LeaseTTL: time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -86,13 +87,15 @@ func BenchmarkInvalidateTags(b *testing.B) {
 	defer rdb.Close()
 	ctx := context.Background()
 	for _, n := range []int{1, 1000, 100_000} {
-		store, err := redisstore.New(rdb, redisstore.Options{Prefix: fmt.Sprint("tagged", n)})
+		store, err := redisstore.New(rdb, redisstore.Options{
+			Prefix: fmt.Sprint("tagged", n), OpTimeout: time.Minute,
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer store.Close()
 		cache, err := cacheguard.New(store,
-			cacheguard.Options[string]{Name: "tags", TTL: time.Hour})
+			cacheguard.Options[string]{Name: "tags", TTL: time.Hour, LeaseTTL: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -56,8 +56,8 @@ func (m *many[V]) join(ctx context.Context) {
 		}
 	}
 	ended = true
-	// If a load makes this call, it may return after SoftTimeout, while the new load still needs a
-	// slot.
+	// A load that makes this call waits for SoftTimeout at most, so it may return while the new
+	// load still needs a slot.
 	if offered {
 		ctx = outsideSlots(ctx)
 	}

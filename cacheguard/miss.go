@@ -187,7 +187,7 @@ func (c *Cache[V]) unsharedMiss(key string, load loader[V], marker *found[V]) *m
 // processes pause.
 func (c *Cache[V]) refreshBehind(ctx context.Context, of *target[V], got found[V]) {
 	m := c.missOf(of, got, nil)
-	if desk.MayRefresh(ctx, got.res.Value) && c.leadsRefresh(m) {
+	if desk.MayRefresh(ctx, got.res.Value, true) && c.leadsRefresh(m) {
 		c.runBehind(ctx, nil, m)
 	}
 }

@@ -19,7 +19,7 @@ type Observer interface {
 
 // Event is one event in a cache. Cache and Kind are always set. Key is set, too, except in some
 // events of the kinds EventStoreError and EventUnstored. The comment of each [EventKind] names the
-// other fields that are set.
+// other fields that an event of the kind may set.
 type Event struct {
 	Cache    string
 	Key      string // of a load for several keys: the first one
@@ -42,50 +42,50 @@ type Event struct {
 type EventKind uint8
 
 const (
-	// A fresh value, or a fresh null sentinel, was found; NotFound, Local.
+	// A fresh value, or a fresh null sentinel, was found. Sets NotFound, Local.
 	EventHit  EventKind = iota + 1
 	EventMiss           // no value was found, or none that can be served
-	// A caller was served by the load of another call; Took (how long the caller waited), NotFound,
-	// Err, Note.
+	// A caller was served by the load of another call. Sets Took (how long the caller waited),
+	// NotFound, Err, Note.
 	EventCoalesced
 	EventLeaseAsked   // the store was asked for the lease
 	EventLeaseGranted // the store granted the lease
-	// This process has waited for a load that had the lease, mostly of another process; Took; Note
-	// if the result of that load came.
+	// This process has waited for a load that had the lease, usually a load of another process.
+	// Sets Took, and Note if the result of that load came.
 	EventWaited
-	// A load, or the write of an Update, ended; Took, NotFound, Err, Note, Audit; the event's
+	// A load, or the write of an Update, ended. Sets Took, NotFound, Err, Note, Audit. The event's
 	// context is the load's context. If a load failed after the cache had cancelled it, because its
 	// callers had left, the cache was closed or another load had the lease, Err is the cause of
 	// that context. Such an error says nothing about the origin.
 	EventLoad
-	// A load returned after the cache had given it up, for instance after LoadTimeout; Took, Err as
-	// for EventLoad, Note.
+	// A load returned after the cache had given it up, for instance after LoadTimeout. Sets Took,
+	// Err (as for EventLoad), Note.
 	EventLoadLate
 	EventFilled      // a result was stored
 	EventFillRefused // a result was not stored, because its lease was lost
-	EventFillUnknown // it is not known whether the result was stored; Err
+	EventFillUnknown // it is not known whether the result was stored; sets Err
 	// A result was not stored, because the load set NoStore, NegativeTTL is negative, or the result
-	// can't be stored; Err.
+	// can't be stored. Sets Err if it can't be stored.
 	EventNotStored
 	EventRenewed   // a lease was renewed
 	EventLeaseLost // a lease was lost while its load was running
 	// The store had bytes under a key that are not a value, or are a value of another codec or
-	// Options.Version; Err.
+	// Options.Version. Sets Err.
 	EventCorrupt
-	EventStoreError // the store could not be used; Err
-	// A caller or a load was turned away with ErrOverloaded; Err.
+	EventStoreError // the store could not be used; sets Err
+	// A caller or a load was turned away with ErrOverloaded. Sets Err.
 	EventOverloaded
-	// A stale value was served; NotFound; Err as in Result.Err; Took and Note if the caller waited
-	// for a load.
+	// A stale value was served. Sets NotFound, Err (as in Result.Err), and Took and Note if the
+	// caller waited for a load.
 	EventStale
 	// A caller got the result of the load that it began, or an error because the load could not
-	// begin; fields as for EventCoalesced.
+	// begin. Sets the fields of EventCoalesced.
 	EventLoaded
-	EventUnstored // package middleware: a response was not stored; Reason
-	// A hit, or in shadow mode a value that would have been a hit, was compared with the origin;
-	// Local, NotFound, Took (the value's age), Note, Differs, Story.
+	EventUnstored // package middleware did not store a response; sets Reason
+	// A hit, or in shadow mode a value that would have been a hit, was compared with the origin.
+	// Sets Local, NotFound, Took (the value's age), Note, Differs, Story.
 	EventCompared
-	// A hit that was picked at random, for a Watcher; NotFound, Local.
+	// A hit was picked at random, for a Watcher. Sets NotFound, Local.
 	EventSampled
 )
 

@@ -8,8 +8,8 @@ import (
 // Observers returns an Observer that passes each event to all of these, in order. It also
 // implements the optional interfaces, for the observers that have them. If there are several
 // tracers, each tracer gets the context that the tracer before it returned, and the first note that
-// is not empty is used. Hits of the process-local tier are reported unless all observers are
-// [HitsUntold]. Observers ignores a nil Observer.
+// is not empty is used. Hits of the process-local tier are reported unless LocalHitsUntold of every
+// observer returns true (see [HitsUntold]). Observers ignores a nil Observer.
 func Observers(all ...Observer) Observer {
 	all = slices.DeleteFunc(slices.Clone(all), func(o Observer) bool { return o == nil })
 	switch len(all) {

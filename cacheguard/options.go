@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/option"
 )
 
 // Options configures a Cache. The zero value of a field means its default. If a feature can be
@@ -35,14 +37,14 @@ type Options[V any] struct {
 
 	// StaleWhileRevalidate is how long after its TTL a value is served while one process of the
 	// fleet refreshes it in the background (RFC 5861, section 3). No caller waits for the refresh,
-	// unless SoftTimeout is set. It does not apply to "does not exist". Default 0. Zero or negative
-	// turns it off.
+	// unless SoftTimeout is set. StaleWhileRevalidate does not apply to "does not exist". Default
+	// 0. Zero or negative turns it off.
 	StaleWhileRevalidate time.Duration
 
 	// StaleIfError is how long after its TTL a value is served if its load fails, if the load can't
 	// begin because too many loads wait, or if the store is unavailable (RFC 5861, section 4).
-	// Result.Err has the reason. It does not apply to "does not exist". Default 0. Zero or
-	// negative turns it off.
+	// Result.Err has the reason. StaleIfError does not apply to "does not exist". Default 0. Zero
+	// or negative turns it off.
 	StaleIfError time.Duration
 
 	// SoftTimeout is how long a caller waits for a load before it gets a stale value that is within
@@ -69,7 +71,7 @@ type Options[V any] struct {
 	// the meaning of stored values, for instance because a field has a new name or type. Releases
 	// with neighbouring versions, such as 4 and 5, keep their values side by side while both run,
 	// and a change made by one of them reaches the values of both. Values of other versions are
-	// misses. See "Changing what is stored" in the package documentation. Default 0; at most
+	// misses. See "A new release of your program" in docs/deploying.md. Default 0; at most
 	// 1,000,000.
 	Version int
 
@@ -168,11 +170,11 @@ type Options[V any] struct {
 
 	// Logger gets a line when an operator should look at a problem, and a second line when the
 	// problem has ended. It also gets one line for each of the following uses, which are allowed
-	// but probably mistakes: a key or tag with * in it is invalidated (* matches only itself); a
-	// value is fresh for less time than its load took; the codec loses a part of a value, such as a
-	// field that is not exported; LeaseTTL is shorter than a step of the store may take; another
-	// cache of this process has the same name and store, but other options. docs/operations.md
-	// explains each line. Default slog.Default().
+	// but probably mistakes: a key or tag with * in it is invalidated or marked stale (* matches
+	// only itself); a value is fresh for less time than its load took; the codec loses a part of a
+	// value, such as a field that is not exported; LeaseTTL is shorter than a step of the store may
+	// take; another cache of this process has the same name and store, but other options.
+	// docs/operations.md explains each line. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -342,14 +344,10 @@ func (c *complaints) add(format string, args ...any) {
 // duration sets an option to its default if it is zero, and checks it otherwise. If off is true, a
 // negative value is allowed and becomes -1.
 func (c *complaints) duration(name string, d *time.Duration, def, least time.Duration, off bool) {
-	switch {
-	case *d == 0:
-		*d = def
-	case *d < 0 && off:
+	if *d < 0 && off {
 		*d = -1
-	case *d < least:
-		c.add("%s is %v, below the least of %v", name, *d, least)
-	case *d > maxTTL:
-		c.add("%s is %v, above the most of %v", name, *d, maxTTL)
+		return
 	}
+	name = "cacheguard: Options." + name
+	*c = append(*c, option.AtMost(name, *d, maxTTL), option.Duration(name, d, def, least))
 }

@@ -35,7 +35,8 @@ func (c *Cache[V]) Peek(ctx context.Context, key string) (Result[V], error) {
 		return Result[V]{}, nil
 	}
 	id, after := keyID(key), c.demanded(ctx)
-	if c.tier.values != nil && c.sinceIfRead(ctx, id) == 0 {
+	// The load of the key itself may have to see what the store has under its lease.
+	if c.tier.values != nil && c.sinceIfRead(ctx, id) == 0 && !c.inside(ctx, id) {
 		if res, e := c.tier.get(id); e != nil && res.NotOlderThan(Token{moment: after}) {
 			return res, nil
 		}

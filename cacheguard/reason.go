@@ -3,12 +3,12 @@ package cacheguard
 import "fmt"
 
 // Reason is the reason why package middleware didn't store a response. There is a fixed set of
-// reasons, so that metrics can count each one; later releases may add reasons. The documentation of
-// package middleware explains each reason and its remedy.
+// reasons, so that metrics can count each one; later releases may add reasons. In the repository,
+// docs/http.md explains each reason and its remedy, under "Why is my page not stored?".
 type Reason uint8
 
 const (
-	// The request is neither GET nor a POST whose response may answer a GET.
+	// The request is a HEAD, whose response is never stored.
 	ReasonMethod Reason = iota + 1
 	// The request is of a kind that caches don't answer, for instance with a body, with If-Match or
 	// with an invalid Host; or the cache is closed.
@@ -16,7 +16,9 @@ const (
 	// The request is for a part of a response that isn't stored.
 	ReasonRange
 	ReasonRequestNoStore // the request says no-store
-	// The request has waited too long, or has waited for a response that was not for it.
+	// The handler ran for this request alone: the request has waited for WaitTimeout, or for a
+	// response that was not for it. Or the load ended before the handler answered, or the status is
+	// 101.
 	ReasonAlone
 	ReasonStatus // the response's status can't be stored
 	// The response says must-understand, and the cache doesn't understand its status.

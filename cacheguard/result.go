@@ -44,8 +44,9 @@ type Status uint8
 const (
 	StatusMiss Status = iota // no value was found
 	StatusHit                // a fresh value from the store or the process-local tier
-	// A value that is past its TTL or marked stale; within a stale window, unless Peek returned it
-	// or it is a load's previous value.
+	// A value that is past its TTL or marked stale. While the store is unavailable, also a value of
+	// the process-local tier that is not past its TTL. The value is not past its stale windows,
+	// unless Peek returned it or it is a load's previous value.
 	StatusStale
 	StatusLoaded    // the load that this call began
 	StatusCoalesced // the load of another call, in this process or another one

@@ -16,10 +16,13 @@ type manyFunc[V any] func(ctx context.Context, missing []string) (map[string]Ent
 
 // run does the work for one miss, or for all misses of one GetMany together. If several misses need
 // the same step at the same time, the run does the step once for all of them: one slot, one request
-// for all leases, one load, one fill. One goroutine at a time does these steps, so the misses need
-// no locks: first a caller's, if it asks for the lease in place of a read (asksFirst), and then the
-// one in loop. Loads and renewals have their own goroutines. So has the wait for a slot, if other
-// misses of the run have not landed. These goroutines post their results to the run's mail.
+// for all leases, one load, one fill.
+//
+// Only one goroutine at a time does these steps, so the misses need no locks. If a caller asks for
+// the lease in place of a read (asksFirst), the caller's goroutine does the first steps. All other
+// steps are done by the goroutine that runs loop. Loads and renewals have their own goroutines. The
+// wait for a slot has its own goroutine only if the run has other misses that have not landed.
+// These goroutines post their results to the run's mail.
 type run[V any] struct {
 	cache  *Cache[V]
 	many   manyFunc[V] // nil: its only miss has a load of its own
@@ -169,8 +172,9 @@ func (r *run[V]) step(m *miss[V], e protocol.Event) {
 // stopping reports whether no caller waits any more, or the cache is closing.
 func (r *run[V]) stopping() bool { return r.ctx.Err() != nil || r.cache.life.Closing.Err() != nil }
 
-// endLeft ends misses for which no caller waits, and reports whether there were any. If a miss
-// shares a slot, a request or a load with other misses, it stays until they are done, too.
+// endLeft ends misses for which no caller waits, or all misses if the cache is closing, and reports
+// whether it has ended any. If callers still wait for other misses that share a slot, a request or
+// a load with a miss, this miss stays.
 func (r *run[V]) endLeft() (some bool) {
 	ended := r.stopping()
 	if !ended && !r.someDeserted {

@@ -18,7 +18,8 @@ type sampler struct {
 	stop        context.CancelFunc // ends goes; nil if no hit is ever picked
 
 	mu sync.Mutex // guards pauses and timers
-	// The average length of the pauses in seconds; nil: no sampling.
+	// Each function returns the average length of the pauses of one sampling, in seconds; nil: no
+	// sampling.
 	pauses [samplings]func() float64
 	timers [samplings]*time.Timer // the timers that end the pauses
 }

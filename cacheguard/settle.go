@@ -143,6 +143,7 @@ func (c *Cache[V]) standBack(m *miss[V], others bool) (backoff time.Duration) {
 // notStored returns the outcome of a load whose result is not stored.
 func (c *Cache[V]) notStored(ctx context.Context, m *miss[V]) Outcome {
 	m.ownLoad.res = m.ownLoad.out.result()
+	m.ownLoad.res.stamp = m.ownLoad.header.Stamp
 	switch e := &m.ownLoad.out.entry; {
 	case e.NoShare && e.LeaveStored:
 		return Outcome{Kind: OutcomeUnshared, Note: m.note}
@@ -184,8 +185,12 @@ func (out loaded[V]) storable(h frame.Header) bool {
 // stored, because it may take a trip to ask for the store's clock. If the result must not be
 // stored, the header's soft TTL is zero.
 func (c *Cache[V]) header(out loaded[V], g Grant) frame.Header {
+	c.saw(g.Stamp)
 	h := frame.Header{
 		ID: g.Token, Null: out.notFound, Took: out.took, Codec: c.codec, Stamp: g.Stamp,
+	}
+	if s := out.entry.stamp; s > 0 {
+		h.Stamp = min(s, g.Stamp)
 	}
 	ttl := c.opts.TTL
 	if out.notFound {

@@ -52,7 +52,7 @@ func (c *Cache[V]) leadSeveral(
 func (c *Cache[V]) ofSeveral(
 	ctx context.Context, key string, load loader[V], got *found[V], res *Result[V],
 ) (err error) {
-	if !desk.MayRefresh(ctx, got.res.Value) {
+	if !desk.MayRefresh(ctx, got.res.Value, false) {
 		*res = got.res
 		return nil
 	}
@@ -72,10 +72,11 @@ type group uint8
 const (
 	reads     group = iota // flights of Get and its variants
 	refreshes              // flights of Refresh, and of refreshes in the background
-	// Flights of the callers that a value is for, if it is for some callers only.
+	// If a stored value is for some callers only, these callers share flights of the group parted.
 	parted
-	// Flights while the Switch is off, or in shadow except for Refresh, and of loads without the
-	// lease for a token or StrongReads.
+	// While the Switch is off, all calls use the group direct. While the Switch is in shadow, all
+	// calls except Refresh use it. In every mode, loads without the lease for a token or for
+	// StrongReads use it (see besideLease).
 	direct
 	groups
 )

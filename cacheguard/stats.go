@@ -16,12 +16,12 @@ type Stats struct {
 	// whose LocalHitsUntold returns true.
 	LocalHits, LocalNegativeHits uint64
 
-	// Functions of loads and of Updates that have not returned, including those that the cache has
-	// given up.
+	// How many functions of loads and of Updates have not returned yet, including the functions
+	// that the cache has given up.
 	LoadsRunning int
 	LoadsQueued  int // loads that wait for a slot of MaxLoads or Limiter
-	// look-ups and loads that new calls can join; without those whose key was changed meanwhile,
-	// and without loads for one caller.
+	// How many look-ups and loads new calls can join. A look-up or load is not counted if its key
+	// was changed meanwhile, or if it is for one caller.
 	Flights int
 	Callers int // callers that wait for these flights
 
@@ -70,7 +70,8 @@ type Attacher interface {
 
 // HitsUntold is implemented by an [Observer] that needs no EventHit for hits of the process-local
 // tier. An event would make a hit of this tier twice as slow. If LocalHitsUntold returns true,
-// these hits are counted in [Stats] instead. New calls LocalHitsUntold once.
+// these hits are counted in [Stats] instead. New calls LocalHitsUntold once if the cache has a
+// process-local tier.
 type HitsUntold interface {
 	LocalHitsUntold() bool
 }

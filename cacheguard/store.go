@@ -118,7 +118,8 @@ type Store interface {
 	Now() time.Time
 
 	// Clock asks for the time on the clock of a cache's generations, in microseconds since 1970. No
-	// grant before the call has a later stamp, and no grant after the call has an earlier one.
+	// grant before the call has a later stamp. No grant after the call has an earlier one, unless
+	// the store's clock was set back in between.
 	Clock(ctx context.Context, cache string) (int64, error)
 
 	// Listen calls tell for each message about keys or tags of this cache, until you call stop. It
@@ -193,12 +194,12 @@ func (id ID) IsZero() bool { return id == ID{} }
 type Grant struct {
 	Token  ID
 	Number int64
-	// A time before the load, on the clock of the generations; it is for the load's frame, and not
-	// part of the lease.
+	// Stamp is a time before the load, on the clock of the generations. It goes into the load's
+	// frame and is not part of the lease.
 	Stamp int64
-	Left  string // for a claim: the remnant of the value, if the value had tags
+	Left  string // remnant of the claimed value, if this is the grant of a claim and it had tags
 
-	// The grant is the grant of a claim, and its fill also removes the key's other versions.
+	// Claimed is true for the grant of a claim. Its fill also removes the key's other versions.
 	Claimed bool
 }
 
@@ -229,12 +230,19 @@ type LeaseAsk struct {
 type LeaseState uint8
 
 const (
-	// Grant: the asker is the leader; also if its token already has the lease, because the first
-	// answer may have been lost.
+	// LeaseGranted means that the asker has the lease and loads. It is also the answer if the
+	// asker's token already has the lease, because the first answer may have been lost. Grant is
+	// set.
 	LeaseGranted LeaseState = iota
-	LeaseHeld               // Holder, Remaining: another load has the lease
-	LeaseValue              // Frame: there is a value that the asker has not seen
-	// Outcome, Holder, Remaining: the load Holder ended without a value.
+
+	// LeaseHeld means that another load has the lease. Holder and Remaining are set.
+	LeaseHeld
+
+	// LeaseValue means that there is a value that the asker has not seen. Frame is set.
+	LeaseValue
+
+	// LeaseOutcome means that the load Holder ended without a value. Outcome, Holder and Remaining
+	// are set.
 	LeaseOutcome
 )
 
@@ -248,15 +256,15 @@ type LeaseAnswer struct {
 	Holder    ID            // the load that has the lease, or whose outcome this is
 	Remaining time.Duration // time left of the lease, or of the outcome's back-off
 	Frame     []byte
-	// With a Frame or Stands: the generations, as from Store.Get; empty if they would cost another
-	// trip.
+	// Of has the generations, as Store.Get returns them, if Frame or Stands is set. It is empty if
+	// they would cost another trip.
 	Of      Generations
 	Outcome Outcome
-	// With LeaseGranted: the value LeaseAsk.Seen was still stored at the grant, so the load may see
-	// it as its previous value.
+	// Stands is true if the lease was granted while the value LeaseAsk.Seen was still stored. Then
+	// the load may use that value as its previous value.
 	Stands bool
-	// With LeaseGranted: Outcome.Failures of the outcome that the lease replaced, if known, so that
-	// the back-off can grow.
+	// Failures is the Outcome.Failures of the outcome that a granted lease replaced, if it is
+	// known. The back-off grows with it.
 	Failures int
 }
 
@@ -278,47 +286,48 @@ type FillAsk struct {
 type FillAnswer uint8
 
 const (
-	FillStored FillAnswer = iota
-	// Refused: there is no lease; it expired or was evicted, or the key was invalidated.
+	FillStored FillAnswer = iota // the value is stored
+	// The fill was refused, because no load has the lease: the lease expired or was evicted, or the
+	// key was invalidated.
 	FillGone
-	FillOther // refused: another load has the lease
+	FillOther // the fill was refused, because another load has the lease
 )
 
 // Holding is the answer to a renewal. It shows which load has the lease.
 type Holding uint8
 
 const (
-	HoldingMine  Holding = iota
-	HoldingGone          // no load has the lease
-	HoldingOther         // another load has the lease
+	HoldingMine  Holding = iota // the load of this grant has the lease, which was renewed
+	HoldingGone                 // no load has the lease
+	HoldingOther                // another load has the lease
 )
 
 // OutcomeKind is the way in which a load ended without a stored value.
 type OutcomeKind uint8
 
 const (
-	OutcomeFailed OutcomeKind = iota + 1 // Text: the load's error
-	// Frame: the result, for the calls that waited; it is not stored.
+	OutcomeFailed OutcomeKind = iota + 1 // the load failed; Text is its error
+	// The load has a result that is not stored. Frame is the result, for the calls that waited.
 	OutcomeUnstored
-	// The result is only for the load's own caller or process, so other calls that waited load for
+	// The load has a result for its own caller or process only. Other calls that waited load for
 	// themselves, in parallel.
 	OutcomeUnshared
 )
 
-// Outcome describes the end of a load without a stored value. Text is at most 2 KiB,
-// and Frame at most 4 KiB.
+// Outcome describes the end of a load without a stored value. Text has at most 2 KiB, and Frame has
+// at most 4 KiB.
 type Outcome struct {
 	Kind  OutcomeKind
 	Text  string
 	Frame []byte
-	// OutcomeFailed, OutcomeUnshared: the observer's note, of at most 255 bytes; with
-	// OutcomeUnstored the note is in Frame.
+	// Note is the observer's note, of at most 255 bytes. OutcomeUnstored has the note in Frame
+	// instead.
 	Note []byte
-	// How many loads have failed in a row, including this load; stored with the outcome, but not
-	// sent in messages.
+	// Failures is the number of loads that have failed in a row, including this load. It is stored
+	// with the outcome, but not sent in messages.
 	Failures int
-	// The stored value is out of date and is removed in the same step; Drop is not stored with the
-	// outcome.
+	// Drop means that the stored value is out of date and is removed in the same step. Drop is not
+	// stored with the outcome.
 	Drop bool
 }
 
@@ -352,7 +361,8 @@ type Message struct {
 	Outcome Outcome
 
 	Tags []string
-	// With MessageTags: the generation of the tags; with MessageRestored: messages about
-	// invalidations up to this generation may have been lost.
+	// Generation of a MessageTags is the new generation of the tags. Generation of a
+	// MessageRestored means that messages about invalidations up to this generation may have been
+	// lost.
 	Generation int64
 }

@@ -21,7 +21,9 @@ import (
 //	var products cacheguard.Switch // Options.Switch: &products
 //
 //	mode, err := cacheguard.ParseMode(flag) // whenever the flag of the program changes
-//	err = errors.Join(err, products.Set(mode))
+//	if err == nil {
+//		err = products.Set(mode)
+//	}
 //
 // Each process has its own switches. While a switch is off, its process still sends its changes and
 // receives the changes of other processes. So when the switch is on again, no call gets a value
@@ -91,7 +93,7 @@ func (s *Switch) Mode() Mode { return Mode(s.mode.Load()) }
 var (
 	switchedLine = report.Line{Level: slog.LevelWarn, Text: "cacheguard: switched",
 		See:   "the-switch",
-		Means: "off: every call loads; shadow: every call loads, and the cache is filled and compared beside it"}
+		Means: "off: every call loads; shadow: every call loads, and the cache is only filled and compared"}
 	switchedOnLine = report.Line{
 		Level: slog.LevelInfo, Text: "cacheguard: switched on", See: "the-switch",
 	}

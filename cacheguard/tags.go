@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh
@@ -75,7 +76,7 @@ const softMark = "\x00"
 func plain(tags []string) error {
 	for _, tag := range tags {
 		if strings.HasPrefix(tag, softMark) {
-			return fmt.Errorf("a tag that begins with a zero byte: %s", quoteKey(tag))
+			return fmt.Errorf("a tag that begins with a zero byte: %s", report.QuoteKey(tag))
 		}
 	}
 	return nil
@@ -111,8 +112,8 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 	ctx = context.WithoutCancel(ctx)
 	c.sealAll()
 	_, tags, err := c.tellTags(ctx, tags, c.unsent.Last(), false)
-	// The store may have carried it out or not; in both cases this process must not use its old
-	// values.
+	// The store may have carried out the invalidation or not. In both cases this process must not
+	// use its old values.
 	if err != nil {
 		generation := c.loadedBy()
 		c.unsent.AddTags(tags, generation)
@@ -120,7 +121,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 		c.down(ctx, &c.changing, "", err)
 		what := "all values"
 		if len(tags) > 0 {
-			what = "values with tag " + quoteKey(strings.TrimPrefix(tags[0], softMark))
+			what = "values with tag " + report.QuoteKey(strings.TrimPrefix(tags[0], softMark))
 			if more := len(tags) - 1; more > 0 {
 				what += fmt.Sprintf(" or one of %d further tags", more)
 			}
@@ -134,6 +135,7 @@ func (c *Cache[V]) invalidateTags(ctx context.Context, tags []string) error {
 
 // invalidated applies an invalidation by tag to all values and flights of this process.
 func (c *Cache[V]) invalidated(tags []string, generation int64) {
+	c.saw(generation)
 	c.invalidations.Of(tags, generation)
 	if len(tags) == 0 {
 		c.tier.values.Forget()

@@ -104,7 +104,8 @@ func (d demands) and(moment int64) demands {
 	return d
 }
 
-// unforged returns the latest moment that a clock can have returned.
+// unforged returns the latest moment that is not too far in the future of this clock. It returns 0
+// if there is no such moment. A store's clock can't have returned a moment that is too far ahead.
 func (d demands) unforged(clock interface{ Now() time.Time }) int64 {
 	if d.latest == 0 {
 		return 0 // the first question for the time may cost a trip
@@ -181,9 +182,9 @@ func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 }
 
 // attempts is how often a read looks at the stored value and takes part in a refresh before it
-// loads alone. Two loads that began before the read can bring a value that is too old: one of
-// another process and one of this process. The load after both is new enough, unless the store's
-// clock has been set back or can't be read.
+// loads without the lease. Two loads that began before the read can bring a value that is too old:
+// one of another process and one of this process. The load after both is new enough, unless the
+// store's clock has been set back or can't be read.
 const attempts = 3
 
 // notOlder is the read path of a call whose result must not be older than after.

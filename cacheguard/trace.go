@@ -13,6 +13,9 @@ import (
 // from ctx; nil means ctx. If end is not nil, the cache calls it when the load has ended, with the
 // load's error. notFound is true if the load found that the value does not exist.
 //
+// For a load of several keys, key has the first key and the number of further keys, err is the
+// error of the first key that failed, and notFound is true only if none of the keys exists.
+//
 // note is stored and sent together with the load's result, and the events of all callers that
 // waited for the load have it in Event.Note. The note should identify the load, for instance by the
 // id of a trace. A note of more than 255 bytes is ignored. The note must not be changed after
@@ -28,8 +31,8 @@ type LoadTracer interface {
 		end func(err error, notFound bool))
 }
 
-// noteOf returns the tracer's note of a load. It reads the note atomically, because a load that
-// doesn't end in time may still be starting.
+// noteOf returns the tracer's note of a load. It reads the note atomically, because StartLoad may
+// still run on another goroutine when the load has timed out.
 func noteOf(noted *atomic.Pointer[[]byte]) []byte {
 	if note := noted.Load(); note != nil {
 		return *note

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/internal/desk"
 	"github.com/cacheguard/cacheguard/internal/flight"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // end continues a call whose flight has landed, or whose context has ended.
@@ -64,11 +65,12 @@ func (c *Cache[V]) await(
 
 // accept gives the caller the outcome of a flight that another caller leads.
 //
-// With StrongReads the outcome may be too old for this caller. A flight's result is as old as its
-// request to the store, or as the beginning of its load. If the caller joined later, a change may
-// have returned in another process in between, and the result may be from before that change. Then
-// the caller takes part in a second flight. It has waited for the first flight nevertheless, so
-// that a burst of calls shares look-ups: all callers that come during one flight share the next.
+// With StrongReads, and in besideLease, the outcome may be too old for this caller. A flight's
+// result is as old as its request to the store, or as the beginning of its load. If the caller
+// joined later, a change may have returned in another process in between, and the result may be
+// from before that change. Then the caller takes part in a second flight. It has waited for the
+// first flight nevertheless, so that a burst of calls shares look-ups: all callers that come during
+// one flight share the next.
 func (c *Cache[V]) accept(ctx context.Context, f *flight.Flight[outcome[V]], key string,
 	call *call[V], out *outcome[V],
 	res *Result[V]) error {
@@ -155,4 +157,4 @@ func (c *Cache[V]) turnAway(ctx context.Context, key, id string) error {
 	return err
 }
 
-func recursion(key string) error { return fmt.Errorf("%w: %s", ErrRecursion, quoteKey(key)) }
+func recursion(key string) error { return fmt.Errorf("%w: %s", ErrRecursion, report.QuoteKey(key)) }

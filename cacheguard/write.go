@@ -11,6 +11,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/flight"
 	"github.com/cacheguard/cacheguard/internal/frame"
 	"github.com/cacheguard/cacheguard/internal/knowledge"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // Set stores a value and ends any lease of its key. So a load that began before Set can't store its
@@ -32,7 +33,7 @@ func (c *Cache[V]) SetEntry(ctx context.Context, key string, e Entry[V]) error {
 	if err := c.mayChange(ctx); err != nil {
 		return err
 	}
-	if e.NoStore || e.NoShare || e.NotModified {
+	if e.NoStore && e.stamp != ofUnknownAge || e.NoShare || e.NotModified {
 		return errors.New(
 			"cacheguard: SetEntry takes no Entry with NoStore, NoShare or NotModified")
 	}
@@ -70,15 +71,18 @@ func (c *Cache[V]) invalidateLater(ctx context.Context, key string, err error) e
 	if !errors.Is(pending, ErrPending) { // the cache is being closed, so this is the last try
 		return c.invalidate(ctx, []string{key})
 	}
-	return fmt.Errorf("cacheguard: %s may still have its old value: %w", quoteKey(key), pending)
+	return fmt.Errorf("cacheguard: %s may still have its old value: %w", report.QuoteKey(key),
+		pending)
 }
 
 // claimAndFill stores a value in two steps, a claim and a fill. A single step would be faster, but
 // a late copy of it could bring the old value back after a later Set or Invalidate. A late copy of
-// a claim only costs a miss, and a late copy of a fill is refused. If the fill itself is refused, a
-// later change has won, as if this Set had come before that change, or the lease was over, and the
-// key has no value. Or a failover has lost the claim, and the key has its old value: then the note
-// of written tells this process to remove that value.
+// a claim only costs a miss, and a late copy of a fill is refused.
+//
+// The fill itself is refused in three cases. If a later change has won, the result is as if this
+// Set had come before that change. If the lease was over, the key has no value. If a failover has
+// lost the claim, the key has its old value, and the note that written makes lets this process
+// remove the old value.
 func (c *Cache[V]) claimAndFill(ctx context.Context, k Key, out *loaded[V]) error {
 	restored, token := c.delivery.restored.Load(), newID()
 	g, err := c.store.Claim(ctx, k, token, c.opts.LeaseTTL)
@@ -193,8 +197,9 @@ func (c *Cache[V]) changeKeys(ctx context.Context, keys []string, mark time.Time
 }
 
 // withdraw removes an out-of-date value and the leases of its key, for a writer. Unlike Invalidate,
-// it leaves the value's tags for the next value, because the writer stores no value with other
-// tags. For this purpose it claims the key and releases the claim.
+// it leaves the value's tags for the next value, because the writer stores no value that could name
+// its own tags. For this purpose it claims the key and releases the claim. If a step fails, the key
+// is invalidated instead, at once or later, and its tags are removed, too.
 func (c *Cache[V]) withdraw(ctx context.Context, key string) error {
 	id, token, last := keyID(key), newID(), c.unsent.Last()
 	restored := c.delivery.restored.Load()

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,8 @@ type lastError struct{ error }
 
 func (e lastError) Unwrap() error { return e.error }
 
-// lastWord is the end of a lastError's text, by which other processes recognize it.
+// lastWord ends the text that other processes get about an error after which the waiting requests
+// should not try again: see isLast.
 const lastWord = "; last"
 
 // triesAgain reports whether a request gets another try after the failure of the handler that it
@@ -81,11 +83,14 @@ type lastTry struct {
 // the next request that looks for it runs the handler.
 const mostLastTries = 1024
 
-func (s *lastTries) fail(level string, err error) {
+// fail records that a second try has failed. The error, which may have a whole response, is kept
+// for the time keep, which no request outlasts that waits for such a try.
+func (s *lastTries) fail(level string, err error, keep time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed == nil {
 		s.failed = make(map[digest]lastTry)
+		time.AfterFunc(keep, func() { s.forget(keep) })
 	}
 	key := s.digest.of(level)
 	if _, has := s.failed[key]; !has {
@@ -98,6 +103,28 @@ func (s *lastTries) fail(level string, err error) {
 		}
 	}
 	s.failed[key] = lastTry{time.Now(), err}
+}
+
+// forget forgets the errors that are older than keep, and does so again until none is left.
+func (s *lastTries) forget(keep time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, last := range s.failed {
+		if time.Since(last.at) >= keep {
+			delete(s.failed, key)
+		}
+	}
+	byAge := slices.Concat(s.order[s.next:], s.order[:s.next])
+	s.order = slices.DeleteFunc(byAge, func(key digest) bool {
+		_, kept := s.failed[key]
+		return !kept
+	})
+	s.next = 0
+	if len(s.failed) == 0 {
+		s.failed = nil
+		return
+	}
+	time.AfterFunc(keep, func() { s.forget(keep) })
 }
 
 // failedSince returns the error of a second try that has failed at or after the time then. It

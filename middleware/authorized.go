@@ -58,13 +58,13 @@ func identifiedKey(key string) string { return "a" + keySeparator + key }
 // for all.
 const publishTimeout = 50 * time.Millisecond
 
-// publish stores the response to a request with Authorization or Cookie for all. The response is
-// already stored under identifiedKey. publish reads it again while it holds the lease of the
+// publish stores for all requests the response to a request that identifies its user. The response
+// is already stored under identifiedKey. publish reads it again while it holds the lease of the
 // resource's own key, so that a response that was purged meanwhile isn't stored again.
 //
 // If the request's client has left, publish does nothing, because nobody knows then when the
 // response will be stored. Other requests then run the handler once, as they would without this
-// request. publish also does nothing for a variant whose key isn't the first that was looked at.
+// request. publish also does nothing if the request has gone on to the key of another variant.
 func (x *exchange) publish(res cacheguard.Result[*response]) {
 	if x.base == x.key || x.level != x.base || res.Status != cacheguard.StatusLoaded ||
 		res.Value == nil || res.FreshFor <= 0 {
@@ -92,7 +92,7 @@ func (x *exchange) publish(res cacheguard.Result[*response]) {
 			return cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}, nil
 		}
 		same.age, same.guessed = v.age, v.guessed
-		return c.entry(v, &same), nil
+		return c.entry(v, &same).NotNewerThan(found), nil
 	})
 }
 

@@ -27,10 +27,10 @@ import (
 // bodies that were read, the one whose clients have taken nothing for the longest time. It never
 // drops the newest body. So new clients find room, even if all others have stopped reading. Clients
 // that take nothing can't displace a client that reads, as long as the bodies that were read, and
-// each new body, take at most half of the limit. Other clients that take bytes can displace it if
-// their bodies need the room and it is the slowest. The operating system may take some megabytes
-// for a client that reads nothing, so against such clients the rule protects only as far as bodies
-// are larger than that.
+// each new body, take at most half of the limit. But other clients that take bytes can displace a
+// client that reads, if their bodies need the room and this client is the slowest. The operating
+// system may take some megabytes for a client that reads nothing, so against such clients the rule
+// protects only as far as bodies are larger than that.
 //
 // A backlog is safe for concurrent use.
 type backlog struct {
@@ -61,8 +61,9 @@ type owed struct {
 	body   []byte
 	size   int64
 	takers map[*taker]struct{}
-	read   bool // its place is in the backlog's queue read
-	// nil: it is not counted, because no client reads it, or because it has been dropped.
+	read   bool // its place is in the backlog's queue named read
+	// nil: the body is not counted, because its handler still works, because no client reads it, or
+	// because it has been dropped.
 	counts *list.Element
 }
 
@@ -136,7 +137,8 @@ func (b *backlog) count(o *owed) (cut []*taker) {
 	return cut
 }
 
-// worst returns the body to drop. It is not the newest body.
+// worst returns the body to drop, but never the newest one. It returns nil if there is no other
+// body.
 func (b *backlog) worst(newest *owed) *owed {
 	queues := [...]*queue{&b.read, &b.unread}
 	if b.unread.held > b.most/2 {
@@ -227,8 +229,9 @@ func inPieces[T string | []byte](t *taker, p T, write func(T) (int, error)) (n i
 	}
 }
 
-// got records that the client has taken n bytes, or the operating system for it. Less than a piece
-// doesn't count, because it may still be in a buffer of the server.
+// got records that the client, or the operating system for it, has taken n more bytes. Only after
+// each flowChunk bytes the body counts as read and moves to the end of the queue read, because
+// fewer bytes may still be in a buffer of the server.
 func (t *taker) got(n int) {
 	if t == nil {
 		return
@@ -268,8 +271,9 @@ func (t *taker) close() {
 
 // hands writes p to the client. p is what a handler has passed to one Write. If p has more than
 // bodyBehind bytes, the backlog counts p until the write returns, because the handler waits for its
-// client in this time. lost says that an earlier write to this client has failed. Then this one
-// fails at once, too, and must not make room: it would cut clients that read.
+// client in this time. lost says that an earlier write to this client has failed. Then this write
+// fails at once, too, so hands doesn't count p. Otherwise the backlog could cut clients that read
+// to make room for p.
 func hands[T string | []byte](
 	b *backlog, lost bool, w http.ResponseWriter, p T, write func(T) (int, error),
 ) (int, error) {
@@ -283,7 +287,7 @@ func hands[T string | []byte](
 
 var cutLine = report.Line{Level: slog.LevelWarn, See: "responses",
 	Text:  "cacheguard: clients that have read nothing for long are cut off",
-	Means: "what is kept for slow clients has reached MaxBacklog, which is too little, or somebody attacks",
+	Means: "the bodies that slow clients still read have reached MaxBacklog: it is too small, or this is an attack",
 }
 
 // cuts logs that connections are closed. This happens when MaxBacklog is too small or during an

@@ -88,7 +88,7 @@ func benchStore(tb testing.TB) cacheguard.Store {
 		Addr: redistest.Start(tb).Addr(), ContextTimeoutEnabled: true,
 	})
 	tb.Cleanup(func() { _ = rdb.Close() })
-	store, err := redisstore.New(rdb, redisstore.Options{})
+	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: longWait})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func (c *Cache) Close() error { return c.loads.Close() }
 // Set-Cookie before next is called isn't shared. Put middlewares whose output depends on the client
 // behind the cache. For example, with r.With(c.Handler, compress) the compressed response is
 // stored. These middlewares must name the request field in Vary every time. chi's Compress doesn't
-// do this: see the package documentation.
+// do this: see "Order of middlewares" in docs/middleware.md.
 func (c *Cache) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isRead(r.Method) {
@@ -123,7 +123,8 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inside := c.inside(r)
-		// If inside is r, nothing is set, because a run that outlives the request may still read r.
+		// If inside is r, Pattern needs no copying. Setting it would be a race, because a run that
+		// outlives the request may still read r.
 		if inside != r {
 			// A mux behind the cache sets Pattern, and layers in front read it.
 			defer func() { r.Pattern = inside.Pattern }()
@@ -132,9 +133,9 @@ func (c *Cache) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// inside returns the request that the cache uses and the handler gets: changed by the shaper, and
-// without the cookies of Options.IgnoreCookies. The cookies are removed last, so that Options.Shape
-// can't add them again.
+// inside returns the request that the cache uses and the handler gets: changed by the shaper,
+// without the cookies of Options.IgnoreCookies, and with the request's tokens in its context. The
+// cookies are removed last, so that Options.Shape can't add them again.
 func (c *Cache) inside(r *http.Request) *http.Request {
 	inside := withoutCookies(c.shape.request(r), c.opts.IgnoreCookies)
 	if ctx := c.withToken(inside.Context(), r); ctx != inside.Context() {
@@ -372,8 +373,8 @@ func statusOf(err error) int {
 }
 
 // errorText returns the text that other processes get about a handler that failed: the status for
-// the requests that wait and, after the last try, lastWord. The text doesn't have the value of a
-// panic, because this value could contain a secret.
+// the requests that wait and, if these requests should not try again, lastWord. The text doesn't
+// have the value of a panic, because this value could contain a secret.
 func errorText(err error) string {
 	text := fmt.Sprintf("%d %s", statusOf(err), http.StatusText(statusOf(err)))
 	if isLast(err) {

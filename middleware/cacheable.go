@@ -41,8 +41,9 @@ type verdict struct {
 	// remember: the response isn't shared, and later responses of this resource probably won't be
 	// either.
 	remember bool
-	// failed: the origin has a problem. The requests that wait get only the status. They don't run
-	// the handler one after another.
+	// failed: the origin has a problem, and the response isn't shared. The requests that wait get
+	// one more try together, and then only the status. They don't run the handler one after
+	// another.
 	failed bool
 	// guessed: the response is fresh only because of the options, and doesn't say public.
 	guessed bool

@@ -96,7 +96,9 @@ func (c *Cache) outdate(r *http.Request, key string, status int, h http.Header, 
 func (c *Cache) removeOwn(r *http.Request, key string) {
 	ctx := context.WithoutCancel(r.Context())
 	keys := []string{partKey(key)}
-	for _, base := range []string{key, identifiedKey(key)} {
+	// A source is removed before what is copied from it: see completed and publish. There are two
+	// calls, because the nodes of a cluster carry out one call at different times.
+	for _, base := range []string{identifiedKey(key), key} {
 		level := base
 		for range maxLevels {
 			keys = append(keys, level)
@@ -108,8 +110,9 @@ func (c *Cache) removeOwn(r *http.Request, key string) {
 				break
 			}
 		}
+		_ = c.loads.Invalidate(ctx, keys...) // the loader has logged it
+		keys = nil
 	}
-	_ = c.loads.Invalidate(ctx, keys...) // the loader has logged it
 }
 
 // tag returns the tag that all responses of the resource have.
@@ -152,8 +155,9 @@ func origin(scheme, host string) string {
 	return scheme + "://" + strings.ToLower(name) + port
 }
 
-// pass waits for a turn, then lets the handler answer the request, and writes s to Cache-Status. It
-// returns the status of the response, and for a HEAD the header that the handler has answered with.
+// pass lets the handler answer the request, and writes s to Cache-Status. For a GET or HEAD it
+// waits for a turn first. It returns the status of the response, and for a HEAD the header that the
+// handler has answered with.
 func (c *Cache) pass(
 	w http.ResponseWriter, r *http.Request, next http.Handler, s cacheStatus,
 ) (status int, said http.Header) {
@@ -162,6 +166,8 @@ func (c *Cache) pass(
 		defer func() { c.tell(r.Context(), "", p.status.reason) }()
 		next.ServeHTTP(p.writer(), r)
 		p.finish()
+		p.mu.Lock() // a goroutine of the handler may still write
+		defer p.mu.Unlock()
 		if status = p.code; p.failed {
 			status = http.StatusInternalServerError
 		}
@@ -317,8 +323,9 @@ func (p *passer) noted(err error) error {
 	return err
 }
 
-// behind is Write for a goroutine for which the handler doesn't wait. The handler keeps its place
-// meanwhile, because it is working.
+// behind writes to the client, but unlike Write it leaves the handler's place alone. Usually a
+// separate goroutine calls it, and the handler keeps its place, because it goes on working. If the
+// handler itself waits for the write, the caller of behind has dealt with the place.
 func (p *passer) behind(b []byte) error {
 	p.writes(len(b))
 	_, err := p.w.Write(b)

@@ -19,7 +19,7 @@ import (
 //	1 byte   flags: bit 0 unshared, bit 1 mustRevalidate, bit 2 personal, bit 3 guessed; all others must be zero
 //	2 bytes  status; 0 only if unshared
 //	age in nanoseconds
-//	lengths of key and selected, the fields of response
+//	length of response.key, length of response.selected
 //	number of vary's names, and the length of each
 //	number of the header's fields, and for each the length of its name, the number of its values, and the length of each
 //	the same for the trailer

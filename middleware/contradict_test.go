@@ -162,25 +162,27 @@ func TestErrorAfterWhatElseHasBegun(t *testing.T) {
 		"POST, good":    {"POST", nil, 201, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cache := newCache(t, middleware.Options{StorePosts: true, MaxLoads: 16})
-			runs := 0
-			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				runs++
-				w.Header().Set("Cache-Control", "max-age=60")
-				w.Header().Set("Etag", `"1"`)
-				w.Header().Set("Content-Location", "/")
-				if r.Header.Get("Range") != "" {
-					w.Header().Set("Content-Range", "bytes 0-3/10")
-					w.WriteHeader(http.StatusPartialContent)
+			synctest.Test(t, func(t *testing.T) {
+				cache := newCache(t, middleware.Options{StorePosts: true, MaxLoads: 16})
+				runs := 0
+				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs++
+					w.Header().Set("Cache-Control", "max-age=60")
+					w.Header().Set("Etag", `"1"`)
+					w.Header().Set("Content-Location", "/")
+					if r.Header.Get("Range") != "" {
+						w.Header().Set("Content-Range", "bytes 0-3/10")
+						w.WriteHeader(http.StatusPartialContent)
+					}
+					fmt.Fprint(w, "page")
+					w.WriteHeader(c.status)
+				}))
+				asks(h, c.method, "/", c.header...)
+				asks(h, "GET", "/", c.header...)
+				if stored := runs == 1; stored != c.stored {
+					t.Errorf("%d runs; want it stored: %v", runs, c.stored)
 				}
-				fmt.Fprint(w, "page")
-				w.WriteHeader(c.status)
-			}))
-			asks(h, c.method, "/", c.header...)
-			asks(h, "GET", "/", c.header...)
-			if stored := runs == 1; stored != c.stored {
-				t.Errorf("%d runs; want it stored: %v", runs, c.stored)
-			}
+			})
 		})
 	}
 }

@@ -18,8 +18,8 @@ const notSaid = time.Duration(-1) // the value of a directive that is absent
 // that is not a number counts as 0 (RFC 9111, section 4.2.1, says stale). A no-store with a value
 // counts as no-store. A public with a value is ignored. If a directive occurs twice in
 // Cache-Control, the first value is used (RFC 9111, section 4.2.1). But a directive that forbids
-// something always applies, at any position: private together with private="a field" is private.
-// In a targeted field only the last of them is used, as in every Dictionary.
+// something always applies, at any position: private together with private="a field" is private. If
+// a directive occurs twice in a targeted field, only the last one is used, as in every Dictionary.
 type directives struct {
 	present  bool // the response has at least one directive
 	targeted bool // from a targeted field, so Cache-Control and Expires are ignored
@@ -201,7 +201,8 @@ const (
 // scanner reads the directives of all lines of a field, one after another. After a broken directive
 // it goes on at the next comma. Commas inside complete quoted strings don't count, but a broken
 // directive can't hide a no-store after its comma. After a quotation mark that isn't closed, each
-// comma counts, and no line is searched for the end of a quoted string again and again.
+// comma in the line counts. The scanner then ignores all further quotation marks, so that it
+// doesn't search the line for the end of a quoted string again and again.
 type scanner struct {
 	lines []string // lines that are still to be read
 	rest  string   // the unread rest of the current line

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/go-chi/chi/v5"
 
@@ -40,9 +41,10 @@ type exchange struct {
 	unstored  cacheguard.Reason // why the response in confirmed isn't stored, or 0
 	others    *response         // a response that is being made, for requests with other fields
 
-	stale  *response   // the stored response, which the request doesn't accept
+	stale  *response   // the stored response that the request doesn't accept, or nil
 	passed int         // the status of the response that the handler has sent to this client alone
 	said   http.Header // for a HEAD, the header of this response
+	apart  bool        // the result of isApart
 }
 
 // turn is one call of the loader for an exchange. The load that this call begins may outlive the
@@ -50,8 +52,8 @@ type exchange struct {
 type turn struct {
 	*exchange
 	desk *desk.Desk
-	ran  atomic.Bool                  // the handler was begun for this client, which happens once
-	away atomic.Pointer[http.Request] // the request for a handler that runs without this client
+	ran  atomic.Bool              // the handler was begun for this client, which happens once
+	away atomic.Pointer[detached] // the request for a handler that runs without this client
 }
 
 // run gets the response and serves it. If the resource has variants, it goes from one level to the
@@ -60,6 +62,7 @@ func (x *exchange) run() {
 	if routed := chi.RouteContext(x.r.Context()); routed != nil {
 		x.route = cloneRoute(routed)
 	}
+	x.apart = x.isApart() // here, because Refreshes may be called on any goroutine
 	if x.asked.maxStale >= 0 && x.stored() || x.base != x.key && x.storedFrom(x.key) {
 		return
 	}
@@ -113,7 +116,8 @@ func (x *exchange) run() {
 // ask asks the loader for a response that this request accepts.
 func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	res, err := x.get(x.cache.loads.GetEntry)
-	// The load that the request joined is too old. Another load may have followed.
+	// The request joined a load that may be older than its token. By now another load may have
+	// begun.
 	if err == nil && !x.answered && res.Status == cacheguard.StatusCoalesced && x.tooOld(res) {
 		res, err = x.get(x.cache.loads.GetEntry)
 	}
@@ -127,8 +131,10 @@ func (x *exchange) ask() (cacheguard.Result[*response], error) {
 	return res, err
 }
 
-// newEnough reports whether the request accepts the response res. It accepts each response that was
-// made after the request came.
+// newEnough reports whether the response res is new enough for the request. If res has no value or
+// doesn't match the request, newEnough returns true, because then the caller doesn't use res as the
+// answer. A response that matches is new enough if its handler ended after the request came, unless
+// the response may be older than the request's token.
 func (x *exchange) newEnough(res cacheguard.Result[*response]) bool {
 	if res.Value == nil || !res.Value.answers(x.key, x.r.Header) {
 		return true
@@ -176,10 +182,24 @@ func (x *exchange) get(
 
 // Refreshes reports whether this request may start a refresh of this response. Only a request that
 // gets this variant may refresh it, because the handler may also use parts of its request that Vary
-// doesn't name, such as a user that a layer in front has put into the context.
-func (x *exchange) Refreshes(stale any) bool {
+// doesn't name, such as a user that a layer in front has put into the context. If responses to this
+// request aren't shared because of layers in front, a refresh behind its back would be for nobody.
+func (x *exchange) Refreshes(stale any, behind bool) bool {
 	res, ok := stale.(*response)
-	return ok && res != nil && res.answers(x.key, x.r.Header)
+	return ok && res != nil && res.answers(x.key, x.r.Header) && !(behind && x.apart)
+}
+
+// isApart reports whether layers in front have set fields because of which each response to this
+// request is for its own client only.
+func (x *exchange) isApart() bool {
+	h := x.w.Header()
+	if h["Set-Cookie"] == nil && h["Cache-Control"] == nil {
+		return false // usually
+	}
+	front := canonical(h)
+	why, _ := x.cache.rules.forbidden(&http.Request{Method: http.MethodGet}, http.StatusOK, front,
+		x.cache.rules.directives(front))
+	return why != ""
 }
 
 // Parts reports whether a stale response has variants and is stored under the key at which this
@@ -241,7 +261,8 @@ func (t *turn) load(
 	err = lastError{errPanicked}
 	defer func() {
 		if err != nil {
-			tries.fail(t.level, err)
+			tries.fail(t.level, err,
+				max(t.cache.opts.WaitTimeout, t.cache.opts.LoadTimeout, defaultLoadTimeout))
 		}
 	}()
 	if e, err = t.handle(ctx, prev); err != nil {
@@ -282,11 +303,21 @@ func (t *turn) handle(
 	return u.elsewhere(ctx, t)
 }
 
-// detached returns a copy of the request that may be used after the request has ended.
-func (x *exchange) detached() *http.Request {
+// detached is a copy of a request that may be used after the request has ended.
+type detached struct {
+	req   *http.Request
+	front http.Header // what layers in front have set in the response's header
+}
+
+// detached returns a copy of the request. Call it before anything is written to the client.
+func (x *exchange) detached() *detached {
 	away := x.r.Clone(x.withRoute(context.WithoutCancel(x.r.Context())))
 	away.Body = http.NoBody
-	return away
+	d := &detached{req: away}
+	if front := x.w.Header(); len(front) > 0 {
+		d.front = front.Clone()
+	}
+	return d
 }
 
 // withRoute returns ctx with a route context of its own. When a request has ended, chi reuses its
@@ -364,8 +395,8 @@ func (x *exchange) meanwhile(res cacheguard.Result[*response]) bool {
 	if over < 0 || !x.asked.takesMeanwhile(res.Value.age+res.Age, over) {
 		return false
 	}
-	// The stale windows count from the end of freshness, so the time since Date must not count
-	// again: the response is judged as of this date.
+	// over already counts the time since the end of freshness. So the response is judged as of its
+	// Date: otherwise judge would count the time since Date again.
 	h, at := res.Value.header, time.Now()
 	if made, dated := headerDate(h, "Date", at); dated {
 		at = made
@@ -417,8 +448,8 @@ func (x *exchange) failed(err error) {
 	}
 	var failed *statusError
 	if errors.As(err, &failed) {
-		// With StrongReads a response that another request's handler found may be older than a
-		// purge that returned before this request came.
+		// With StrongReads, contentWith refuses a stale response from another request's run,
+		// because it may be older than a purge that returned before this request came.
 		if stale := failed.stale; x.contentWith(failed) {
 			stale.Status = cacheguard.StatusStale
 			x.serve(stale)
@@ -438,7 +469,7 @@ func (x *exchange) failed(err error) {
 func (x *exchange) contentWith(failed *statusError) bool {
 	stale := failed.stale
 	return stale.Value != nil && stale.NotOlderThan(x.asked.token) &&
-		(failed.client == x || !x.cache.opts.StrongReads) &&
+		(failed.client == weak.Make(x) || !x.cache.opts.StrongReads) &&
 		x.asked.takesOnError(stale.Value, -stale.FreshFor) && stale.Value.answers(x.key, x.r.Header)
 }
 

@@ -7,12 +7,13 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// This file ends recorders. The recording ends when the response turns out to be for its own client
-// alone. The run then ends, too, or else when the handler ends, in any way.
+// This file ends recorders. If the response turns out to be for its own client alone, the recording
+// and the run end at once. Otherwise the run ends when the handler ends, no matter how.
 
 // errNobody is the error of Write for a handler that continues to write in the background although
 // its response can't be stored.
@@ -31,7 +32,8 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	}
 	v := rec.verdict
 	if v.share || v.store {
-		// Its body is too large, or it is a stream.
+		// The verdict allowed storing. The recording ends for another reason, such as a body above
+		// MaxBody or a stream.
 		v = verdict{remember: true, refused: v.refused}
 	}
 	rec.stays(why)
@@ -39,7 +41,9 @@ func (rec *recorder) stop(why cacheguard.Reason) {
 	case why == cacheguard.ReasonIncomplete:
 		rec.run.end(ending{err: errIncomplete})
 	case v.failed:
-		rec.run.end(ending{err: &statusError{status: rec.status, client: rec.run.client}})
+		rec.run.end(ending{
+			err: &statusError{status: rec.status, client: weak.Make(rec.run.client)},
+		})
 	default:
 		rec.run.end(ending{entry: rec.run.unshared(v)})
 	}
@@ -110,7 +114,11 @@ func (rec *recorder) finish() {
 	defer rec.mu.Unlock()
 	u := rec.run
 	if rec.status == 0 {
-		if !u.cache.rules.speaks(rec.header) {
+		said := rec.header
+		if rec.w == nil { // what layers in front have set is no response
+			said = ownFields(canonical(said), rec.before)
+		}
+		if !u.cache.rules.speaks(said) {
 			rec.silent()
 			return
 		}
@@ -137,7 +145,9 @@ func (rec *recorder) finish() {
 		rec.is(cutOff)
 		u.end(ending{err: errIncomplete})
 	case rec.held:
-		u.end(ending{err: &statusError{rec.status, rec.res, u.found, u.client, rec.verdict.share}})
+		u.end(ending{err: &statusError{
+			rec.status, rec.res, u.found, weak.Make(u.client), rec.verdict.share,
+		}})
 	default:
 		if body := rec.res.body; cap(body)-len(body) > max(len(body)/4, buffered) {
 			rec.res.body = slices.Clone(body) // see makeRoom
@@ -182,12 +192,20 @@ func gaveUp(ctx context.Context) bool {
 // silent ends the run of a handler that wrote nothing. The empty response is passed on unchanged,
 // because a layer in front may turn it into another response. Nobody else gets it.
 func (rec *recorder) silent() {
-	if rec.w == nil {
-		rec.run.end(ending{err: errNothing})
+	switch {
+	case rec.w != nil:
+		rec.run.client.answered = true
+	case rec.run.prev != nil: // the stored response stays
+		e := ending{entry: cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}}
+		if max(rec.run.found.FreshFor, rec.run.found.UsableFor) > 0 {
+			e = ending{err: errNothing} // those who wait get the stored response
+		}
+		rec.run.end(e)
 		return
 	}
-	rec.run.client.answered = true
 	rec.run.end(ending{entry: rec.run.unshared(verdict{})}) // before drain waits for the client
-	rec.drain()
-	rec.sync(rec.header)
+	if rec.w != nil {
+		rec.drain()
+		rec.sync(rec.header)
+	}
 }

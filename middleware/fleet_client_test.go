@@ -199,7 +199,7 @@ func (f *fleet) open(i int, c call) *stream {
 func (f *fleet) opening(i int, c call) (opened func() *stream) {
 	f.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	timer := time.AfterFunc(longWait, cancel)
+	timer := time.AfterFunc(3*longWait/2, cancel)
 	f.tb.Cleanup(func() { timer.Stop(); cancel() })
 	r := c.request(f.tb, ctx, f.replicas[i].url)
 	type answer struct {

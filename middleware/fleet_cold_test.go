@@ -97,7 +97,7 @@ func TestFleet503WithWaiters(t *testing.T) {
 // A request that has waited for WaitTimeout runs the handler itself. The response is for its client
 // alone.
 func TestFleetWaitTimeout(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{WaitTimeout: 2 * time.Second}, func(
+	onEachStore(t, 2, middleware.Options{WaitTimeout: 5 * time.Second}, func(
 		t *testing.T, f *fleet,
 	) {
 		first := f.gate()

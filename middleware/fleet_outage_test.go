@@ -12,8 +12,8 @@ import (
 
 // short are the times of stores and caches in tests in which Redis is away.
 const (
-	shortOp    = time.Second
-	shortLease = 3 * time.Second
+	shortOp    = 3 * time.Second
+	shortLease = 9 * time.Second
 )
 
 // Redis stops answering while a handler runs and clients on both replicas wait for it. All clients

@@ -2,6 +2,7 @@ package middleware_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -357,4 +359,63 @@ func TestFleetPurgeHandler(t *testing.T) {
 	if w.Code != http.StatusUnauthorized {
 		t.Errorf("a handler without a token answers %d", w.Code)
 	}
+}
+
+// If a page is purged while it is made, the requests that wait in other processes have one more run
+// together, not one run each, however large the page is.
+func TestFleetPurgedWhileItIsMade(t *testing.T) {
+	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
+		hold := f.gate()
+		f.route("/list", func(w http.ResponseWriter, r *http.Request) {
+			hold.pass()
+			page(w, strings.Repeat("list", 4<<10))
+		})
+		clients := []*client{f.start(0, get("/list"))}
+		f.awaitRunning(1)
+		for range 8 {
+			clients = append(clients, f.start(1, get("/list")))
+		}
+		f.awaitWaiting(9)
+		if err := f.replicas[0].cache.Purge(t.Context(), shop+"/list"); err != nil {
+			t.Fatal(err)
+		}
+		hold.open()
+		for _, cl := range clients {
+			cl.reply(t).want(t, 200, strings.Repeat("list", 4<<10))
+		}
+		f.wantRuns(2, "nine requests and a purge")
+	})
+}
+
+// The tags that stand for URLs also purge them if a program that knows only the store invalidates
+// them, such as the relay of an outbox.
+func TestFleetPurgedByItsTags(t *testing.T) {
+	onEachStore(t, 2, middleware.Options{Name: "pages"}, func(t *testing.T, f *fleet) {
+		f.route("/list", func(w http.ResponseWriter, r *http.Request) { page(w, "list") })
+		f.route("/other", func(w http.ResponseWriter, r *http.Request) { page(w, "other") })
+		for _, path := range []string{"/list", "/other", "/list", "/other"} {
+			f.start(0, get(path)).reply(t).want(t, 200, path[1:])
+		}
+		f.wantRuns(2, "two pages, asked for twice")
+		tags, err := f.replicas[1].cache.URLTags(shop + "/list")
+		if err != nil {
+			t.Fatal(err)
+		}
+		relay, err := cacheguard.New(f.replicas[1].spy.Store,
+			cacheguard.Options[[]byte]{Name: "pages", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer relay.Close()
+		if err := relay.InvalidateTags(t.Context(), tags...); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/list", "/other"} {
+			f.start(1, get(path)).reply(t).want(t, 200, path[1:])
+		}
+		f.wantRuns(3, "the page that was purged is made again, and no other")
+		if _, err := f.replicas[0].cache.URLTags("::"); err == nil {
+			t.Error("no error for what is no URL")
+		}
+	})
 }

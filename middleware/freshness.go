@@ -103,8 +103,8 @@ func ageOf(lines []string) (time.Duration, bool) {
 	return 0, false
 }
 
-// headerDate returns the date in a field. It returns false if there is no date, or if the date
-// can't be read.
+// headerDate returns the date in a field. It returns false if the field doesn't have exactly one
+// line, or if the date in this line can't be read.
 func headerDate(h http.Header, name string, now time.Time) (time.Time, bool) {
 	lines := h[name]
 	if len(lines) != 1 {

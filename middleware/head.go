@@ -15,7 +15,7 @@ import (
 // GET would get. Then head updates or removes the stored response that would have answered this
 // request if it were fresh (RFC 9111, section 4.3.5).
 func (x *exchange) head() {
-	before := canonical(x.w.Header().Clone())
+	before := x.cache.inFront(x.w.Header())
 	sent := time.Now()
 	asked := *x.r // a copy, because the handler may change the request
 	asked.Header = x.r.Header.Clone()
@@ -27,8 +27,7 @@ func (x *exchange) head() {
 	}
 	said := canonical(x.said)
 	delete(said, "Cache-Status")
-	said = x.cache.selectingOnly(said, before)
-	news := ownFields(said, before)
+	said, news := x.cache.news(said, before)
 	ctx, cancel := context.WithTimeout(x.r.Context(), updateTime)
 	defer cancel()
 	if now, err := x.cache.loads.Peek(ctx, x.level); err != nil || now.Value == nil ||
@@ -52,13 +51,13 @@ func (x *exchange) head() {
 		if e.NoShare && !x.cache.rules.judge(&asGet, http.StatusOK, said, sent, time.Now()).share {
 			e = cacheguard.Entry[*response]{NoShare: true, LeaveStored: true}
 		}
-		return e, nil
+		return e.NotNewerThan(now), nil // the HEAD's handler may have begun before another change
 	})
 }
 
 // updateTime is how long the client of a HEAD waits for the update of the store. If a handler is
-// running for the resource, the update takes longer. But then it isn't needed, because this
-// handler's response is newer than the response to the HEAD.
+// running for the resource, the update takes longer. But then it is hardly needed, because this
+// handler's response usually replaces the stored response.
 const updateTime = 100 * time.Millisecond
 
 // madeAfter reports whether a response was stored after the time then. If so, the handler's

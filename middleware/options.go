@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/option"
 )
 
 // Options configures a [Cache]. The zero value of a field means its default. A negative value turns
@@ -54,10 +55,11 @@ type Options struct {
 	Heuristic float64
 
 	// StaleWhileRevalidate and StaleIfError are the stale windows of responses that don't have the
-	// directive of the same name (RFC 5861). They don't apply to responses with must-revalidate,
-	// proxy-revalidate, no-cache or s-maxage. After a handler has failed, all processes serve the
-	// stale response for half a second without running the handler again. After several failures in
-	// a row this pause is up to 1.5 s. Default 0. Zero or negative means no stale window.
+	// directive of the same name (RFC 5861). They don't apply to a response with must-revalidate,
+	// proxy-revalidate, no-cache or s-maxage, to a 5xx, or to a response that is already stale when
+	// it arrives. After a handler has failed, all processes serve the stale response for about half
+	// a second without running the handler again. After several failures in a row this pause is up
+	// to about 1.5 seconds. Default 0. Zero or negative means no stale window.
 	StaleWhileRevalidate, StaleIfError time.Duration
 
 	// Keep is how long a response with a validator (ETag, Last-Modified) stays stored after its
@@ -72,15 +74,16 @@ type Options struct {
 
 	// WaitTimeout is how long a request waits for the handler of another request. After that it
 	// runs the handler itself, and its response isn't stored. Default 10 seconds. Negative: only
-	// LoadTimeout limits the wait, and then the request gets a 504.
+	// LoadTimeout limits the wait, and after LoadTimeout the request gets a 504.
 	WaitTimeout time.Duration
 
-	// With StrongReads, a request that arrives after a purge or an unsafe request has returned in
-	// any process gets no response from before that change. This doesn't hold in a Redis cluster
-	// until the message about the change arrives, nor while Redis is unavailable: see "What is not
-	// promised" in package cacheguard. StrongReads sometimes costs an additional look-up, and can't
-	// be combined with LocalBytes. Default: off. Without StrongReads another process learns of a
-	// purge when the message arrives, usually within a fraction of a millisecond.
+	// With StrongReads, if a purge or an unsafe request has returned in any process, requests that
+	// arrive later in any process get no response from before this change. This doesn't hold in a
+	// Redis cluster until the message about the change arrives, nor while Redis is unavailable: see
+	// "What is not promised" in package cacheguard. StrongReads sometimes costs an additional
+	// look-up, and can't be combined with LocalBytes. Default: off. Without StrongReads another
+	// process learns of a purge when the message arrives, usually within a fraction of a
+	// millisecond.
 	StrongReads bool
 
 	// LoadTimeout is the longest time that other requests wait for one run of the handler. It is
@@ -99,15 +102,14 @@ type Options struct {
 	// If-Match, a body, no-store, a Range that is not stored) have additional slots and a queue of
 	// their own. The additional slots are a quarter of MaxLoads, but at least one.
 	//
-	// A run occupies its slot until the handler returns. There are two exceptions. If a response is
-	// streamed to its own client alone, the slot is free as soon as its first bytes are sent. This
-	// applies to a WebSocket, an event stream, and a response that the handler flushes and no other
-	// client gets.
+	// A run occupies its slot until the handler returns. There are two exceptions. First, if a
+	// response is streamed to its own client alone, the slot is free as soon as the first bytes are
+	// sent. This applies to a WebSocket, an event stream, and a response that the handler flushes
+	// and no other client gets.
 	//
-	// Second, a handler may wait for its own client in Write or while it reads a body. After more
-	// than 25
-	// ms of such waits altogether, the handler gives up its slot while it waits. Before it
-	// continues, it takes one of the additional slots. If none gets free within a second, the
+	// Second, a handler may wait for its own client in Write or while it reads a body. If these
+	// waits take more than 25 ms altogether, the handler gives up its slot while it waits. Before
+	// it continues, it takes one of the additional slots. If none gets free within a second, the
 	// handler may continue without a slot, but only one handler per second may do so. Default
 	// 1,024. A negative value means no limit.
 	MaxLoads int
@@ -127,24 +129,25 @@ type Options struct {
 	MaxBody int
 
 	// MaxBacklog limits how many bytes this process keeps in memory for clients that read slowly.
-	// Only bodies above 64 KiB are counted: the body of a response whose handler has returned, the
-	// bytes of one Write that waits for its client, and the body of a stored response that is being
-	// sent. A body that several clients read is counted once. Hits of one resource that send equal
-	// bodies are also counted once. Above the limit, the cache drops bodies and closes the
-	// connections of their clients. While bodies of which no client has taken 64 KiB take more than
-	// half of the limit, it drops the oldest of these, and otherwise the body whose clients have
-	// read nothing for the longest time. A layer in front must let http.ResponseController set
-	// write deadlines, for example by an Unwrap method of its writer. Otherwise the cache can't
-	// close connections, and bodies that it drops stay in memory. Default 32 times MaxBody; at
-	// least MaxBody. A negative value means no limit.
+	// It counts the body of a stored response that is being sent. It also counts what a handler has
+	// written, if the handler has returned or waits for its client. Bodies and writes of at most 64
+	// KiB are not counted. A body that several clients read is counted once. Hits of one resource
+	// that send equal bodies are also counted once. Above the limit, the cache drops bodies and
+	// closes the connections of their clients. If the bodies of which no client has taken 64 KiB
+	// yet fill more than half of the limit, the cache drops the oldest of them. Otherwise, of the
+	// other bodies, it drops the one whose clients have read nothing for the longest time. A layer
+	// in front must let http.ResponseController set write deadlines, for example by an Unwrap
+	// method of its writer. Otherwise the cache can't close connections, and bodies that it drops
+	// stay in memory. Default 32 times MaxBody; at least MaxBody. A negative value means no limit.
 	MaxBacklog int
 
-	// RecordFlushed lets the cache store a response that is flushed before its end and is fresh
-	// only by DefaultTTL or Heuristic, except an event stream. Other requests then get the response
-	// when it is complete. Set RecordFlushed for handlers that always flush, such as
-	// [net/http/httputil.ReverseProxy], which flushes after each piece of a response without
-	// Content-Length. Default: off. Then the cache stops recording such a response when the handler
-	// writes after a flush, or still runs 50 ms after a flush.
+	// RecordFlushed lets the cache store two further kinds of responses although they are flushed
+	// before their end: those that are fresh only by DefaultTTL or Heuristic and don't say public,
+	// and those that are stored only to be validated. An event stream is never stored. Other
+	// requests get a response of the first kind when it is complete. Set RecordFlushed for handlers
+	// that always flush, such as [net/http/httputil.ReverseProxy], which flushes after each piece
+	// of a response without Content-Length. Default: off. Then the cache stops recording such a
+	// response when the handler writes after a flush, or still runs 50 ms after its first flush.
 	RecordFlushed bool
 
 	// LocalBytes is the approximate number of bytes that the process-local tier may use for
@@ -168,32 +171,33 @@ type Options struct {
 
 	// TokenField and TokenCookie name a request field and a cookie in which a client can send a
 	// token (see [cacheguard.Committed]). A request with a token never gets a response whose
-	// handler had started before the token was made. This holds in any process, even if the
-	// invalidation hasn't arrived there yet. So a client sees its own changes.
+	// handler had started before the token was made. This holds in any process, even if the message
+	// about the change hasn't arrived there yet. So a client sees its own changes.
 	//
 	// If the stored response may be older than the token, all requests that need a newer response
 	// at that time wait for one more run of the handler. Requests without a token are answered as
-	// before. Anybody can invent a token. The cache ignores a token with a time in the future. Any
-	// other token costs as much as Cache-Control: no-cache.
+	// before. Anybody can invent a token. The cache ignores a token with a time in the future. A
+	// token that is later than the stored response costs about as much as Cache-Control: no-cache.
 	//
 	// The handler's context carries the token, so other caches that the handler reads with this
-	// context obey the token, too. If the context of the request already carries a token (see
-	// [cacheguard.NotOlderThan]), or the request brings several tokens (of which the first four are
-	// used), the latest one counts that isn't in the future. Two kinds of response may still
-	// contain older data. One is a response whose handler ran without the token and read from other
-	// caches. The other is a response whose validators are too coarse to show the change: a request
-	// without the token may have freshened it by a HEAD, a 304 or a part.
+	// context obey the token, too. The context of the request may already carry a token (see
+	// [cacheguard.NotOlderThan]), and the request may bring several tokens, of which the first four
+	// are used. Of all these tokens, the latest that isn't in the future counts. Two kinds of
+	// response may still contain older data. One is a response whose handler ran without the token
+	// and read from other caches. The other is a response whose validators are too coarse to show
+	// the change: a request without the token may have freshened it by a HEAD, a 304 or a part.
 	//
 	// The cache treats TokenCookie as one of IgnoreCookies. Default: none.
 	TokenField, TokenCookie string
 
-	// MaxVariants limits how many fresh responses of one URL a process stores, one for each value
-	// of the fields that Vary names. A response above the limit is shared with the requests that
-	// wait for it, but isn't stored. If it is requested again, it replaces one of the counted
-	// responses, at most once a second. The replaced response stays stored until it is stale, but
-	// isn't counted any more. A process keeps counts for the last 4,096 URLs that vary. After 4,096
-	// other URLs, the count of a URL starts again at zero. Requests that identify their user
-	// (Cookie, Authorization) and all other requests have one count together.
+	// MaxVariants limits how many responses of one URL a process stores, one for each value of the
+	// fields that Vary names. A response counts until its stale windows have ended. A response
+	// above the limit is shared with the requests that wait for it, but isn't stored. If it is
+	// requested again, it replaces one of the counted responses, at most once a second. The
+	// replaced response stays stored as long as without the limit, but isn't counted any more. A
+	// process keeps counts for the last 4,096 URLs that vary. After 4,096 other URLs, the count of
+	// a URL starts again at zero. Requests that identify their user (Cookie, Authorization) and all
+	// other requests have one count together.
 	//
 	// MaxVariants protects against clients that send very many different values of a Vary field. It
 	// doesn't limit the store's memory: set Redis' maxmemory for that. Default 128. A negative
@@ -223,8 +227,8 @@ type Options struct {
 	// of its own (RFC 9110, section 9.3.3). Anybody can send a POST, and every client then gets the
 	// response to that POST's body. So if a handler repeats the request body in its response, it
 	// must not set this Content-Location. The cache stores the response with
-	// [cacheguard.Cache.Set]: if another request changes the resource at the same time, the older
-	// of the two responses may stay stored for its lifetime. The response to a request that
+	// [cacheguard.Cache.SetEntry]: if another request changes the resource at the same time, the
+	// older of the two responses may stay stored for its lifetime. The response to a request that
 	// identifies its user (Cookie, Authorization) isn't stored. Neither is the response to a
 	// request that Hosts, IgnoreQuery, KeepQuery, Normalize or Shape would change for a GET,
 	// because the handler of a POST gets the request as it came. Default: off.
@@ -232,10 +236,10 @@ type Options struct {
 
 	// Hosts maps a host to the main host of the same site. The cache and the handler treat a
 	// request for a host in the map as a request for its main host. The handler finds the main host
-	// in Request.Host, and in X-Forwarded-Host if that field is trusted. Names are compared without
-	// regard to case and to the default ports of http and https. By default requests for two
-	// spellings of one host share nothing, because a handler may write a redirect to either of
-	// them.
+	// in Request.Host, and in X-Forwarded-Host if that field is trusted and has one value. Names
+	// are compared without regard to case and to the default ports of http and https. By default
+	// requests for two spellings of one host share nothing, because a handler may write a redirect
+	// to either of them.
 	Hosts map[string]string
 
 	// IgnoreQuery names query fields that pages don't depend on, such as "utm_*" (a star at the end
@@ -286,15 +290,19 @@ type Options struct {
 	// answered without a lifetime, 500 after a panic, and 502 if its response was not whole or it
 	// panicked with [http.ErrAbortHandler]. If it took longer than LoadTimeout, there is no second
 	// try, and status is 504. err is the cause, such as an error of [cacheguard.Cache.GetEntry].
+	// Default: [http.Error] with the text of the status.
 	Error func(w http.ResponseWriter, r *http.Request, status int, err error)
 
 	// Switch sets the cache to on, off or shadow while the program runs. Several caches can have
 	// the same Switch: see [cacheguard.Switch]. While the Switch is off or in shadow, the handler
-	// answers every request. It runs once for all requests for the same resource at the same time.
-	// Default: none; the cache is always on.
+	// answers every request. Requests of one process for the same resource at the same time share
+	// one run of the handler. Default: none; the cache is always on.
 	Switch *cacheguard.Switch
 
-	// Observer receives the events of the cache, such as hits and loads. Default: none.
+	// Observer receives the events of look-ups and loads. A request may cause several look-ups,
+	// such as one for each variant. Some hits are not observed: those of HEAD, of requests for a
+	// part, and of requests that identify their user and get the response stored for all. To count
+	// requests, count the values of Cache-Status. Default: none.
 	Observer cacheguard.Observer
 
 	// Logger gets a line when a problem needs an operator, and another line when the problem is
@@ -309,7 +317,7 @@ const (
 	defaultWait        = 10 * time.Second
 	defaultMaxBody     = 4 << 20
 	defaultMaxLoads    = 1024
-	backlogShare       = 32 // bodies of MaxBody
+	backlogShare       = 32 // the default of MaxBacklog is this many times MaxBody
 	defaultVariants    = 128
 	defaultLoadTimeout = 30 * time.Second // the core's
 	defaultLocalTTL    = time.Minute      // the core's
@@ -328,16 +336,12 @@ func (o Options) withDefaults() (Options, error) {
 		o.Name = defaultName
 	}
 	duration := func(name string, d *time.Duration, def, least time.Duration) {
-		switch {
-		case *d == 0:
-			*d = def
-		case *d < 0:
+		if *d < 0 {
 			*d = -1
-		case *d < least:
-			wrong("%s is %v, below the least of %v", name, *d, least)
-		case *d > mostTTL:
-			wrong("%s is %v, above the most of %v", name, *d, mostTTL)
+			return
 		}
+		name = "middleware: Options." + name
+		errs = append(errs, option.AtMost(name, *d, mostTTL), option.Duration(name, d, def, least))
 	}
 	duration("DefaultTTL", &o.DefaultTTL, -1, time.Millisecond)
 	duration("NegativeTTL", &o.NegativeTTL, min(o.DefaultTTL, mostNegativeTTL), time.Millisecond)

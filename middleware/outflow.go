@@ -266,8 +266,8 @@ func (rec *recorder) sync(header http.Header) http.Header {
 	return h
 }
 
-// direct writes to the client without holding the mutex, because other readers of the response need
-// it.
+// direct calls write, which writes or flushes to the client. The caller holds the mutex. direct
+// releases the mutex during the write, so that requests that follow the response can go on.
 func (rec *recorder) direct(write func() (int, error)) (n int, err error) {
 	var at *place
 	if rec.written > buffered { // otherwise the bytes stay in the server's buffer

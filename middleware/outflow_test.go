@@ -162,6 +162,29 @@ func TestSlowClientOfABodyOverTheCap(t *testing.T) {
 	})
 }
 
+// If a client's writer has panicked, the handler gets this panic from its next write, also if that
+// is a copy of what isn't recorded any more.
+func TestCopyAfterAPanicOfTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, h := front(t, middleware.Options{DefaultTTL: time.Hour}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
+			_, _ = w.Write(make([]byte, 3<<10))
+			_ = http.NewResponseController(w).Flush()
+			<-time.After(time.Second) // the recording ends
+			_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("more")})
+		})
+		s := &stalled{
+			ResponseRecorder: httptest.NewRecorder(), goOn: make(chan struct{}),
+			panic: http.ErrAbortHandler,
+		}
+		close(s.goOn)
+		if v := <-begins(h, s); v != s.panic {
+			t.Errorf("the request ended with panic %v; want %v", v, s.panic)
+		}
+	})
+}
+
 // If a response isn't stored and its client's writer panics at the end, the observer gets the
 // reason once.
 func TestReasonOfALostBodyIsToldOnce(t *testing.T) {
@@ -196,4 +219,75 @@ func TestReasonOfALostBodyIsToldOnce(t *testing.T) {
 			t.Errorf("the observer is told %q", got)
 		}
 	})
+}
+
+// If the header isn't sent yet, the client gets the first bytes when the handler flushes them, or
+// when there are many bytes.
+func TestHeadDoesNotWaitForLong(t *testing.T) {
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"flush": func(w http.ResponseWriter) {
+			fmt.Fprint(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		},
+		"many": func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 10_000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := &stepWriter{
+				ResponseRecorder: httptest.NewRecorder(), body: make(chan struct{}),
+			}
+			_, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Cache-Control", "max-age=60")
+				w.WriteHeader(200)
+				write(w)
+				select {
+				case <-client.body:
+				case <-time.After(longWait):
+					t.Error("nothing is with the client")
+				}
+			})
+			h.ServeHTTP(client, httptest.NewRequest("GET", "/", nil))
+		})
+	}
+}
+
+// stepWriter is the writer of a client that can be slow to take an informational response.
+type stepWriter struct {
+	*httptest.ResponseRecorder
+	hints func()        // called for a 1xx
+	body  chan struct{} // closed at the first of the body
+	steps []string
+}
+
+func (w *stepWriter) WriteHeader(status int) {
+	if status < 200 {
+		w.hints()
+	}
+	w.steps = append(w.steps, fmt.Sprint(status))
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func (w *stepWriter) Write(p []byte) (int, error) {
+	if w.body != nil && w.ResponseRecorder.Body.Len() == 0 {
+		close(w.body)
+	}
+	w.steps = append(w.steps, string(p))
+	return w.ResponseRecorder.Write(p)
+}
+
+// The header, which waits until it is known whether the response is stored, is sent before the
+// body. This holds also if the client is still receiving a hint when the body is there.
+func TestHeadGoesBeforeTheBody(t *testing.T) {
+	written := make(chan struct{})
+	client := &stepWriter{ResponseRecorder: httptest.NewRecorder(), hints: func() { <-written }}
+	_, h := front(t, middleware.Options{}, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, "small")
+		close(written)
+	})
+	h.ServeHTTP(client, httptest.NewRequest("GET", "/", nil))
+	if want := []string{"103", "202", "small"}; !slices.Equal(client.steps, want) {
+		t.Errorf("the client got %q; want %q", client.steps, want)
+	}
 }

@@ -295,7 +295,7 @@ func (x *exchange) completed() {
 		found, err := c.loads.Peek(ctx, partKey(x.key))
 		if err != nil || found.Status != cacheguard.StatusHit || found.Value == nil ||
 			len(found.Value.vary) > 0 {
-			return nothing, nil // variants are counted only by the code that makes them
+			return nothing, nil // a variant is left out, because MaxVariants isn't checked here
 		}
 		all, ok := found.Value.whole()
 		if !ok {
@@ -306,6 +306,6 @@ func (x *exchange) completed() {
 			return nothing, nil
 		}
 		all.age, all.guessed = v.age, v.guessed
-		return c.entry(v, all), nil
+		return c.entry(v, all).NotNewerThan(found), nil
 	})
 }

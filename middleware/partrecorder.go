@@ -40,7 +40,7 @@ func (x *exchange) record(w http.ResponseWriter, r *http.Request, next http.Hand
 		x: x, asked: &asked, to: w, passer: passerOf(w), header: w.Header().Clone(), lease: h,
 		sent: x.cache.sends(),
 	}
-	p.before, p.idle.L = canonical(w.Header().Clone()), &p.mu
+	p.before, p.idle.L = x.cache.inFront(p.header), &p.mu
 	defer p.release() // also when the handler panics
 	bare := *r
 	bare.Body, bare.Trailer = http.NoBody, nil // see prepare
@@ -69,6 +69,7 @@ type partRecorder struct {
 
 	mu      sync.Mutex // guards the fields below: handlers may write from goroutines of their own
 	decided bool       // the head is written
+	over    bool       // the handler has returned
 	on      bool       // the response is being recorded
 	stored  bool
 	res     *response
@@ -88,7 +89,9 @@ func (p *partRecorder) Header() http.Header { return p.header }
 func (p *partRecorder) WriteHeader(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writeHeader(status)
+	if !p.over {
+		p.writeHeader(status)
+	}
 }
 
 func (p *partRecorder) writeHeader(status int) {
@@ -135,23 +138,30 @@ func (p *partRecorder) sync(header http.Header) {
 }
 
 func (p *partRecorder) Write(b []byte) (int, error) {
-	if !p.keep(b) {
-		return p.to.Write(b)
+	switch kept, err := p.keep(b); {
+	case err != nil:
+		return 0, err
+	case kept:
+		return len(b), nil
 	}
-	return len(b), nil
+	return p.to.Write(b)
 }
 
 // keep records b. If the body becomes longer than its Content-Range says, keep ends the recording,
-// because nobody knows whether the body or the field is right.
-func (p *partRecorder) keep(b []byte) bool {
+// because nobody knows whether the body or the field is right. If the handler has returned, keep
+// returns errOver.
+func (p *partRecorder) keep(b []byte) (kept bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.over {
+		return false, errOver
+	}
 	if !p.decided {
 		p.writeHeader(http.StatusOK)
 	}
 	if !p.on || len(p.res.body)+len(b) > p.length {
 		p.pass()
-		return false
+		return false, nil
 	}
 	if p.res.body = append(p.res.body, b...); len(p.res.body)-p.gone > buffered && !p.flowing {
 		p.flowing = true
@@ -161,15 +171,18 @@ func (p *partRecorder) keep(b []byte) bool {
 			p.flow()
 		}()
 	}
-	return true
+	return true, nil
 }
 
 // If nothing is recorded, ReadFrom lets the client's writer read from src itself.
 func (p *partRecorder) ReadFrom(src io.Reader) (int64, error) {
-	if !p.keep(nil) {
-		return io.Copy(p.to, src)
+	switch kept, err := p.keep(nil); {
+	case err != nil:
+		return 0, err
+	case kept:
+		return io.Copy(writerOnly{p}, src)
 	}
-	return io.Copy(writerOnly{p}, src)
+	return io.Copy(p.to, src)
 }
 
 // Unwrap returns the client's writer, for code that flushes or takes over the connection. Before
@@ -186,7 +199,9 @@ func (p *partRecorder) Flush() { _ = p.FlushError() }
 
 // FlushError sends everything written so far to the client now.
 func (p *partRecorder) FlushError() error {
-	p.keep(nil) // keep decides the header
+	if _, err := p.keep(nil); err != nil { // keep decides the header
+		return err
+	}
 	return http.NewResponseController(p.Unwrap()).Flush()
 }
 
@@ -244,11 +259,13 @@ func (p *partRecorder) pass() {
 	for p.flowing {
 		p.idle.Wait()
 	}
-	p.flowing = true
-	p.flow()
-	p.on, p.res = false, nil
-	p.taker.close()
-	p.taker = nil
+	if p.on { // no other goroutine of the handler has ended the recording meanwhile
+		p.flowing = true
+		p.flow()
+		p.on, p.res = false, nil
+		p.taker.close()
+		p.taker = nil
+	}
 	p.mu.Unlock()
 	at.resumes() // resumes may take long
 	p.mu.Lock()
@@ -272,7 +289,9 @@ func (p *partRecorder) says(why cacheguard.Reason) {
 // finish stores the part, if it is whole.
 func (p *partRecorder) finish() {
 	p.mu.Lock()
-	complete := p.on && len(p.res.body) == p.length &&
+	p.over = true
+	c, res := p.x.cache, p.res // a goroutine of the handler may still write too much, see keep
+	complete := p.on && len(res.body) == p.length &&
 		!slices.ContainsFunc(sortedNames(p.header), func(name string) bool {
 			return strings.HasPrefix(name, http.TrailerPrefix)
 		})
@@ -280,7 +299,6 @@ func (p *partRecorder) finish() {
 	if !complete {
 		return
 	}
-	c, res := p.x.cache, p.res
 	if prev := p.lease.prev; prev != nil {
 		both, ok := prev.with(res, c.opts.MaxBody)
 		switch {
@@ -298,8 +316,11 @@ func (p *partRecorder) finish() {
 		p.says(cacheguard.ReasonPurged)
 		return
 	}
-	p.stored = !e.NoShare && !e.NoStore && p.lease.put(e)
-	if _, whole := res.whole(); whole && p.stored {
+	stored := !e.NoShare && !e.NoStore && p.lease.put(e)
+	p.mu.Lock()
+	p.stored = stored
+	p.mu.Unlock()
+	if _, whole := res.whole(); whole && stored {
 		p.x.completed()
 	}
 }
@@ -310,6 +331,7 @@ func (p *partRecorder) release() {
 	p.passer.place.leave() // the client may take any time to read the rest
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.over = true // also if the handler has panicked
 	if !p.decided {
 		p.lease.put(nothingStored)
 		p.sync(p.header)

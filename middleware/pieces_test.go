@@ -94,3 +94,34 @@ func TestEachPieceWakesEachReader(t *testing.T) {
 		})
 	}
 }
+
+// RecordFlushed is for reverse proxies. An event stream is not recorded, because it doesn't end.
+func TestRecordFlushed(t *testing.T) {
+	for _, record := range []bool{true, false} {
+		runs := 0
+		_, h := front(t, middleware.Options{RecordFlushed: record, DefaultTTL: time.Hour}, func(
+			w http.ResponseWriter, r *http.Request,
+		) {
+			runs++
+			if r.URL.Path == "/events" {
+				w.Header().Set("Content-Type", "text/event-stream")
+			}
+			for range 3 {
+				_, _ = io.WriteString(w, "piece ")
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		for range 2 {
+			if got := fetch(h, "/").Body.String(); got != "piece piece piece " {
+				t.Errorf("got %q", got)
+			}
+		}
+		if (runs == 1) != record {
+			t.Errorf("RecordFlushed %v: %d runs", record, runs)
+		}
+		runs = 0
+		if fetch(h, "/events"); fetch(h, "/events").Code != 200 || runs != 2 {
+			t.Errorf("events: %d runs", runs)
+		}
+	}
+}

@@ -25,7 +25,7 @@ type postRecorder struct {
 	http.ResponseWriter
 	cache  *Cache
 	asGet  *http.Request // a GET with the same URL and fields, from before the handler is called
-	key    string        // also from before this call
+	key    string        // the key of asGet
 	target target
 	before http.Header
 	sent   time.Time
@@ -50,7 +50,7 @@ func (c *Cache) recordsPost(
 		return nil
 	}
 	p := &postRecorder{
-		ResponseWriter: w, cache: c, asGet: asGet, before: canonical(w.Header().Clone()),
+		ResponseWriter: w, cache: c, asGet: asGet, before: c.inFront(w.Header()),
 		sent: time.Now(),
 	}
 	p.key = c.keys.key(asGet)

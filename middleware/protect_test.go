@@ -1,9 +1,7 @@
 package middleware_test
 
 import (
-	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -266,223 +265,152 @@ func TestRefusedHeadTurnsNothingOff(t *testing.T) {
 	}
 }
 
-// crossing are the kinds of requests that no stored response answers.
-var crossing = map[string]func(r *http.Request){
-	"Upgrade":    func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
-	"Connection": func(r *http.Request) { r.Header.Set("Connection", "X-Plan") },
-	"If-Match":   func(r *http.Request) { r.Header.Set("If-Match", `"x"`) },
-	"If-Unmodified-Since": func(r *http.Request) {
-		r.Header.Set("If-Unmodified-Since", "Sat, 21 Nov 2020 20:00:00 GMT")
-	},
-	"no-store": func(r *http.Request) {
-		r.Header.Set("Cache-Control", "no-store")
-		r.URL.Path, r.RequestURI = "/cold", "/cold"
-	},
-	"no-store, no-cache": func(r *http.Request) {
-		r.Header.Set("Cache-Control", "no-store, no-cache")
-	},
-	"Range": func(r *http.Request) {
-		r.Header.Set("Range", "bytes=0-1")
-		r.Header.Set("Cache-Control", "no-cache")
-	},
-	"chunked body": func(r *http.Request) {
-		r.ContentLength, r.TransferEncoding = -1, []string{"chunked"}
-	},
-	"body": func(r *http.Request) { r.ContentLength = 1 },
-	"HEAD": func(r *http.Request) {
-		r.Method = "HEAD"
-		r.Header.Set("Pragma", "no-cache")
-	},
-	"strange Host": func(r *http.Request) { r.Host = "a b" },
-	"no-cache": func(r *http.Request) {
-		r.Header.Set("Cache-Control", "no-cache")
-		r.URL.RawQuery, r.RequestURI = "", "/"
-	},
-}
-
-// Whatever clients ask for, the number of handlers that run at a time is bounded, also for a page
-// that is stored. Meanwhile requests for this page or another page are answered.
-func TestEveryRunIsCounted(t *testing.T) {
-	for name, edit := range crossing {
-		for _, most := range []int{1, 8} {
-			t.Run(fmt.Sprintf("%s/%d", name, most), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					cache := newCache(t, middleware.Options{
-						MaxLoads: most, WaitTimeout: time.Hour, LoadTimeout: time.Hour,
-						LeaseTTL: time.Hour,
-					})
-					var running, peak atomic.Int32
-					hold := make(chan struct{})
-					h := cache.Handler(http.HandlerFunc(func(
-						w http.ResponseWriter, r *http.Request,
-					) {
-						if r.Header.Get("X-Attack") != "" {
-							n := running.Add(1)
-							defer running.Add(-1)
-							for p := peak.Load(); p < n &&
-								!peak.CompareAndSwap(p, n); p = peak.Load() {
-							}
-							<-hold
-						}
-						page(w, "page")
-					}))
-					asks(h, "GET", "/")
-					var all sync.WaitGroup
-					for range 60 {
-						all.Go(func() {
-							r := httptest.NewRequest("GET", "/", nil)
-							r.Header.Set("X-Attack", "1")
-							edit(r)
-							h.ServeHTTP(httptest.NewRecorder(), r)
-						})
-					}
-					synctest.Wait()
-					// Requests with no-cache have the only slot and are coalesced.
-					if name != "no-cache" || most > 1 {
-						for _, target := range []string{"/", "/other"} {
-							if got := asks(h, "GET", target).Body.String(); got != "page" {
-								t.Errorf("%s: %q", target, got)
-							}
-						}
-					}
-					if n := peak.Load(); n < 1 || int(n) > most {
-						t.Errorf("%d handlers ran at a time", n)
-					}
-					close(hold)
-					all.Wait()
-				})
-			})
-		}
-	}
-}
-
-// Event streams, WebSockets and other responses that are sent to their client while the handler
-// runs are counted only until they start. So streams that stay open take no slot from later
-// requests.
-func TestStreamsCountByTheirStart(t *testing.T) {
-	for name, c := range map[string]struct {
-		field, value string
-		begin        func(w http.ResponseWriter)
-	}{
-		"flushed": {"If-Match", `"x"`, func(w http.ResponseWriter) {
-			_ = http.NewResponseController(w).Flush()
-		}},
-		"hijacked": {"Upgrade", "websocket", func(w http.ResponseWriter) {
-			_, _, _ = http.NewResponseController(w).Hijack()
-		}},
-		"switched": {"Upgrade", "websocket", func(w http.ResponseWriter) {
-			w.WriteHeader(http.StatusSwitchingProtocols)
-		}},
-		"events, not flushed": {"Cache-Control", "no-store", func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-			fmt.Fprint(w, "data: 1\n\n")
-		}},
-		"private, and flushed": {"Accept", "*/*", func(w http.ResponseWriter) {
-			w.Header().Set("Cache-Control", "private")
-			fmt.Fprint(w, strings.Repeat("x", 1<<14))
-			_ = http.NewResponseController(w).Flush()
-		}},
-		"private, and hijacked": {"Accept", "*/*", func(w http.ResponseWriter) {
-			w.Header().Set("Cache-Control", "private")
-			fmt.Fprint(w, strings.Repeat("x", 1<<14))
-			_, _, _ = http.NewResponseController(w).Hijack()
-		}},
-		"events": {"Accept", "text/event-stream", func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_ = http.NewResponseController(w).Flush()
-		}},
-	} {
+// A client that sends Authorization can't make other clients run the handler themselves, neither
+// waiting clients nor later ones. It can't remove a stale response either.
+func TestAuthorizationDisarmsNothing(t *testing.T) {
+	for name, stored := range map[string]bool{"stale": true, "cold": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cache := newCache(t, middleware.Options{MaxLoads: 1})
-				var running atomic.Int32
-				hold := make(chan struct{})
-				h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					c.begin(w)
-					running.Add(1)
-					<-hold
-				}))
-				var all sync.WaitGroup
-				for range 20 {
-					all.Go(func() {
-						r := httptest.NewRequest("GET", "/", nil)
-						r.Header.Set(c.field, c.value)
-						h.ServeHTTP(taken{httptest.NewRecorder()}, r)
+				var runs atomic.Int32
+				_, h := front(t, middleware.Options{
+					DefaultTTL: time.Minute, StaleWhileRevalidate: time.Hour,
+					StaleIfError: time.Hour,
+				},
+					func(w http.ResponseWriter, r *http.Request) {
+						runs.Add(1)
+						<-time.After(time.Second)
+						fmt.Fprintf(w, "page of %q", r.Header.Get("Authorization"))
 					})
+				if stored {
+					fetch(h, "/")
+					<-time.After(2 * time.Minute)
+				}
+				runs.Store(0)
+				answers := make(chan string, 16)
+				for i := range 16 {
+					go func() {
+						if i == 0 {
+							answers <- fetch(h, "/", "Authorization", "x").Body.String()
+							return
+						}
+						<-time.After(time.Millisecond)
+						answers <- fetch(h, "/").Body.String()
+					}()
+				}
+				count := map[string]int{}
+				for range 16 {
+					count[<-answers]++
+				}
+				if count[`page of "x"`] != 1 || count[`page of ""`] != 15 {
+					t.Errorf("answers: %v", count)
 				}
 				synctest.Wait()
-				if n := running.Load(); n != 20 {
-					t.Errorf("%d streams are open, want 20", n)
+				<-time.After(2 * time.Second)
+				if n := runs.Load(); n != 2 {
+					t.Errorf("%d runs; want one for the one with Authorization, one for all others",
+						n)
 				}
-				close(hold)
-				all.Wait()
+				fetch(h, "/")
+				if n := runs.Load(); n != 2 {
+					t.Errorf("a later request: %d runs", n)
+				}
 			})
 		})
 	}
 }
 
-// taken is a recorder whose connection can be taken over.
-type taken struct{ *httptest.ResponseRecorder }
-
-func (taken) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
-
-// If too many requests wait, the next one gets a 503 at once. A request that has waited for too
-// long gets a 503, too.
-func TestTooManyRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cache := newCache(t, middleware.Options{MaxLoads: 1, LoadTimeout: time.Minute})
-		hold := make(chan struct{})
-		h := cache.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
-		var all sync.WaitGroup
-		var ok, refused atomic.Int32
-		for range 100 {
-			all.Go(func() {
-				switch w := asks(h, "GET", "/", "If-Match", "*"); w.Code {
-				case http.StatusOK:
-					ok.Add(1)
-				case http.StatusServiceUnavailable:
-					refused.Add(1)
-					if w.Header().Get("Retry-After") == "" {
-						t.Error("no Retry-After")
-					}
+// A client may ask for a newer response and get one that can't be shared. The fresh page stays, and
+// requests for it are still coalesced. This also holds for a 304 and for a HEAD.
+func TestAnswersThatCantBeSharedTurnNothingOff(t *testing.T) {
+	says := func(status int, fields ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i < len(fields); i += 2 {
+				w.Header().Set(fields[i], fields[i+1])
+			}
+			w.WriteHeader(status)
+		}
+	}
+	for name, attack := range map[string]http.HandlerFunc{
+		"304 private":    says(304, "Cache-Control", "private", "Etag", `"1"`),
+		"304 Set-Cookie": says(304, "Set-Cookie", "a=b"),
+		"304 Vary":       says(304, "Vary", "*"),
+		"304 no-store":   says(304, "Cache-Control", "no-store"),
+		"200 private":    says(200, "Cache-Control", "private"),
+		"200 other":      says(200, "Cache-Control", "private", "Etag", `"2"`),
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			cache := newCache(t, middleware.Options{})
+			var runs atomic.Int32
+			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs.Add(1)
+				if r.Header.Get("X-Attack") != "" {
+					attack(w, r)
+					return
 				}
-			})
+				w.Header().Set("Etag", `"1"`)
+				page(w, "for all")
+			}))
+			asks(h, "GET", "/")
+			asks(h, method, "/", "X-Attack", "1", "Cache-Control", "no-cache")
+			runs.Store(0)
+			for range 3 {
+				asks(h, "GET", "/")
+			}
+			if n := runs.Load(); n > 0 {
+				t.Errorf("after %s %s: %d runs for a fresh page", method, name, n)
+			}
 		}
-		synctest.Wait()
-		if n := refused.Load(); n != 35 {
-			t.Errorf("%d of 100 were refused at once, want 35: one runs, 64 wait", n)
-		}
-		<-time.After(2 * time.Minute)
-		synctest.Wait()
-		if n := refused.Load(); n != 99 {
-			t.Errorf("%d of 100 were refused, want all but the one that runs", n)
-		}
-		close(hold)
-		all.Wait()
-		if n := ok.Load(); n != 1 {
-			t.Errorf("%d were answered", n)
-		}
-	})
+	}
 }
 
-// A request that a handler sends to its own cache is part of the handler's run.
-func TestRunsInRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cache := newCache(t, middleware.Options{MaxLoads: 1})
-		var h http.Handler
-		h = cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/outer" {
-				inner := httptest.NewRequest("GET", "/inner", nil).WithContext(r.Context())
-				inner.Header.Set("If-Match", "*")
-				h.ServeHTTP(w, inner)
-				return
-			}
-			fmt.Fprint(w, "inner")
-		}))
-		for _, header := range [][]string{nil, {"If-Match", "*"}} {
-			if got := asks(h, "GET", "/outer", header...).Body.String(); got != "inner" {
-				t.Errorf("%q: %q", header, got)
-			}
-		}
+// A client can send fields of a megabyte. Reading one takes time in proportion to its length,
+// whatever is in it. If it took the square of the length, one request would take minutes.
+func TestLongFieldsAreReadQuickly(t *testing.T) {
+	const size = 1 << 20
+	opts := middleware.Options{
+		Normalize:      []string{"Accept", "Accept-Language", "Accept-Encoding"},
+		TrustForwarded: []string{"X-Forwarded-Host"},
+		TokenField:     "X-Token", TokenCookie: "token",
+		IgnoreQuery: []string{"utm_*"}, IgnoreCookies: []string{"_ga*"},
+	}
+	_, h := front(t, opts, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Etag", `"a"`)
+		fmt.Fprint(w, "page")
 	})
+	numbered := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < 4*size; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	long := map[string]string{"names": numbered("n%d,"), "parameters": "a/b" + numbered(";p%d=1")}
+	for _, unit := range []string{
+		`"\`, `"`, `a=\",`, `a="\,`, `a="b",`, `",`, `a,`, `,`, ` `, `W/"a",`, `W/"`, `a;q=`, `0-1,`,
+		`a=b; `, `for="`, `for=a;`, `(`,
+	} {
+		long[unit] = strings.Repeat(unit, size/len(unit))
+	}
+	for _, field := range []string{
+		"Cache-Control", "Pragma", "Accept", "Accept-Language", "Accept-Encoding", "If-None-Match",
+		"If-Modified-Since", "If-Range", "Range", "Cookie", "Connection", "X-Forwarded-Host", "X-Token",
+	} {
+		for what, value := range long {
+			if field == "Range" {
+				value = "bytes=" + value
+			}
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			if field == "If-Range" {
+				r.Header.Set("Range", "bytes=0-1")
+			}
+			r.Header.Set(field, value)
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			waittest.Next(t, fmt.Sprintf("%s of many %q", field, what), served)
+		}
+	}
 }

@@ -15,10 +15,9 @@ import (
 // Purge removes the responses of these resources, with all their variants, in all processes. If a
 // handler started before the purge, its response isn't stored, and requests that come after the
 // purge don't get it. A URL with a host names the resource on this host, for http and https. A
-// path, with its query, names
-// the resource on every host. For Purge all spellings of a URL name the same resource, with or
-// without the scheme's default port. Commit to the origin first, then purge. If Purge returns an
-// error, old responses may stay until they are stale.
+// path, with its query, names the resource on every host. For Purge all spellings of a URL name the
+// same resource, with or without the scheme's default port. Commit to the origin first, then purge.
+// If Purge returns an error, old responses may stay until they are stale.
 func (c *Cache) Purge(ctx context.Context, urls ...string) error {
 	return c.purge(ctx, urls, c.urlTag)
 }
@@ -35,10 +34,10 @@ func (c *Cache) MarkStale(ctx context.Context, urls ...string) error {
 	return c.loads.MarkStaleTags(ctx, tags...)
 }
 
-// PurgePrefix removes the responses of every resource whose path begins with these segments, on
-// every host. "/products" purges /products, /products?page=2 and /products/42, but not /products2.
-// "/" purges everything. A prefix has at most 8 segments. A URL with a host and no path purges
-// everything on that host.
+// PurgePrefix removes the responses of every resource whose path begins with the segments of one of
+// the prefixes, on every host. The prefix "/products" purges /products, /products?page=2 and
+// /products/42, but not /products2. "/" purges everything. A prefix has at most 8 segments. A URL
+// with a host and no path purges everything on that host.
 func (c *Cache) PurgePrefix(ctx context.Context, prefixes ...string) error {
 	for _, p := range prefixes {
 		if p == "/" {

@@ -1,14 +1,16 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
@@ -128,61 +130,161 @@ func TestPurgedByItsHandler(t *testing.T) {
 	}
 }
 
-// If a page is purged while it is made, the requests that wait in other processes have one more run
-// together, not one run each, however large the page is.
-func TestFleetPurgedWhileItIsMade(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{}, func(t *testing.T, f *fleet) {
-		hold := f.gate()
-		f.route("/list", func(w http.ResponseWriter, r *http.Request) {
-			hold.pass()
-			page(w, strings.Repeat("list", 4<<10))
-		})
-		clients := []*client{f.start(0, get("/list"))}
-		f.awaitRunning(1)
-		for range 8 {
-			clients = append(clients, f.start(1, get("/list")))
-		}
-		f.awaitWaiting(9)
-		if err := f.replicas[0].cache.Purge(t.Context(), shop+"/list"); err != nil {
+// hookStore is a store that calls a function before its next request for a lease.
+type hookStore struct {
+	*spy
+	before atomic.Pointer[func()]
+}
+
+func (s *hookStore) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
+	if do := s.before.Swap(nil); do != nil {
+		(*do)()
+	}
+	return s.spy.Lease(ctx, k, ask)
+}
+
+// strongPair returns a handler behind a cache, and the cache of another process on the same store.
+func strongPair(
+	t *testing.T, h http.HandlerFunc,
+) (store *hookStore, other *middleware.Cache, do func(method string,
+
+	fields ...string) *httptest.ResponseRecorder) {
+	t.Helper()
+	shared := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = shared.Close() })
+	store = &hookStore{spy: &spy{Store: shared}}
+	open := func(s cacheguard.Store) *middleware.Cache {
+		c, err := middleware.New(s, middleware.Options{StrongReads: true})
+		if err != nil {
 			t.Fatal(err)
 		}
-		hold.open()
-		for _, cl := range clients {
-			cl.reply(t).want(t, 200, strings.Repeat("list", 4<<10))
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	near := open(store).Handler(h)
+	return store, open(shared), func(method string, fields ...string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(method, shop+"/list", nil)
+		for i := 0; i < len(fields); i += 2 {
+			r.Header.Set(fields[i], fields[i+1])
 		}
-		f.wantRuns(2, "nine requests and a purge")
+		near.ServeHTTP(w, r)
+		return w
+	}
+}
+
+// A HEAD updates a stored response. But it doesn't bring back a response that was purged between
+// the handler's answer and the update.
+func TestHeadBringsNothingPurgedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var body atomic.Pointer[string]
+		first, second := "old", "new"
+		body.Store(&first)
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			text, age := *body.Load(), "max-age=1"
+			if r.Method == "HEAD" {
+				age = "max-age=600"
+			}
+			w.Header().Set("Cache-Control", age)
+			w.Header().Set("Etag", `"`+text+`"`)
+			w.Header().Set("Content-Length", "3")
+			if r.Method != "HEAD" {
+				_, _ = w.Write([]byte(text))
+			}
+		})
+		do("GET")
+		time.Sleep(2 * time.Second)
+		purge := func() {
+			body.Store(&second)
+			if err := other.Purge(t.Context(), shop+"/list"); err != nil {
+				t.Error(err)
+			}
+		}
+		store.before.Store(&purge)
+		do("HEAD")
+		if store.before.Load() != nil {
+			t.Error("there was no purge: this shows nothing")
+		}
+		if w := do("GET"); w.Body.String() != second {
+			t.Errorf("after the purge: %q, %v", w.Body, w.Header())
+		}
 	})
 }
 
-// The tags that stand for URLs also purge them if a program that knows only the store invalidates
-// them, such as the relay of an outbox.
-func TestFleetPurgedByItsTags(t *testing.T) {
-	onEachStore(t, 2, middleware.Options{Name: "pages"}, func(t *testing.T, f *fleet) {
-		f.route("/list", func(w http.ResponseWriter, r *http.Request) { page(w, "list") })
-		f.route("/other", func(w http.ResponseWriter, r *http.Request) { page(w, "other") })
-		for _, path := range []string{"/list", "/other", "/list", "/other"} {
-			f.start(0, get(path)).reply(t).want(t, 200, path[1:])
-		}
-		f.wantRuns(2, "two pages, asked for twice")
-		tags, err := f.replicas[1].cache.URLTags(shop + "/list")
-		if err != nil {
+// The request whose handler failed has found the stale response that may be served in place of the
+// error. A request that came after a purge doesn't get this response.
+func TestErrorsBringNothingPurgedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Header.Get("X-First") != "":
+				<-gate
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case r.Header.Get("X-Seed") != "":
+				w.Header().Set("Cache-Control",
+					"max-age=1, stale-while-revalidate=0, stale-if-error=0")
+				w.Header().Set("Etag", `"old"`)
+				_, _ = w.Write([]byte("old"))
+			default:
+				page(w, "new")
+			}
+		})
+		do("GET", "X-Seed", "yes")
+		time.Sleep(2 * time.Second)
+		said := make(chan string, 1)
+		go func() {
+			said <- do("GET", "X-First", "yes", "Cache-Control", "stale-if-error=600").Body.String()
+		}()
+		synctest.Wait()
+		store.deaf.Store(true)
+		if err := other.Purge(t.Context(), shop+"/list"); err != nil {
 			t.Fatal(err)
 		}
-		relay, err := cacheguard.New(f.replicas[1].spy.Store,
-			cacheguard.Options[[]byte]{Name: "pages", Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
+		late := make(chan string, 1)
+		go func() { late <- do("GET", "Cache-Control", "stale-if-error=600").Body.String() }()
+		synctest.Wait()
+		close(gate)
+		if got := <-said; got != "old" {
+			t.Errorf("the request whose handler failed got %q", got)
+		}
+		if got := <-late; got == "old" {
+			t.Errorf("the request that came after the purge got %q", got)
+		}
+	})
+}
+
+// A request that came after the purge doesn't read a response whose handler began before the purge
+// either.
+func TestReadersGetNothingPurged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var runs atomic.Int32
+		store, other, do := strongPair(t, func(w http.ResponseWriter, r *http.Request) {
+			if runs.Add(1) > 1 {
+				page(w, "new")
+				return
+			}
+			page(w, "old")
+			_ = http.NewResponseController(w).Flush()
+			<-gate
+		})
+		said := make(chan string, 2)
+		get := func() {
+			go func() { said <- do("GET").Body.String() }()
+			synctest.Wait()
+		}
+		get()
+		store.deaf.Store(true)
+		if err := other.Purge(t.Context(), shop+"/list"); err != nil {
 			t.Fatal(err)
 		}
-		defer relay.Close()
-		if err := relay.InvalidateTags(t.Context(), tags...); err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range []string{"/list", "/other"} {
-			f.start(1, get(path)).reply(t).want(t, 200, path[1:])
-		}
-		f.wantRuns(3, "the page that was purged is made again, and no other")
-		if _, err := f.replicas[0].cache.URLTags("::"); err == nil {
-			t.Error("no error for what is no URL")
+		get()
+		close(gate)
+		if a, b := <-said, <-said; min(a, b) != "new" || max(a, b) != "old" {
+			t.Errorf("got %q and %q; want what the first one had asked for before the purge, and the new page",
+				a, b)
 		}
 	})
 }

@@ -97,7 +97,8 @@ func worthwhile(spans []span, size int) bool {
 	return total <= size
 }
 
-// serveRange writes the parts that the request asks for. The header has already been copied to w.
+// serveRange writes the parts that the request asks for, or a 416 if the body has none of them. The
+// header has already been copied to w.
 func (res *response) serveRange(b *backlog, w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	size := len(res.body)

@@ -20,8 +20,9 @@ import (
 // own client, if it has one, and to the waiting requests. If the response turns out to be for the
 // handler's own client only, the handler writes directly to that client.
 //
-// The handler has a header map of its own. So fields that were in the client's header before the
-// handler was called are not stored: they are for that client only. Vary is an exception.
+// The handler has a header map of its own, which begins as a copy of the client's header. The
+// fields in this copy are for that client only. So they are not stored unless the handler changes
+// them. Vary is an exception.
 type recorder struct {
 	run    *run
 	w      http.ResponseWriter // the client's writer; nil: there is no client
@@ -67,19 +68,25 @@ const (
 	discarded          // there is no client, and nobody else gets it either
 )
 
-// afterFlush is how long a response is still recorded after a flush. The time is short: a handler
-// that flushes wants its client to get bytes now, and may continue for a long time.
+// afterFlush is how long a response that is not live is still recorded after its first flush. The
+// time is short: a handler that flushes wants its client to get bytes now, and may continue for a
+// long time.
 const afterFlush = 50 * time.Millisecond
 
-func newRecorder(u *run, w http.ResponseWriter, cancel context.CancelCauseFunc) *recorder {
+// newRecorder returns the recorder for a client, or for nobody if w is nil. front is the header
+// that layers in front have set for the client whose request the handler gets. They may have chosen
+// the response for this client, so their Vary counts even if the client doesn't wait.
+func newRecorder(
+	u *run, w http.ResponseWriter, front http.Header, cancel context.CancelCauseFunc,
+) *recorder {
 	rec := &recorder{run: u, w: w, cancel: cancel, promised: -1, header: http.Header{}}
 	rec.idle.L, rec.readers.L, rec.heads = &rec.mu, &rec.mu, rec.room[:0]
 	if w == nil {
 		rec.to = goneAway
-		return rec
 	}
-	if h := w.Header(); len(h) > 0 {
-		rec.before, rec.header = canonical(h.Clone()), h.Clone()
+	if len(front) > 0 {
+		rec.header = front.Clone()
+		rec.before = u.cache.inFront(rec.header)
 	}
 	return rec
 }

@@ -100,7 +100,7 @@ func (a asked) takesOnError(res *response, over time.Duration) bool {
 	return a.ifError != notSaid && over <= a.ifError && !res.mustRevalidate
 }
 
-// firm returns only those wishes in a that can't make the handler run more often.
+// firm returns the wishes that Options.IgnoreRequestDirectives leaves: no-store and only-if-cached.
 func (a asked) firm() asked {
 	return asked{
 		noStore: a.noStore, onlyIfCached: a.onlyIfCached, maxAge: notSaid, minFresh: notSaid,

@@ -58,16 +58,16 @@ func (u *run) why() string {
 
 // confirmed returns the ending of a run whose handler has answered with a 304. The 304 says that
 // the stored response is still good, and may have new values for its fields (RFC 9111, section
-// 4.3.4). If the 304 has the validator of another response, it updates no fields. If the request to
-// the handler had only an ETag, this 304 still confirms the stored response. If the request also
+// 4.3.4). If the 304 has the validator of another response, it updates no fields. If the stored
+// response or the request identifies a user, the cache ignores this 304. Otherwise it still
+// confirms the stored response, if the request to the handler had only an ETag. If the request also
 // had a date, the 304 may be based on the date, which can't show two changes within a second. Then
 // the next request asks again.
 //
 // before is the header as it was before the handler was called. said is the whole header, and
 // includes before. Both are canonical.
 func (u *run) confirmed(said, before http.Header) ending {
-	said = u.cache.selectingOnly(said, before)
-	news := ownFields(said, before)
+	said, news := u.cache.news(said, before)
 	res := u.prev.updated(news, nil)
 	if res == nil {
 		if u.prev.personal || identified(&u.asked, u.prev.vary) { // the 304 may be another user's

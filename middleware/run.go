@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/go-chi/chi/v5"
 
@@ -29,8 +30,9 @@ var errNoClient = errors.New("middleware: the request that this load was for is 
 // errPanicked says that a handler panicked, or ended its goroutine.
 var errPanicked = errors.New("middleware: handler panicked")
 
-// errNothing says that a handler returned without writing anything. Then the server sends an empty
-// 200, or a layer in front sends another response.
+// errNothing says that a handler that should refresh a stored response in the background returned
+// without writing anything. With a client the server would send an empty 200, or a layer in front
+// would send another response.
 var errNothing = errors.New("middleware: handler wrote nothing")
 
 // statusError is the error of a load whose response counts as a failure, so that a stale response
@@ -38,15 +40,17 @@ var errNothing = errors.New("middleware: handler wrote nothing")
 type statusError struct {
 	status int
 	// For its own client and, with share, for others; nil if its client has it already.
-	res    *response
-	stale  cacheguard.Result[*response] // the response that may be served instead, if any
-	client *exchange                    // the exchange whose handler ran, or nil
-	share  bool                         // other requests may be given res
+	res   *response
+	stale cacheguard.Result[*response] // the response that may be served instead, if any
+	// The exchange whose handler ran, or nil. The loader remembers errors for longer than the
+	// exchange lasts, and must not keep its request.
+	client weak.Pointer[exchange]
+	share  bool // other requests may be given res
 }
 
-// isFor reports whether a request may be given this response.
+// isFor reports whether the request of x may be given e.res.
 func (e *statusError) isFor(x *exchange) bool {
-	return e.res != nil && (e.client == x || e.share && e.res.answers(x.key, x.r.Header))
+	return e.res != nil && (e.client == weak.Make(x) || e.share && e.res.answers(x.key, x.r.Header))
 }
 
 func (e *statusError) Error() string {
@@ -92,7 +96,7 @@ func (u *run) here(load context.Context, t *turn) {
 	defer cancel(nil)
 	u.client = t.exchange
 	u.prepare(t.r, ctx)
-	u.rec = newRecorder(u, t.w, cancel)
+	u.rec = newRecorder(u, t.w, t.w.Header(), cancel)
 	whole := false
 	defer func() {
 		// If this load has ended early, another process may begin a load. A client that already has
@@ -112,24 +116,30 @@ func (u *run) here(load context.Context, t *turn) {
 var (
 	panicLine = report.Line{Level: slog.LevelError,
 		Text: "cacheguard: handler panicked in the background", See: "responses",
-		Means: "those who wait for it get an error or something stale; the next request runs the handler again"}
+		Means: "requests that wait for it get an error or a stale response; the next request runs the handler again"}
 	tagsLine = report.Line{Level: slog.LevelWarn,
 		Text:  "cacheguard: a response has more tags than can be kept, and is not stored",
 		See:   "responses",
-		Means: "each request of its page runs the handler; said once"}
+		Means: "each request for this page runs the handler; this line is logged once"}
 )
 
 // elsewhere runs the handler on the load's own goroutine, for the requests that wait and for later
 // ones.
 func (u *run) elsewhere(load context.Context, t *turn) (cacheguard.Entry[*response], error) {
-	req := t.away.Load()
-	if req == nil {
+	away := t.away.Load()
+	if away == nil {
 		return cacheguard.Entry[*response]{}, errNoClient
 	}
+	req := away.req
 	ctx, cancel := context.WithCancelCause(load)
 	defer cancel(nil)
-	u.prepare(req, context.WithValue(ctx, chi.RouteCtxKey, req.Context().Value(chi.RouteCtxKey)))
-	u.rec = newRecorder(u, nil, cancel)
+	route := req.Context().Value(chi.RouteCtxKey)
+	if r, ok := route.(*chi.Context); ok && r != nil {
+		route = cloneRoute(r)
+	}
+	// A copy, because a further run must not see what this handler changes.
+	u.prepare(req.Clone(req.Context()), context.WithValue(ctx, chi.RouteCtxKey, route))
+	u.rec = newRecorder(u, nil, away.front, cancel)
 	defer func() {
 		if v := recover(); v != nil {
 			if v != http.ErrAbortHandler {
@@ -239,7 +249,8 @@ func whileWanted(load, client context.Context) (context.Context, context.CancelC
 	}
 }
 
-// verdict decides by the header whether a response may be stored and shared.
+// verdict decides whether a response may be stored and shared. It needs the request, the status and
+// the header, but not the body.
 func (u *run) verdict(r *http.Request, status int, h http.Header) verdict {
 	v := u.cache.rules.judge(r, status, h, u.sent.at, time.Now())
 	if isStream(h) {

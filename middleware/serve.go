@@ -15,6 +15,12 @@ import (
 func (res *response) serve(
 	b *backlog, w http.ResponseWriter, r *http.Request, age time.Duration, status string,
 ) {
+	if len(res.trailer) > 0 && !r.ProtoAtLeast(1, 1) {
+		// HTTP/1.0 has no trailers. The response gets a length instead, so that the client notices
+		// if the connection breaks.
+		plain := *res
+		plain.trailer, res = nil, &plain
+	}
 	answer := res.answer(r)
 	h := w.Header()
 	res.copyHeader(h, answer, age, status)
@@ -115,11 +121,14 @@ func inNotModified(name string, hasTag bool) bool {
 }
 
 // both returns the lines of two Vary fields, each line once. A layer in front may have set a Vary
-// that also applies to this response.
+// that also applies to this response. Of equal lines, all has that of own: to a further cache in
+// front it is the handler's, see inFront.
 func both(already, own []string) []string {
 	all := slices.Clone(already)
 	for _, line := range own {
-		if !slices.Contains(all, line) {
+		if i := slices.Index(all, line); i >= 0 {
+			all[i] = line
+		} else {
 			all = append(all, line)
 		}
 	}

@@ -66,7 +66,7 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 func TestSlowLeaderHoldsUpNoReader(t *testing.T) {
 	for _, method := range []string{"write", "flush"} {
 		t.Run(method, func(t *testing.T) {
-			cache := newCache(t, middleware.Options{MaxBody: 1000})
+			cache := newCache(t, middleware.Options{MaxBody: 1000, LeaseTTL: 2 * longWait})
 			leader, reader := newStalling(method), newStalling("write")
 			begun, goOn := make(chan struct{}), make(chan struct{})
 			h := cache.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -141,13 +141,13 @@ func escaped(key string) string {
 
 // Each reason has a word of its own. The documentation has a remedy for each word.
 func TestReasonsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
+	doc, err := os.ReadFile("../docs/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, doc, _ = bytes.Cut(doc, []byte("# Why a response is not stored"))
+	_, doc, _ = bytes.Cut(doc, []byte("## Why is my page not stored?"))
 	for r := cacheguard.Reason(1); r < cacheguard.Reasons; r++ {
-		word := regexp.MustCompile(`(?m)^//\t(.*, )?` + regexp.QuoteMeta(r.String()) + `(,|\s{2,})`)
+		word := regexp.MustCompile("(?m)^\\| (`[^|]*, )?`" + regexp.QuoteMeta(r.String()) + "`[, ]")
 		if r.String() == "" || reasons[r.String()] != r || !word.Match(doc) {
 			t.Errorf("reason %d, %q: not documented", r, r)
 		}

@@ -29,8 +29,9 @@ type tokens struct {
 	now     atomic.Int64 // runs at the moment
 	most    atomic.Int64
 	// Called in a run after its version has been read.
-	during func(w http.ResponseWriter, r *http.Request)
-	fronts []http.Handler
+	during  func(w http.ResponseWriter, r *http.Request)
+	content bool // the page has an entity tag and answers ranges
+	fronts  []http.Handler
 }
 
 func newTokens(t *testing.T, opts middleware.Options) *tokens {
@@ -60,6 +61,11 @@ func (s *tokens) page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=600, stale-if-error=600")
 	if s.during != nil {
 		s.during(w, r)
+	}
+	if s.content {
+		w.Header().Set("Etag", strconv.Quote(body))
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(body))
+		return
 	}
 	_, _ = w.Write([]byte(body))
 }
@@ -166,6 +172,43 @@ func TestTokenMeetsARun(t *testing.T) {
 				if n := s.runs.Load(); n != 2 && n != 3 {
 					t.Errorf("the handler ran %d times", n)
 				}
+			})
+		})
+	}
+}
+
+// A response that is stored once more, for other requests, is as old as the run that made it, and
+// not as new as the copy.
+func TestCopiesAreAsOldAsTheirRun(t *testing.T) {
+	for name, request := range map[string][]string{
+		"of an identified request": {"GET", "Cookie", "session=1"},
+		"of a part":                {"GET", "Range", "bytes=0-"},
+		"confirmed by HEAD":        {"HEAD", "Cache-Control", "no-cache"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTokens(t, middleware.Options{})
+				s.content = true
+				if request[0] == "HEAD" {
+					s.gets(1, 0)
+				}
+				gate := make(chan struct{})
+				s.during = func(http.ResponseWriter, *http.Request) { <-gate }
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					s.do(0, request[0], request[1:]...)
+				}()
+				synctest.Wait()
+				token := s.commit()
+				close(gate)
+				<-done
+				before := s.runs.Load()
+				s.gets(1, 1) // it is stored for all
+				if n := s.runs.Load(); n != before {
+					t.Errorf("the handler ran %d times more", n-before)
+				}
+				s.gets(2, 1, "X-Token", token)
 			})
 		})
 	}

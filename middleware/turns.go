@@ -11,10 +11,11 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// turns limits how many handlers run at a time if it is known from the start that their responses
-// are only for their own clients. These runs have separate slots, called turns, and don't use the
-// slots of loads. A handler that has lost its place because of a slow client takes a turn before it
-// continues: see place. A nil turns has no limit. A turns is safe for concurrent use.
+// turns limits how many handlers run at a time for requests that can't be answered from the cache.
+// It is known from the start that their responses are only for their own clients. These runs have
+// separate slots, called turns, and don't use the slots of loads. A handler that has lost its place
+// because of a slow client takes a turn before it continues: see place. A nil turns has no limit. A
+// turns is safe for concurrent use.
 type turns struct {
 	most     int
 	patience time.Duration
@@ -75,8 +76,8 @@ func (t *turns) take(ctx context.Context) error {
 	return err
 }
 
-// queue takes a turn if one is free, or else a place in the queue q. It fails if the queue already
-// has most places.
+// queue takes a turn if one is free. Otherwise it adds an entry to the queue q, and fails if q
+// already has most entries.
 func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +93,7 @@ func (t *turns) queue(q *list.List, most int) (in *list.Element, err error) {
 	return q.PushBack(make(chan struct{})), nil
 }
 
-// leave gives up a place in a queue. It returns false if the turn has already been handed over.
+// leave removes an entry from a queue. It returns false if the entry has already got a turn.
 func (t *turns) leave(q *list.List, in *list.Element) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,12 +162,15 @@ func (t *turns) release() {
 	t.running--
 }
 
-// runOf is the context key that marks the context of a handler which a cache runs. A request that
-// this handler sends through the same cache is part of the same run. It must not wait for a turn,
-// because the run may hold the last turn.
+// runOf is a context key. A cache sets it in the context of each handler whose run may occupy a
+// slot of MaxLoads or a turn. A request that this handler sends through the same cache, with this
+// context, is part of the same run. It must not wait for a turn, because the run may hold the last
+// turn.
 type runOf struct{ cache *Cache }
 
-// counted runs the handler. For a GET or HEAD it waits for a turn first.
+// counted runs the handler. For a GET or HEAD it first waits for a turn, unless the cache has no
+// limit or the request is part of a run of this cache (see runOf). If it gets no turn, it returns
+// an error and doesn't run the handler.
 func (c *Cache) counted(r *http.Request, serve func(*http.Request, *place)) error {
 	if c.turns == nil || !isRead(r.Method) || r.Context().Value(runOf{c}) != nil {
 		serve(r, nil)

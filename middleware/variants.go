@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // variants counts the responses of a URL that this process has stored, one for each value of the
@@ -138,32 +139,59 @@ func (c *Cache) admits(res *response, v verdict) bool {
 		now.Add(v.fresh+max(v.revalidate, v.ifError)))
 }
 
+// inFront returns a copy of a header that the handler is about to get, which has the fields of
+// layers in front. The copy is canonical. If fields of Vary are ignored, inFront replaces the lines
+// of Vary in h by equal strings at addresses of their own. By these addresses, selecting tells them
+// from lines that the handler sets to the same words, even if layers behind the cache copy the
+// header.
+func (c *Cache) inFront(h http.Header) http.Header {
+	if len(c.opts.IgnoreVary) > 0 {
+		for name, lines := range h {
+			if strings.EqualFold(name, "Vary") {
+				marked := make([]string, len(lines))
+				for i, line := range lines {
+					marked[i] = strings.Clone(line)
+				}
+				h[name] = marked
+			}
+		}
+	}
+	return canonical(h.Clone())
+}
+
 // selecting returns the lines of Vary that select which requests get a response. all is the header,
-// and before is the header as it was before the handler was called. selecting uses fields in
-// Options.IgnoreVary only if the handler itself names them, because layers in front add these
-// fields for their own purposes, and add them again for each client. Both headers are canonical.
+// and before is the result of inFront. selecting uses fields in Options.IgnoreVary only if the
+// handler itself names them, because layers in front add these fields for their own purposes, and
+// add them again for each client. Both headers are canonical.
 func (c *Cache) selecting(all, before http.Header) []string {
 	lines, outer := all["Vary"], before["Vary"]
-	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 || len(lines) < len(outer) ||
-		!slices.Equal(lines[:len(outer)], outer) {
+	if len(c.opts.IgnoreVary) == 0 || len(outer) == 0 {
 		return lines
 	}
 	var kept []string
-	for _, line := range outer {
-		var names []string
-		for name := range strings.SplitSeq(line, ",") {
-			if name = trimOWS(name); name != "" &&
-				!slices.ContainsFunc(c.opts.IgnoreVary, func(s string) bool {
-					return strings.EqualFold(s, name)
-				}) {
-				names = append(names, name)
-			}
+	for _, line := range lines {
+		if slices.ContainsFunc(outer, func(s string) bool {
+			return unsafe.StringData(s) == unsafe.StringData(line)
+		}) {
+			line = c.withoutIgnored(line)
 		}
-		if len(names) > 0 {
-			kept = append(kept, strings.Join(names, ", "))
+		if line != "" {
+			kept = append(kept, line)
 		}
 	}
-	return append(kept, lines[len(outer):]...)
+	return kept
+}
+
+// withoutIgnored returns a line of Vary without the fields in Options.IgnoreVary.
+func (c *Cache) withoutIgnored(line string) string {
+	var names []string
+	for name := range strings.SplitSeq(line, ",") {
+		if name = trimOWS(name); name != "" && !slices.ContainsFunc(c.opts.IgnoreVary,
+			func(s string) bool { return strings.EqualFold(s, name) }) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // selectingOnly returns a header whose Vary has only the lines that selecting returns.
@@ -177,4 +205,11 @@ func (c *Cache) selectingOnly(all, before http.Header) http.Header {
 		delete(own, "Vary")
 	}
 	return own
+}
+
+// news returns the header of a 304 or of a response to HEAD as selectingOnly does, and those of its
+// fields that the handler has set.
+func (c *Cache) news(said, before http.Header) (all, own http.Header) {
+	all = c.selectingOnly(said, before)
+	return all, ownFields(all, c.selectingOnly(before, before))
 }

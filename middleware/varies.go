@@ -36,7 +36,8 @@ func (v *varies) learn(base string, res *response, during time.Duration) {
 	}
 	names := make([]string, len(res.vary))
 	for i, name := range res.vary {
-		// A part of the response would keep all of its texts in memory.
+		// The name may be part of one string with all texts of the response. The clone doesn't keep
+		// that string in memory.
 		names[i] = strings.Clone(name)
 	}
 	v.of[v.digest.of(base)] = varied{names, time.Now().Add(during)}
@@ -58,8 +59,9 @@ func (v *varies) level(base string, req http.Header) string {
 	return variantKey(base, known.names, selectedBy(known.names, req))
 }
 
-// learns remembers which request fields selected a stale response, if the cache has a local tier.
-// level is the key of the resource's first response, which a request looks up first.
+// If the cache has a local tier, learns remembers which request fields the Vary of a stale response
+// names. level is the key of the resource's first response. A request looks up this key before the
+// keys of variants.
 func (c *Cache) learns(level string, stale *response) {
 	if c.opts.LocalBytes > 0 && len(stale.vary) > 0 {
 		c.varies.learn(level, stale, c.opts.LocalTTL)

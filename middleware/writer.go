@@ -44,17 +44,22 @@ func (rec *recorder) Unwrap() http.ResponseWriter { return rec.w }
 
 // If nothing is recorded any more, ReadFrom lets the client's writer read from src itself.
 func (rec *recorder) ReadFrom(src io.Reader) (int64, error) {
-	rec.mu.Lock()
-	direct := rec.status != 0 && !rec.on && !rec.over && rec.to == toClient && rec.promised < 0
-	rec.mu.Unlock()
-	if direct {
-		rec.mu.Lock()
-		rec.drain()
-		at := rec.place
-		rec.mu.Unlock()
+	if at, direct := rec.passes(); direct {
 		return at.copy(rec.w, src)
 	}
 	return io.Copy(writerOnly{rec}, src)
+}
+
+// passes reports whether the rest of the body needs only to be passed on. If so, it sends the bytes
+// that came before, and returns the slot.
+func (rec *recorder) passes() (at *place, direct bool) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock() // drain panics if the client's writer has panicked
+	if rec.status == 0 || rec.on || rec.over || rec.to != toClient || rec.promised >= 0 {
+		return nil, false
+	}
+	rec.drain()
+	return rec.place, true
 }
 
 type writerOnly struct{ io.Writer }

@@ -15,8 +15,8 @@ import (
 type lockFunc func(ctx context.Context,
 	name string) (held context.Context, unlock func(), err error)
 
-// plainLock returns the lockFunc of a lock without a context. If the lock has ended, no value
-// becomes wrong.
+// plainLock returns the lockFunc of a lock without a context. Its unlock ignores errors, because
+// they say nothing about the value.
 func plainLock(lock program.LockFunc) lockFunc {
 	return func(ctx context.Context, name string) (context.Context, func(), error) {
 		unlock, err := lock(ctx, name)

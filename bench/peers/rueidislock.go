@@ -17,7 +17,7 @@ var rueidislockContender = contender.Contender{
 	What: "a lock whose waiting callers are woken by client-side caching, with " + recipe,
 	Note: of("github.com/redis/rueidis") +
 		", KeyMajority 1, NoLoopTracking, KeyValidity of -lock-ttl, renewed, TryNextAfter by default (20 ms); the load has the lock's context. " +
-		"Some callers of a burst get no answer from it; the cause is not known, and it also happens without NoLoopTracking. " +
+		"Some callers of a burst get no answer from it, also without NoLoopTracking; a cause may be that a call whose request takes longer than TryNextAfter then waits without a limit. " +
 		"It needs a redis-server, not an embedded one.",
 	Better: "Its client needs few connections, for it pipelines the commands of all callers by itself.",
 	Open: func(ctx context.Context, r contender.Rig) (contender.Protection, error) {
@@ -37,7 +37,8 @@ var rueidislockContender = contender.Contender{
 // some calls are never woken. The contender's note says so.
 const rueidisPatience = time.Second
 
-// openRueidislock opens rueidislock for handover, with the same validity as the other lockers.
+// openRueidislock opens rueidislock for handover. A lock is valid for 10 seconds, as with most of
+// the other lockers.
 func openRueidislock(ctx context.Context, rdb *redis.Client) (program.LockFunc, func(), error) {
 	locker, err := openRueidisLocker(rdb, bsmTTL)
 	if err != nil {
@@ -68,9 +69,15 @@ func rueidisOptions(rdb *redis.Client) rueidis.ClientOption {
 }
 
 func openRueidisLocker(rdb *redis.Client, validity time.Duration) (rueidislock.Locker, error) {
+	// After TryNextAfter a call gives up its request, and may then wait for ever. The default is
+	// too short for tests on a busy machine.
+	tryNextAfter, err := contender.OpTimeout()
+	if err != nil {
+		return nil, err
+	}
 	return rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidisOptions(rdb), KeyMajority: 1, KeyValidity: validity,
-		NoLoopTracking: true,
+		NoLoopTracking: true, TryNextAfter: tryNextAfter,
 	})
 }
 

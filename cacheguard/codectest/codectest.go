@@ -81,9 +81,9 @@ func Run[V any](t *testing.T, s Subject[V]) {
 // Cases returns all cases.
 func Cases[V any]() []Case[V] {
 	all := []Case[V]{
-		{"round trip", "a value that is cached is the one that was loaded", roundTrip[V]},
-		{"append", "Append appends: what is in front of a value stays", appends[V]},
-		{"source", "Decode doesn't change its source, which others read", leavesSource[V]},
+		{"round trip", "a value that was encoded and decoded equals the original", roundTrip[V]},
+		{"append", "Append appends: the bytes in front of the value stay as they are", appends[V]},
+		{"source", "Decode doesn't change its source, because others read it", leavesSource[V]},
 		{
 			"own values",
 			"Decode doesn't keep its source: a value stays as it is when the source changes",
@@ -101,20 +101,25 @@ func Cases[V any]() []Case[V] {
 			oneName[V],
 		},
 		{
-			"garbage", "bytes that are no value are an error, no panic, and take little memory",
+			"garbage",
+			"Decode refuses bytes that are no value with an error, without a panic, in little memory",
 			garbage[V],
 		},
-		{"cut", "cut bytes make no Decode panic and, if Delimited is set, are an error", cut[V]},
+		{
+			"cut",
+			"Decode doesn't panic if bytes are missing, and returns an error if Delimited is set",
+			cut[V],
+		},
 		{
 			"flipped",
 			"with a flipped bit Decode neither panics nor returns a value that can't be stored again",
 			flipped[V],
 		},
-		{"refused", "what Append refuses leaves dst as it was", refused[V]},
-		{"losses", "what a codec loses is what its documentation says", losses[V]},
-		{"size", "a value becomes no more bytes than the codec says", size[V]},
+		{"refused", "if Append refuses a value, it returns dst as it was", refused[V]},
+		{"losses", "a codec loses only what its documentation says", losses[V]},
+		{"size", "an encoded value has at most as many bytes as the codec says", size[V]},
 		{
-			"stable", "the same value is the same bytes each time, where the codec says so",
+			"stable", "if the codec says so, a value is encoded to the same bytes each time",
 			stable[V],
 		},
 	}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/codectest"
+	"github.com/cacheguard/cacheguard/internal/suitetest"
 )
 
 var errNone = errors.New("this is no value")
@@ -68,52 +67,17 @@ func subject(c broken) codectest.Subject[[]byte] {
 	}
 }
 
-// recorder is what a case says.
-type recorder struct {
-	mu       sync.Mutex // guards failures
-	failures []string
-	skipped  bool
-}
-
-func (r *recorder) Helper() {}
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
-func (r *recorder) Skipf(string, ...any) {
-	r.skipped = true
-	runtime.Goexit()
-}
-
-func run(c codectest.Case[[]byte], s codectest.Subject[[]byte]) *recorder {
-	r, over := &recorder{}, make(chan struct{})
-	go func() {
-		defer close(over)
-		c.Run(r, s)
-	}()
-	<-over
-	return r
-}
-
-func TestSuitePassesAGoodCodec(t *testing.T) {
-	for _, c := range codectest.Cases[[]byte]() {
-		if r := run(c, subject(whole())); len(r.failures) > 0 || r.skipped {
-			t.Errorf("%s: %q, skipped: %v", c.Name, r.failures, r.skipped)
-		}
-	}
-}
-
-// mutants are ways to break a codec, and the cases that must notice.
-var mutants = []struct {
+// mutant is a way to break a codec, with the cases that must notice it.
+type mutant struct {
 	name   string
 	caught []string
 	mutate func(b *broken, was broken)
-}{
+}
+
+// Caught returns the mutant's name and the cases that must notice it.
+func (m mutant) Caught() (name string, cases []string) { return m.name, m.caught }
+
+var mutants = []mutant{
 	{"a value comes back in capitals", []string{"round trip", "append"}, func(
 		b *broken, was broken,
 	) {
@@ -241,59 +205,50 @@ var mutants = []struct {
 // sink keeps what a mutant allocates from being optimized away.
 var sink atomic.Pointer[[]byte]
 
-func TestSuiteFailsBrokenCodecs(t *testing.T) {
-	cases := map[string]codectest.Case[[]byte]{}
-	for _, c := range codectest.Cases[[]byte]() {
-		cases[c.Name] = c
-	}
-	for _, m := range mutants {
-		t.Run(m.name, func(t *testing.T) {
-			for _, name := range m.caught {
-				c, ok := cases[name]
-				if !ok {
-					t.Fatalf("there is no case %q", name)
-				}
-				b := whole()
+func suite() suitetest.Suite[codectest.Subject[[]byte], mutant] {
+	s := suitetest.Suite[codectest.Subject[[]byte], mutant]{
+		Mutants: mutants,
+		Open: func(m mutant) (codectest.Subject[[]byte], func()) {
+			b := whole()
+			if m.mutate != nil {
 				m.mutate(&b, whole())
-				if r := run(c, subject(b)); len(r.failures) == 0 {
-					t.Errorf("case %q passes", name)
-				} else if !strings.Contains(r.failures[0], c.Promise) {
-					t.Errorf("case %q fails without naming its promise: %s", name, r.failures[0])
-				}
 			}
+			return subject(b), func() {}
+		},
+		Tries:   func(string) int { return 1 },
+		MaySkip: func(string) bool { return false },
+	}
+	for _, c := range codectest.Cases[[]byte]() {
+		s.Cases = append(s.Cases, suitetest.Case[codectest.Subject[[]byte]]{
+			Name: c.Name, Protects: c.Promise,
+			Run: func(r *suitetest.Recorder, s codectest.Subject[[]byte]) { c.Run(r, s) },
 		})
 	}
+	return s
 }
 
+func TestSuitePassesAGoodCodec(t *testing.T) { suite().Passes(t, mutant{}) }
+
+func TestSuiteFailsBrokenCodecs(t *testing.T) { suite().FailsMutants(t) }
+
 // Each case fails for at least one broken codec.
-func TestEachCaseCatchesAMutant(t *testing.T) {
-	caught := map[string]bool{}
-	for _, m := range mutants {
-		for _, name := range m.caught {
-			caught[name] = true
-		}
-	}
-	for _, c := range codectest.Cases[[]byte]() {
-		if !caught[c.Name] {
-			t.Errorf("no mutant is caught by case %q", c.Name)
-		}
-		if c.Name == "" || c.Promise == "" {
-			t.Errorf("case %q protects %q", c.Name, c.Promise)
-		}
-	}
-}
+func TestEachCaseCatchesAMutant(t *testing.T) { suite().EachCaseCatches(t) }
+
+func TestCasesAreNamed(t *testing.T) { suite().CasesAreNamed(t) }
 
 // Without values a case proves nothing, so it fails. Without a field that it needs, it is skipped.
 func TestWhatASubjectLacks(t *testing.T) {
+	failures := func(c codectest.Case[[]byte], values ...[]byte) []string {
+		return suitetest.Record(func(r *suitetest.Recorder) {
+			c.Run(r, codectest.Subject[[]byte]{Codec: whole(), Values: values})
+		}).Failures
+	}
 	for _, c := range codectest.Cases[[]byte]() {
-		if r := run(c, codectest.Subject[[]byte]{Codec: whole()}); len(r.failures) == 0 {
+		if len(failures(c)) == 0 {
 			t.Errorf("%s passes without values", c.Name)
 		}
-		if r := run(c,
-			codectest.Subject[[]byte]{
-				Codec: whole(), Values: [][]byte{[]byte("a")},
-			}); len(r.failures) > 0 {
-			t.Errorf("%s: %q", c.Name, r.failures)
+		if got := failures(c, []byte("a")); len(got) > 0 {
+			t.Errorf("%s: %q", c.Name, got)
 		}
 	}
 }

@@ -29,7 +29,8 @@ func newDecoder(maxDecoded int) (*zstd.Decoder, error) {
 		zstd.WithDecoderConcurrency(0),
 		zstd.WithDecoderMaxMemory(window),
 		zstd.WithDecoderMaxWindow(window),
-		// Stops when the buffer is full, whatever the bytes declare.
+		// The decoder fails if the content doesn't fit into the buffer, whatever size the bytes
+		// declare.
 		zstd.WithDecodeAllCapLimit(true),
 	)
 }

@@ -50,7 +50,7 @@ func (a Algorithm) String() string {
 const (
 	defaultThreshold  = 1 << 10
 	defaultMaxDecoded = 64 << 20
-	mostMaxDecoded    = 1 << 30 // less than any of the formats and a 32-bit int can represent
+	mostMaxDecoded    = 1 << 30 // both formats and an int of 32 bits can represent larger sizes
 )
 
 // withDefaults returns the options with every default filled in, or all errors of the options,
@@ -78,7 +78,7 @@ func (o Options[V]) withDefaults() (Options[V], error) {
 	case o.MaxDecoded < 0:
 		wrong("MaxDecoded is %d, it can't be negative", o.MaxDecoded)
 	case o.MaxDecoded > mostMaxDecoded:
-		wrong("MaxDecoded is %d, above the most of %d", o.MaxDecoded, mostMaxDecoded)
+		wrong("MaxDecoded is %d, it must be at most %d", o.MaxDecoded, mostMaxDecoded)
 	}
 	return o, errors.Join(errs...)
 }

@@ -145,7 +145,7 @@ func ExampleProxy_DropReply() {
 	proxy := guardtest.NewProxy(t, server.Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: time.Second})
+	store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: 3 * time.Second})
 	if err != nil {
 		panic(err)
 	}

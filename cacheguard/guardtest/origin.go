@@ -141,8 +141,8 @@ func (o *Origin[V]) Await(n int) {
 }
 
 // Loads returns how many loads have begun since the origin was made. With keys, it returns the sum
-// of the loads of these keys. Without keys, it returns the number of all loads. A bulk load is one
-// of all loads, and one load of each of its keys.
+// of the loads of these keys. Without keys, it returns the number of all loads. A bulk load counts
+// once in the number of all loads, and once for each of its keys.
 func (o *Origin[V]) Loads(keys ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -81,9 +81,9 @@ func (p *Proxy) Refuse(on bool) {
 //
 // match gets the words of the command, the first of them in upper case ("GET", "EVALSHA"), and must
 // not change or keep them. It is asked about each command of any client until it returns true. It
-// isn't asked about a command that an earlier DropReply takes. Only one call runs at a time, so
-// match may count
-// without a lock. It must not use the Proxy. A nil match fails the test with tb.Fatalf.
+// isn't asked about a command that an earlier DropReply takes. Only one call of match runs at a
+// time, so match may count without a lock. It must not use the Proxy. A nil match fails the test
+// with tb.Fatalf.
 func (p *Proxy) DropReply(match func(command []string) bool) *Loss {
 	p.tb.Helper()
 	if match == nil {

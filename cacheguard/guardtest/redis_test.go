@@ -248,7 +248,7 @@ func TestFleetOnRedis(t *testing.T) {
 	}
 	var rec guardtest.Recorder
 	opts := silent()
-	opts.Observer = &rec
+	opts.Observer, opts.LeaseTTL = &rec, time.Minute
 	fleet := guardtest.NewFleet(t, 3, opts, stores...)
 	o := guardtest.NewOrigin(t, shout)
 	open := o.Hold()

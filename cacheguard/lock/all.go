@@ -24,7 +24,7 @@ import (
 // without any name returns an error.
 //
 // Give the locks back with [All.Unlock], not one by one, because All keeps a goroutine for each
-// lock until All.Unlock is called.
+// lock until that lock is lost or All.Unlock is called.
 func LockAll(ctx context.Context, locker Locker, names ...string) (*All, error) {
 	return all(ctx, locker.Lock, names)
 }

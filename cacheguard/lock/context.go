@@ -17,7 +17,8 @@ import (
 // reentrant, give their type a method Carry(context.Context) context.Context: Context calls it if
 // it exists.
 //
-// Call cancel when the work is done. Otherwise the context keeps a goroutine until ctx ends.
+// Call cancel when the work is done. Otherwise the context keeps a goroutine until ctx ends or the
+// lock is lost.
 func Context(ctx context.Context, held Lock) (under context.Context, cancel context.CancelFunc) {
 	under, end := context.WithCancelCause(carry(ctx, held))
 	if errors.Is(held.Err(), ErrLost) {

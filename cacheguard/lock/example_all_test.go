@@ -21,7 +21,7 @@ func newLocker() (locker *redislock.Locker, end func()) {
 		panic(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	if locker, err = redislock.New(rdb, redislock.Options{}); err != nil {
+	if locker, err = redislock.New(rdb, redislock.Options{OpTimeout: 5 * time.Second}); err != nil {
 		panic(err)
 	}
 	return locker, func() {

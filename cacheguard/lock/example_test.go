@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -42,7 +43,8 @@ func Example() {
 	defer server.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	locker, err := redislock.New(rdb, redislock.Options{})
+	// The default of 1 s is enough outside of tests.
+	locker, err := redislock.New(rdb, redislock.Options{OpTimeout: 5 * time.Second})
 	if err != nil {
 		panic(err)
 	}

@@ -78,10 +78,11 @@ type Lock interface {
 
 	// Until returns the time at which the lock expires if nothing renews it. The lease is counted
 	// from before the last successful request was sent, so the system keeps the lock at least until
-	// the returned time. Each renewal moves Until to a later time. Lost is closed when Until has
-	// passed. Until is a time of this process' monotonic clock: compare it with time.Now, and don't
-	// send it to another process. The zero time means that the lock doesn't expire by itself. After
-	// the lock has ended, Until doesn't change any more and has no meaning.
+	// the returned time. A successful renewal moves Until to a later time, but not past the limit
+	// of how long the lock may be held (MaxHold in the lockers of this module). Lost is closed when
+	// Until has passed. Until is a time of this process' monotonic clock: compare it with time.Now,
+	// and don't send it to another process. The zero time means that the lock doesn't expire by
+	// itself. After the lock has ended, Until doesn't change any more and has no meaning.
 	Until() time.Time
 
 	// Err returns nil while the lock is held, [ErrLost] after the lock was lost, and [ErrNotHeld]

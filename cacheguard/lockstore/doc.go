@@ -56,5 +56,6 @@
 //
 // Set, Update and Invalidate take no lock. They end the lease of a running load, and with it the
 // load's lock. If the load is in another process, a message tells that process to release the lock.
-// Pass the wrapped store to cacheguard.NewFleetLimiter, because a lockstore.Store has no permits.
+// A lockstore.Store has no permits, so pass the store that you gave to Wrap, not the result of
+// Wrap, to cacheguard.NewFleetLimiter.
 package lockstore

@@ -23,7 +23,8 @@ func (s *Store) Lease(
 	return s.lockWithin(ctx, k, ask, answer, asked, make(chan struct{}, 1))
 }
 
-// LeaseMany is [Store.Lease] for many keys. Up to 16 locks are requested at the same time.
+// LeaseMany is [Store.Lease] for many keys. Up to 16 locks are requested with TryLock at the same
+// time.
 func (s *Store) LeaseMany(
 	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
 ) []cacheguard.Reply[cacheguard.LeaseAnswer] {
@@ -43,8 +44,9 @@ func (s *Store) LeaseMany(
 	return replies
 }
 
-// atOnce is the number of locks that a batch requests at a time. If locks are held, the batch waits
-// for all of them at once.
+// atOnce is the largest number of locks that a batch requests with TryLock at the same time. If
+// other holders have some of the locks, the batch waits for all of these locks at the same time,
+// without this limit.
 const atOnce = 16
 
 // lockWithin is lock for a caller with a context. If the context ends first, lockWithin returns its
@@ -59,7 +61,9 @@ func (s *Store) lockWithin(
 	// Begun here, so that a release of the lease finds it, however soon the release comes.
 	kept, first := s.locks.begin(of, granted.Grant, ask.TTL)
 	lock := func(ctx context.Context) cacheguard.LeaseAnswer {
-		if !first { // the load asks again, because it hasn't received the first answer
+		// If first is false, the load asks again, because it hasn't received the first answer, or s
+		// is closed.
+		if !first {
 			<-kept.ready
 			s.locks.extend(of, ask.TTL)
 			return granted
@@ -90,12 +94,14 @@ func (s *Store) lock(
 	var held lock.Lock
 	defer func() { s.locks.end(of, kept, held, time.Now().Add(ask.TTL)) }()
 	room <- struct{}{} // this doesn't take long, because the other requests leave after Patience
-	if !s.usable() {
+	by := asked.Add(ask.TTL / 3)
+	within, cancel := context.WithDeadline(ctx, by)
+	defer cancel()
+	if !s.usable() || within.Err() != nil {
 		<-room
 		return granted
 	}
-	within, cancel := context.WithDeadline(ctx, asked.Add(ask.TTL/3))
-	defer cancel()
+	hurried := time.Until(by) < min(s.opts.Patience, ask.TTL/3)/2
 	held, err := s.acquire(within, lockName(of.key), func() { <-room })
 	switch {
 	case err == nil:
@@ -109,6 +115,8 @@ func (s *Store) lock(
 		return cacheguard.LeaseAnswer{
 			State: cacheguard.LeaseHeld, Remaining: min(s.opts.Patience, ask.TTL),
 		}
+	case hurried && within.Err() != nil: // too little time was left for the locker
+		return granted
 	default:
 		s.trouble(err)
 		return granted
@@ -167,8 +175,9 @@ func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.
 	return s.Store.Release(ctx, k, token)
 }
 
-// Claim ends the running load of the key. If that load is in this process, Claim also ends its
-// lock. If it is in another process, a message tells that process to end the lock.
+// Claim takes the lease of the key from its running load, if there is one. If that load is in this
+// process, Claim also ends its lock. If it is in another process, a message tells that process to
+// end the lock.
 func (s *Store) Claim(
 	ctx context.Context, k cacheguard.Key, token cacheguard.ID, ttl time.Duration,
 ) (cacheguard.Grant, error) {
@@ -177,8 +186,8 @@ func (s *Store) Claim(
 	return g, err
 }
 
-// Invalidate ends the running loads of the keys. It also ends their locks if they are in this
-// process, whether or not messages arrive here yet.
+// Invalidate ends the leases of the running loads of the keys. It also ends the locks of these
+// loads if they are in this process, whether or not messages arrive here yet.
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	err := s.Store.Invalidate(ctx, keys)
 	for _, k := range keys {

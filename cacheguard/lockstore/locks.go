@@ -29,8 +29,8 @@ type locks struct {
 	caches map[string]func()
 	closed bool
 
-	// What Close waits for. Added to only while mu is held, and closed is false or end has not yet
-	// said Done.
+	// What Close waits for. It grows only while mu is held. Once closed is set, only end adds to
+	// it, before end's own Done.
 	work sync.WaitGroup
 }
 
@@ -120,7 +120,8 @@ func (l *locks) keep(of load, g cacheguard.Grant) {
 // If the load no longer has the lease, the store may have lost the lease. Then the load goes on and
 // keeps its lock to its end. No other load runs beside it, because the process that has the lease
 // now doesn't get the lock and gives the lease back. If a change of the key has ended the lease, a
-// message reports the change.
+// message reports the change and ends the lock. If another load has the lease, renewed waits for
+// this message for the time patience, to tell the two cases apart.
 func (l *locks) renewed(
 	of load, g cacheguard.Grant, holding cacheguard.Holding, until time.Time,
 	patience time.Duration,

@@ -587,7 +587,7 @@ func FuzzLockNames(f *testing.F) {
 			s := lockstore.Wrap(memory, locker)
 			token := cacheguard.ID{1}
 			if _, err := s.Lease(t.Context(), k,
-				cacheguard.LeaseAsk{Token: token, TTL: time.Second}); err != nil {
+				cacheguard.LeaseAsk{Token: token, TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			must(t, s.Release(t.Context(), k, token))

@@ -2,7 +2,6 @@ package lockstore
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/option"
 	"github.com/cacheguard/cacheguard/internal/report"
 )
 
@@ -79,14 +79,9 @@ func New(store cacheguard.Store, locker lock.Locker, opts Options) (*Store, erro
 	if isNil(locker) {
 		errs = append(errs, errors.New("lockstore: the locker is nil"))
 	}
-	switch {
-	case opts.Patience == 0:
-		opts.Patience = defaultPatience
-	case opts.Patience < leastPatience:
-		errs = append(errs,
-			fmt.Errorf("lockstore: Options.Patience is %v, below the least of %v", opts.Patience,
-				leastPatience))
-	}
+	errs = append(errs,
+		option.Duration("lockstore: Options.Patience", &opts.Patience, defaultPatience,
+			leastPatience))
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}

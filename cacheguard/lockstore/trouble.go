@@ -11,7 +11,7 @@ import (
 var (
 	noLocksLine = report.Line{Level: slog.LevelWarn, Text: "lockstore: locks can't be had",
 		See:   "locks-cant-be-had",
-		Means: "loads need a lease of the store only: should the store lose leases meanwhile, some keys are loaded twice"}
+		Means: "loads only need a lease of the store; if the store loses leases meanwhile, some keys are loaded twice"}
 	locksLine = report.Line{
 		Level: slog.LevelInfo, Text: "lockstore: locks can be had again", See: "locks-cant-be-had",
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -311,4 +312,46 @@ func TestReleaseBeforeTheLock(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// slowLeases takes some time for each lease.
+type slowLeases struct {
+	cacheguard.Store
+	takes time.Duration
+}
+
+func (s *slowLeases) Lease(
+	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
+) (cacheguard.LeaseAnswer, error) {
+	time.Sleep(s.takes) // on the bubble's clock
+	return s.Store.Lease(ctx, k, ask)
+}
+
+// A store may be so slow that little or no time is left for the lock. Then the load has only its
+// lease, and this is no trouble of the locker.
+func TestLittleTimeLeftForTheLock(t *testing.T) {
+	for _, left := range []time.Duration{0, time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 1, nil) // its LeaseTTL is 3 s
+			slow := &slowLeases{f.memory, time.Second - left}
+			store, err := lockstore.New(slow, f.locker,
+				lockstore.Options{Logger: slog.New(slog.NewTextHandler(&f.log, nil))})
+			must(t, err)
+			defer store.Close()
+			f.locker.set(func(f *fake) { f.takes = 10 * time.Millisecond })
+			keys, asks := many(2, 3*time.Second)
+			a, err := store.Lease(t.Context(), keys[0], asks[0])
+			if err != nil || a.State != cacheguard.LeaseGranted || f.locker.heldNow() != 0 {
+				t.Errorf("%v, %v, %d locks are held", a, err, f.locker.heldNow())
+			}
+			slow.takes = 0
+			a, err = store.Lease(t.Context(), keys[1], asks[1])
+			if err != nil || a.State != cacheguard.LeaseGranted || f.locker.heldNow() != 1 {
+				t.Errorf("%v, %v, %d locks are held", a, err, f.locker.heldNow())
+			}
+			if text := f.log.String(); strings.Contains(text, "can't be had") {
+				t.Error(text)
+			}
+		})
+	}
 }

@@ -50,7 +50,7 @@ func (t *turn) of(cache string, tags []string) cacheguard.Generations {
 	return all
 }
 
-// Generations returns the generations of a cache and its tags. See cacheguard.Store.
+// Generations returns the generations of a cache and its tags. See [cacheguard.Store].
 func (s *Store) Generations(
 	ctx context.Context, cache string, tags []string,
 ) (of cacheguard.Generations, err error) {

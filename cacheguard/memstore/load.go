@@ -9,7 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// Lease asks for the right to load a key. See cacheguard.Store.
+// Lease asks for the right to load a key. See [cacheguard.Store].
 func (s *Store) Lease(
 	ctx context.Context, k cacheguard.Key, ask cacheguard.LeaseAsk,
 ) (answer cacheguard.LeaseAnswer, err error) {
@@ -60,7 +60,7 @@ func (t *turn) granted(token cacheguard.ID, number int64) cacheguard.Grant {
 	return cacheguard.Grant{Token: token, Number: number, Stamp: number}
 }
 
-// Fill stores a load's frame and ends its lease. See cacheguard.Store.
+// Fill stores a load's frame and ends its lease. See [cacheguard.Store].
 func (s *Store) Fill(
 	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, f []byte, ttl time.Duration,
 ) (answer cacheguard.FillAnswer, err error) {
@@ -97,7 +97,7 @@ func (t *turn) fill(
 	return cacheguard.FillGone
 }
 
-// Conclude ends a lease without a value. See cacheguard.Store.
+// Conclude ends a lease without a value. See [cacheguard.Store].
 func (s *Store) Conclude(
 	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, o cacheguard.Outcome,
 	keep, backoff time.Duration,
@@ -131,7 +131,7 @@ func outcome(e protocol.Ending) cacheguard.Outcome {
 	return o
 }
 
-// Renew sets a lease's remaining time. See cacheguard.Store.
+// Renew sets a lease's remaining time. See [cacheguard.Store].
 func (s *Store) Renew(
 	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
 ) (cacheguard.Holding, error) {
@@ -150,7 +150,7 @@ func (s *Store) Renew(
 	return answer, err
 }
 
-// Release removes the lease of a token. See cacheguard.Store.
+// Release removes the lease of a token. See [cacheguard.Store].
 func (s *Store) Release(ctx context.Context, k cacheguard.Key, token cacheguard.ID) error {
 	return s.step(ctx, func(t *turn) {
 		slot := t.slot(k)

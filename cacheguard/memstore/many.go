@@ -7,7 +7,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard"
 )
 
-// GetMany is Get for many keys of one cache. See cacheguard.Store.
+// GetMany is Get for many keys of one cache. See [cacheguard.Store].
 func (s *Store) GetMany(
 	ctx context.Context, keys []cacheguard.Key, tags []string,
 ) ([]cacheguard.Reply[[]byte], cacheguard.Generations) {
@@ -22,7 +22,7 @@ func (s *Store) GetMany(
 	return replies, of
 }
 
-// LeaseMany is Lease for many keys. See cacheguard.Store.
+// LeaseMany is Lease for many keys. See [cacheguard.Store].
 func (s *Store) LeaseMany(
 	ctx context.Context, keys []cacheguard.Key, asks []cacheguard.LeaseAsk,
 ) []cacheguard.Reply[cacheguard.LeaseAnswer] {
@@ -33,7 +33,7 @@ func (s *Store) LeaseMany(
 	return replies
 }
 
-// FillMany is Fill for many keys. See cacheguard.Store.
+// FillMany is Fill for many keys. See [cacheguard.Store].
 func (s *Store) FillMany(
 	ctx context.Context, fills []cacheguard.FillAsk,
 ) []cacheguard.Reply[cacheguard.FillAnswer] {
@@ -44,7 +44,7 @@ func (s *Store) FillMany(
 	return replies
 }
 
-// RenewMany is Renew for many keys. See cacheguard.Store.
+// RenewMany is Renew for many keys. See [cacheguard.Store].
 func (s *Store) RenewMany(
 	ctx context.Context, keys []cacheguard.Key, grants []cacheguard.Grant, ttl time.Duration,
 ) []cacheguard.Reply[cacheguard.Holding] {

@@ -17,7 +17,7 @@ type budget struct {
 }
 
 // TakePermit gives the token a permit of the budget, if one is free. If the token already has a
-// permit, TakePermit renews it. See cacheguard.Permits.
+// permit, TakePermit renews it. See [cacheguard.Permits].
 func (s *Store) TakePermit(
 	ctx context.Context, name string, token cacheguard.ID, max int, ttl time.Duration,
 ) (taken bool, wait time.Duration, err error) {
@@ -44,7 +44,7 @@ func (s *Store) TakePermit(
 	return taken, wait, err
 }
 
-// ReturnPermit returns a permit. See cacheguard.Permits.
+// ReturnPermit returns a permit. See [cacheguard.Permits].
 func (s *Store) ReturnPermit(ctx context.Context, name string, token cacheguard.ID) error {
 	return s.step(ctx, func(t *turn) {
 		b := s.budgets[name]

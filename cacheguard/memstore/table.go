@@ -10,7 +10,7 @@ import (
 
 const (
 	noLimit  = math.MaxInt64
-	overhead = 200 // the approximate size of an item, without its key and its value
+	overhead = 200 // the approximate bytes of an item, without its key and its value
 	sweepMax = 64  // largest number of items that one sweep drops, so that no step takes long
 )
 

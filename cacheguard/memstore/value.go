@@ -8,7 +8,7 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// Get returns the frame of a key, or nil. See cacheguard.Store.
+// Get returns the frame of a key, or nil. See [cacheguard.Store].
 func (s *Store) Get(
 	ctx context.Context, k cacheguard.Key, tags []string,
 ) (f []byte, of cacheguard.Generations, err error) {
@@ -44,7 +44,7 @@ func (s *Store) Claim(
 	return g, err
 }
 
-// Invalidate removes the values, leases and records of the keys. See cacheguard.Store.
+// Invalidate removes the values, leases and records of the keys. See [cacheguard.Store].
 func (s *Store) Invalidate(ctx context.Context, keys []cacheguard.Key) error {
 	return s.each(ctx, keys, func(t *turn, k cacheguard.Key) {
 		t.drop(k)

@@ -65,8 +65,9 @@
 // Durations are not modelled: leases may expire at any moment, and each step may take any time. The
 // models have one key, two or three replicas, and one store that applies one script at a time. They
 // leave out failover, partitions and slots of a cluster, results that can't be stored, many keys at
-// once, and the order of budgets. Each part has its own model: the model of stale values has no
-// local tier. The model of the local tier includes values that reach a waiting process inside a
-// message. The models assume that the server's clock makes the number of each grant unique. The
-// models check the protocol, and not the Go code or the Lua scripts, which have their own tests.
+// once, and the order of budgets. No model covers all parts: for instance, the model of stale
+// values has no local tier. The model of the local tier includes values that reach a waiting
+// process inside a message. The models assume that the server's clock makes the number of each
+// grant unique. The models check the protocol, and not the Go code or the Lua scripts, which have
+// their own tests.
 package model

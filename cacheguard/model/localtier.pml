@@ -1,55 +1,61 @@
 /* localtier: a tier of values inside each process, and messages that come late or not at all.
 
-   Rule: a call that doesn't find its value in the tier takes a stamp (the key's epoch) before it asks the store,
-   and what it gets is inserted only while the epoch is still the same and the tier is trusted. A "changed"
-   message bumps the epoch and drops the entry; "filled" messages do not, and a waiter may insert the value that
-   one brings if it names the load that the waiter was told to wait for. Invalidate bumps and drops in its own
-   process as well, before its script and again after it, before it returns. A leader inserts only if its fill
-   was stored. When the subscription breaks, the tier is no longer trusted as soon as that is noticed; then the
-   order is: subscription confirmed, then clear and bump, then trusted. While it isn't trusted, its entries are
-   served as stale or not at all.
+   Rule: If a call doesn't find its value in the tier, it takes a stamp (the key's epoch), and then
+   it asks the store. It inserts the store's value only if the epoch is still the same and the tier
+   is trusted. A "changed" message bumps the epoch and drops the entry. A "filled" message does
+   neither. A waiter may insert the value of a "filled" message if the message names the load that
+   the waiter was told to wait for. Invalidate, too, bumps the epoch and drops the entry in its own
+   process: once before its script, and once after its script and before it returns. A leader
+   inserts its result only if its fill was stored. When a process notices that its subscription is
+   broken, it stops trusting its tier. After that the subscription is confirmed, then the tier is
+   cleared and the epoch bumped, then the tier is trusted again. While a tier isn't trusted, its
+   entries are served as stale values or not at all.
 
-   Modelled: two processes, each with a caller that makes two calls, one after the other; a writer in the first
-   process that changes the origin and invalidates; messages that come in order, but any time later; one break
-   of the second process's subscription, which loses what is under way and what is published until it is
-   confirmed again, and which is noticed any time later; a lease that runs out at any moment. The epoch is
-   counted from the stamp of the process's one caller. FEW: the first process makes one call, and only the
-   Invalidate ends a lease before its time.
+   Modelled: two processes; in each a caller that makes two calls, one after the other; a writer in
+   the first process that changes the origin and calls Invalidate; messages that come in order, but
+   may come at any later time; one break of the second process's subscription; a lease that may
+   expire at any moment. The break loses all messages that are on their way, and all that are
+   published until the subscription is confirmed again. The process may notice it at any later time.
+   The epoch of a process is counted from the stamp of its only caller. With FEW the first process
+   makes one call, and only Invalidate ends a lease before its fill.
 
    Checked
-     olderThanTold       a call gets a value older than what its process had been told when the call began:
-                         by a message, by its own Invalidate that returned, or, once it trusts its tier again
-                         after a break, by whoever invalidated before the subscription was confirmed; or a call
-                         that began while the tier was not trusted gets a value, not marked as stale, that is
-                         older than an Invalidate which had returned anywhere (P11)
-     oldAtRest           when all is quiet and every message has arrived, a tier holds what the origin doesn't
-                         hold any more (P11)
-     refusedServed       a newcomer gets a value whose fill the store refused (P3)
-     refusedUndisturbed  a value is not inserted although nothing happened since its stamp (P11)
+     olderThanTold       a call gets a value that is older than what its process knew when the call
+                         began. The process knows of a change from a message, from its own
+                         Invalidate that has returned, or, if its tier is trusted again after a
+                         break, because the change came before the subscription was confirmed.
+                         If the tier wasn't trusted when the call began, the check is stricter: the
+                         call gets a fresh value that is older than an Invalidate that had returned
+                         in any process (P11)
+     oldAtRest           every call has ended and every message has arrived, and a tier has a value
+                         that isn't the origin's any more (P11)
+     refusedServed       a later call gets a value whose fill the store refused (P3)
+     refusedUndisturbed  a value isn't inserted although nothing has happened since its stamp (P11)
 
    Runs that hold
      run: holds, over 3000000 states (full)
      run: FEW holds, over 500000 states
 
-   Two parts of the rule are not needed for these checks. What is served between the bump before Invalidate's
-   script and the one after it is nobody's concern yet, for Invalidate has not returned. And what would be
-   inserted while the tier isn't trusted is cleared before it is trusted again. INSERT_REFUSED breaks no other
-   check than its own: the stamp alone sees to it that such an entry goes when the message arrives.
+   Two parts of the rule are not needed for these checks. The first is the bump before Invalidate's
+   script: until Invalidate returns, no check forbids the old value. The second is that nothing is
+   inserted while the tier isn't trusted: such an entry would be cleared before the tier is trusted
+   again. INSERT_REFUSED breaks only its own check, because the stamp ensures that such an entry is
+   dropped when the message arrives.
 
    Mutants
-   NO_EPOCH: insert whatever the epoch is
+   NO_EPOCH: a value is inserted even if the epoch has changed
      run: FEW,NO_EPOCH fails "olderThanTold"
      run: NO_EPOCH fails "oldAtRest"
-   EPOCH_LATE: take the stamp after the answer of the store
+   EPOCH_LATE: the stamp is taken after the store's answer
      run: FEW,EPOCH_LATE fails "olderThanTold"
      run: EPOCH_LATE fails "oldAtRest"
-   LOCAL_FIRST: Invalidate bumps and drops before its script only
+   LOCAL_FIRST: Invalidate bumps and drops only before its script
      run: LOCAL_FIRST fails "olderThanTold"
-   NO_FLUSH: trusted again without clear and bump
+   NO_FLUSH: the tier is trusted again without clearing it and bumping the epoch
      run: FEW,NO_FLUSH fails "olderThanTold"
-   FLUSH_EARLY: clear and bump before the subscription is confirmed
+   FLUSH_EARLY: the tier is cleared before the subscription is confirmed
      run: FEW,FLUSH_EARLY fails "olderThanTold"
-   TRUST_BEFORE_FLUSH: trusted as soon as the subscription is confirmed, clear and bump after that
+   TRUST_BEFORE_FLUSH: the tier is trusted once the subscription is confirmed, and cleared later
      run: FEW,TRUST_BEFORE_FLUSH fails "olderThanTold"
    UNTRUSTED_FRESH: entries are served as fresh although the tier is not trusted
      run: FEW,UNTRUSTED_FRESH fails "olderThanTold"
@@ -57,7 +63,7 @@
      run: FEW,ANY_FILLED fails "olderThanTold"
    INSERT_REFUSED: a leader inserts although its fill was refused
      run: FEW,INSERT_REFUSED fails "refusedServed"
-   FILLED_BUMPS: "filled" messages bump like "changed" ones
+   FILLED_BUMPS: "filled" messages bump the epoch, too
      run: FEW,FILLED_BUMPS fails "refusedUndisturbed"
 */
 
@@ -73,25 +79,29 @@
 #define NO 0
 #define BY_CHANGE 1
 #define BY_FILLED 2
-#define CHANGED 0             /* in the place of a load's token: the message is no "filled" */
+#define CHANGED 0             /* in place of a load's token: this is a "changed" message */
 
 byte origin = 1;              /* the version of the data at the origin */
-byte value = EMPTY;           /* the version the store holds */
-byte lease = NONE;            /* the token of the load that holds the lease */
-bool wanted = false;          /* somebody waits for it, so its fill is told */
+byte value = EMPTY;           /* the version that the store has */
+byte lease = NONE;            /* the token of the load that has the lease */
+bool wanted = false;          /* a caller waits for this load, so its fill sends a message */
 byte done = 0;
 
-byte entry[PROCESSES] = EMPTY;                      /* the version the tier holds */
-byte bumped[PROCESSES];                             /* the epoch since its caller took the stamp, and by what */
-byte awaited[PROCESSES];                            /* the token of the load that its caller waits for */
-bool up[PROCESSES] = true;                          /* the subscription */
+byte entry[PROCESSES] = EMPTY;                      /* the version that the tier has */
+/* What has bumped the epoch since the process's caller took its stamp; NO: nothing has. */
+byte bumped[PROCESSES];
+byte awaited[PROCESSES];                            /* the token of the load that it waits for */
+bool up[PROCESSES] = true;                          /* the subscription works */
 bool trusted[PROCESSES] = true;
-chan message[PROCESSES] = [4] of { byte, byte };    /* on their way: token or CHANGED, version */
-byte wokenBy[PROCESSES], wokenWith[PROCESSES];      /* the "filled" message it was woken by: token, version */
+/* Messages on their way: the token of a load or CHANGED, and a version. */
+chan message[PROCESSES] = [4] of { byte, byte };
+/* The token and the version of the "filled" message that has woken the caller. */
+byte wokenBy[PROCESSES], wokenWith[PROCESSES];
 
-byte changed = 0;             /* for the checks: the newest version that an invalidate script has told of */
+/* The checks use the rest. */
+byte changed = 0;             /* the newest version whose invalidate script has run */
 byte invalidated = 0;         /* the newest version whose Invalidate has returned */
-byte told[PROCESSES];         /* the newest version the process knows of */
+byte told[PROCESSES];         /* the newest version that the process knows of */
 bool ofRefused[PROCESSES];    /* the entry is the value of a refused fill */
 hidden byte olderThanTold, oldAtRest, refusedServed, refusedUndisturbed;
 
@@ -128,7 +138,8 @@ proctype caller(byte me) {
           refusedServed = ofRefused[me]; assert(!refusedServed);
           answer(entry[me], since);
           goto answered
-       :: entry[me] != EMPTY && !trusted[me] -> answer(entry[me], told[me]); goto answered    /* as stale */
+       /* The entry is served as a stale value. */
+       :: entry[me] != EMPTY && !trusted[me] -> answer(entry[me], told[me]); goto answered
        :: entry[me] == EMPTY || !trusted[me]
        fi
      }
@@ -172,7 +183,8 @@ found:
 
 wait:
      atomic {
-       wokenBy[me] != NONE || lease != awaited[me] ->                  /* a message, or the timer: that lease is over */
+       /* A message has come, or the awaited lease is over, which the timer notices. */
+       wokenBy[me] != NONE || lease != awaited[me] ->
 #ifdef ANY_FILLED
        if :: wokenBy[me] != NONE -> v = wokenWith[me] :: else fi;
 #else
@@ -210,16 +222,17 @@ end:
 
 proctype link(byte me) {
   byte load, version, lost;
-  atomic {                                                             /* what is under way is lost */
+  atomic {                                                             /* messages are lost */
     up[me] = false;
     do :: message[me]?load, version :: empty(message[me]) -> break od;
     load = NONE; version = 0
   }
-  trusted[me] = false;                                                 /* noticed */
+  trusted[me] = false;                                                 /* the break is noticed */
 #ifdef FLUSH_EARLY
   atomic { drop(me) }
 #endif
-  atomic { up[me] = true; lost = changed }                             /* confirmed */
+  /* The subscription is confirmed. */
+  atomic { up[me] = true; lost = changed }
 #ifdef TRUST_BEFORE_FLUSH
   atomic { trusted[me] = true; learn(me, lost) }
   atomic { drop(me) }
@@ -232,7 +245,7 @@ proctype link(byte me) {
   done++
 }
 
-proctype writer() {                                                    /* lives in process 0 */
+proctype writer() {                                                    /* in process 0 */
   byte k;
   atomic { origin++; drop(0) }
   atomic {                                                             /* invalidate script */

@@ -1,77 +1,87 @@
-/* stale: values that are served after their time, while one process refreshes them or when loads fail.
+/* stale: values that are served after their TTL, while one process refreshes them or if loads fail.
 
-   Rule: a stale value is returned at once, and its process asks for the lease without waiting, or it is kept in
-   hand for the case that the load fails. A value may also be refreshed before its time. Either way the lease is
-   asked for in spite of the value seen, which is named: the lease script grants only if no other value stands
-   there by now, and looks at that before it looks at a lease or a record. A refresh fills through the lease like
-   any load. A load that failed leaves an outcome record in the lease's place, while it carries its token, and
-   never writes the value; while the record stands nobody loads, those with a stale value in hand serve it, the
-   others get the error. A load that found "does not exist" and is not to keep that drops the value in the step
-   that ends its lease. Invalidate (hard) deletes value, lease and record in one step, MarkStale (soft) marks
-   the value stale and deletes lease and record in one step. A process remembers that a record stands, and asks
-   nobody while it has a stale value in hand; it forgets that when a "changed" message comes and in its own
-   Invalidate and MarkStale, and it remembers only if none came since before it asked (its stamp).
+   Rule: If a call finds a stale value, there are two cases. Either it returns the value at once,
+   and its process asks for the lease without waiting. Or it keeps the value in hand for the case
+   that the load fails. A fresh value may also be refreshed before its TTL is over. In all these
+   cases the request for the lease names the value that the process has seen. If the store has
+   another value by then, the lease script returns that value. It checks this before it looks at a
+   lease or a record. A refresh stores its result through the lease, like any load. A failed load
+   leaves an outcome record in place of its lease, if the lease still has its token. It never writes
+   the value. While there is a record, no process loads: calls with a stale value in hand return it,
+   and the others get the error. If a load finds that the thing does not exist, and this result is
+   not to be kept, the step that ends its lease drops the value. Invalidate (hard) deletes value,
+   lease and record in one step. MarkStale (soft) marks the value stale, and deletes lease and
+   record, in one step. A process remembers that there is a record. While it does, and has a stale
+   value in hand, it doesn't ask the store. It forgets the record when a "changed" message comes,
+   and in its own Invalidate and MarkStale. It remembers a record only if none of these happened
+   since it took its stamp, which it takes before it asks the store.
 
-   Modelled: two processes, one with one call and one with two, one after the other; the refresh that a call
-   begins is over when its process makes the next; a writer in the first process that changes the thing at the
-   origin, or removes it, and invalidates, hard or soft; loads return or fail; lease, record, memory and both of
-   the value's times run out at any moment; a message comes late or never. LASTING: lease, memory and a stale
-   value last until something ends them. SUCCESS: no load fails.
+   Modelled: two processes, one with one call, the other with two calls, one after the other; a
+   refresh that is over before its process makes the next call; a writer in the first process that
+   changes or removes the thing at the origin, and then calls Invalidate or MarkStale; loads that
+   return or fail; a message that comes late or never. The lease, the record, a process's memory of
+   the record, the value's TTL and its stale window may end at any moment. With LASTING the lease,
+   the memory and a stale value last until a step ends them. With SUCCESS no load fails.
 
    Checked
-     olderThanHard    a call that began after Invalidate returned gets an older value, stale or not
-     olderThanSoft    one that began after MarkStale returned gets an older value as fresh
-     servedGone       one that began after a load had found that the thing does not exist gets an older value
-     oldAtRest        when all is quiet, a fresh value is not what the origin holds
-     secondLoad       a load is granted although one runs whose lease is alive, or although the value it is to
-                      replace has been replaced (P1, P8)
-     loadInBackoff    a load is granted although the last one failed and its back-off is on (P8)
-     heldBackByOld    a call makes do with a stale value because of the failure of a load that began before an
-                      Invalidate or MarkStale of which its process knew, or which had returned if the store
-                      says so
-     errorFromBefore  a call that began after Invalidate or MarkStale returned gets the error of a load from
-                      before it
-     valueOverlooked  a call waits or gets an error although a value that it has not seen stands in the store
+     olderThanHard    a call that began after Invalidate returned gets an older value, fresh or
+                      stale
+     olderThanSoft    a call that began after MarkStale returned gets an older value as fresh
+     servedGone       a call that began after a load had found that the thing does not exist gets an
+                      older value
+     oldAtRest        all processes are done, and a fresh value isn't what the origin has
+     secondLoad       a load is granted although another load has a live lease, or although the
+                      value that it is to replace has been replaced already (P1, P8)
+     loadInBackoff    a load is granted during the back-off after a failed load (P8)
+     heldBackByOld    a call returns a stale value because of the failure of an old load. If the
+                      process remembers the failure, old means: the load began before a change of
+                      which the process knew. If the store has the record, old means: the load began
+                      before a change that had returned when the call began
+     errorFromBefore  a call that began after Invalidate or MarkStale returned gets the error of a
+                      load that began before it
+     valueOverlooked  a call waits or gets an error although the store has a value that the call has
+                      not seen
 
    Runs that hold
      run: holds, over 3000000 states (full)
      run: LASTING holds, over 800000 states
 
-   The stamp of a process counts the changes that it knows of. A leader remembers its own failure whether or not
-   its record was accepted: if it wasn't, because of a change, the message makes the process forget.
+   A process's stamp is the number of changes that it knows of. A leader remembers its own failure
+   even if the store refused its record. If the store refused it because of a change, the message
+   about the change makes the process forget the failure.
 
    Mutants
-   UNFENCED_REFRESH: a refresh stores whoever holds the lease
+   UNFENCED_REFRESH: a refresh stores its result even if another load has the lease
      run: LASTING,UNFENCED_REFRESH fails "olderThanHard"
    HARD_KEEPS_VALUE: Invalidate only marks the value stale
      run: LASTING,HARD_KEEPS_VALUE fails "olderThanHard"
    HARD_KEEPS_RECORD: Invalidate leaves the record
      run: LASTING,HARD_KEEPS_RECORD fails "errorFromBefore"
-   SOFT_KEEPS_LEASE: MarkStale leaves a running load its lease
+   SOFT_KEEPS_LEASE: MarkStale leaves the lease to a running load
      run: LASTING,SUCCESS,SOFT_KEEPS_LEASE fails "olderThanSoft"
    SOFT_KEEPS_RECORD: MarkStale leaves the record
      run: LASTING,SOFT_KEEPS_RECORD fails "heldBackByOld"
-   EXTEND_UNFENCED: a failed load writes the old value back, stale, whoever holds the lease
+   EXTEND_UNFENCED: a failed load writes the old value back as stale, even if it has no lease
      run: LASTING,EXTEND_UNFENCED fails "olderThanHard"
-   EXTEND_FRESH: a failed load makes the old value fresh again, while it holds the lease
+   EXTEND_FRESH: a failed load that has the lease makes the old value fresh again
      run: LASTING,EXTEND_FRESH fails "oldAtRest"
-   NO_SEEN: the lease script grants although another value than the one seen stands there
+   NO_SEEN: the lease script grants although the store has another value than the one seen
      run: LASTING,NO_SEEN fails "secondLoad"
    LEASE_FIRST: the lease script looks at lease and record before it looks for another value
      run: LASTING,LEASE_FIRST fails "valueOverlooked"
-   DROP_UNFENCED: "does not exist" drops the value whoever holds the lease
+   DROP_UNFENCED: "does not exist" drops the value even if the load has no lease
      run: DROP_UNFENCED fails "secondLoad" (full)
    KEEP_GONE: "does not exist" leaves the stale value
      run: LASTING,KEEP_GONE fails "servedGone"
-   FAIL_UNFENCED: a failed load leaves its record also when the lease is gone
+   FAIL_UNFENCED: a failed load leaves its record even if the lease is gone
      run: LASTING,FAIL_UNFENCED fails "errorFromBefore"
    NO_RECORD: a failed load only ends its lease
      run: LASTING,NO_RECORD fails "loadInBackoff"
    KEEP_MEMORY: a "changed" message does not make a process forget the record
      run: LASTING,KEEP_MEMORY fails "heldBackByOld"
-   NO_STAMP: a process remembers a record whatever came since it asked
+   NO_STAMP: a process remembers a record even if a change came since it asked
      run: LASTING,NO_STAMP fails "heldBackByOld"
-   MEMORY_ALONE: a process that remembers a record answers with its error where it has no stale value
+   MEMORY_ALONE: if a process remembers a record and has no stale value, it returns the error
      run: LASTING,MEMORY_ALONE fails "errorFromBefore"
 */
 
@@ -79,28 +89,31 @@
 #define CALLS(p) (1 + p)
 #define EMPTY 0
 #define NONE 0
-#define FIRST 1               /* the load that made the first value */
+#define FIRST 1               /* the token of the load that made the first value */
 
-byte origin = 1;              /* the version of the data at the origin; */
-byte absent = 0;              /* bit set of versions: the thing does not exist */
-byte value = 1;               /* the version the store holds, EMPTY if none; */
-byte by = FIRST;              /* its id: the token of the load that made it; */
-bool fresh = true;            /* before its time is over */
-byte lease = NONE;            /* the lease's name holds the token of a load that runs, */
-byte record = NONE;           /* or an outcome record: the token of a load that failed */
-bool memory[PROCESSES];       /* the process remembers that a record stands */
-chan message[PROCESSES] = [1] of { byte };     /* "changed", on their way */
+byte origin = 1;              /* the version of the data at the origin */
+byte absent = 0;              /* a set of bits: the versions in which the thing doesn't exist */
+byte value = 1;               /* the version that the store has, EMPTY if none */
+byte by = FIRST;              /* the value's id: the token of the load that made it */
+bool fresh = true;            /* the value's TTL is not over */
+/* In Redis lease and record have one name, so only one of them is there at a time. */
+byte lease = NONE;            /* the token of the load that has the lease */
+byte record = NONE;           /* the token of the failed load that has left the record */
+bool memory[PROCESSES];       /* the process remembers that there is a record */
+chan message[PROCESSES] = [1] of { byte };     /* "changed" messages on their way */
 byte done = 0;
 
-byte changes = 0;             /* for the checks: how many invalidate scripts were run; */
-byte changed = 0;             /* how many had returned; */
-byte told[PROCESSES];         /* of how many the process knows: its stamp too */
-byte recordBorn, memoryBorn[PROCESSES];             /* how many there were when the failed load began */
-byte hard = 0, soft = 0;      /* the newest version whose Invalidate, whose MarkStale has returned */
+/* The checks use the rest. told is also the stamp. */
+byte changes = 0;             /* how many changes the store has carried out */
+byte changed = 0;             /* how many of these have returned */
+byte told[PROCESSES];         /* of how many of these the process knows */
+/* How many changes there had been when the failed load began, for the record and the memory. */
+byte recordBorn, memoryBorn[PROCESSES];
+byte hard = 0, soft = 0;      /* the newest versions whose Invalidate or MarkStale has returned */
 byte gone = 0;                /* the newest version that a load found not to exist */
-bool mayLoad = false;         /* the next grant is justified, */
-bool mayEarly = true;         /* or justified if the value seen stands there */
-bool backoff = false;         /* the last load failed a moment ago, and nothing changed since */
+bool mayLoad = false;         /* the next grant is justified */
+bool mayEarly = true;         /* it is justified if the value seen is still there */
+bool backoff = false;         /* the last load has just failed, and nothing has changed since */
 hidden byte olderThanHard, olderThanSoft, servedGone, oldAtRest, secondLoad, loadInBackoff, heldBackByOld;
 hidden byte errorFromBefore, valueOverlooked;
 
@@ -125,7 +138,8 @@ inline grant() {
   }
 }
 
-#define another (value != EMPTY && by != seen)      /* a value that the asker has not seen */
+/* The store has a value that the asker hasn't seen. */
+#define another (value != EMPTY && by != seen)
 
 inline fillScript() {
   if
@@ -175,7 +189,7 @@ inline failScript() {
 }
 
 proctype process(byte me) {
-  byte needHard, needSoft, needGone, since;         /* what had returned when the call began */
+  byte needHard, needSoft, needGone, since;         /* the state when the call began */
   byte inHand, seen, stamp, token, began, loaded, n = 0; bool answered;
   do
   :: n < CALLS(me) ->
@@ -185,10 +199,11 @@ proctype process(byte me) {
        if
        :: value != EMPTY && fresh ->
           answer(value, true);
-          if :: goto out :: answered = true fi                         /* refresh before its time */
+          if :: goto out :: answered = true fi                         /* or refresh it early */
        :: value != EMPTY && !fresh && memory[me] -> holdBack(memoryBorn[me], told[me]); answer(value, false); goto out
        :: value != EMPTY && !fresh && !memory[me] ->
-          if :: answer(value, false); answered = true :: true fi       /* at once, or only if the load fails */
+          /* Served at once, or only if the load fails. */
+          if :: answer(value, false); answered = true :: true fi
 #ifdef MEMORY_ALONE
        :: value == EMPTY && memory[me] -> fail(memoryBorn[me]); goto out
 #endif
@@ -281,7 +296,7 @@ inline forget(p, count) {
 #endif
 }
 
-inline publish() {            /* each copy of the message may be lost */
+inline publish() {            /* the message may be lost */
   if :: message[1]!changes :: true fi
 }
 
@@ -295,7 +310,7 @@ end:
 
 inline change() { mayLoad = true; backoff = false; changes++; publish() }
 
-proctype writer() {                                                    /* lives in process 0 */
+proctype writer() {                                                    /* in process 0 */
   if
   :: origin++
   :: atomic { origin++; absent = absent | (1 << origin) }

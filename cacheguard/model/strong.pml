@@ -1,40 +1,46 @@
-/* strong: reads that get nothing from before a change that has returned, in whatever process.
+/* strong: if a change had returned, in any process, before a read began, the read gets no value
+   from before the change.
 
-   Rule: flights and questions to the store are numbered by one clock. A caller notes what the clock shows, then
-   joins the key's open flight or opens one. What a flight lands with is as of a moment: that of its beginning if
-   its look-up found it, else the last one before its question for the lease was sent, whatever became of that: a
-   value, a load of its own, or the message of the load that it waited for. A caller who joined, and came at that
-   moment or after it, waits all the same, and then goes on with another flight that is younger than its coming:
-   the one that others like it went on with, also when that has landed, or the open one, or one that it opens.
+   Rule: Each process has one clock, which numbers its flights, its requests to the store and its
+   callers. A caller reads the clock, and then it joins the key's open flight or opens a flight. The
+   result of a flight has the age of one moment. If the look-up found the result, this is the moment
+   when the flight began. Otherwise it is the moment just before the last request for the lease was
+   sent. This holds for each result of that request: a value, a load of the flight's own, or the
+   message of the load that the flight waited for. A caller that joined the flight may have come at
+   that moment or later. This caller waits for the flight nevertheless. Then it goes on with another
+   flight that began after the caller came: the flight with which other callers of its flight went
+   on, even if that flight has landed; or the open flight; or a flight that the caller opens.
 
-   Modelled: a flight that somebody has begun, and two more callers in its process, each with one call; another process that loads
-   once, and changes the origin once, with an Invalidate, that empties the value and ends the lease, or with one
-   by tag, which makes what is loaded under older grants count for nothing; loads that read the origin at any moment, and
-   fill, or are refused; a lease that runs out at any moment, once; messages that arrive in order and at any moment, or
-   never, and carry values. What a message carries counts if its grant is from after all that this process has
-   heard of.
+   Modelled: a flight that has begun, and two more callers in its process, each with one call;
+   another process that loads once and changes the origin once; loads that read the origin at any
+   moment, and whose fills are stored or refused; a lease that expires once, at any moment; messages
+   that carry values, and that arrive in order, at any moment or never. The change is an Invalidate,
+   which removes the value and ends the lease, or an invalidation by tag, which makes everything
+   invalid that is loaded under an older grant. The value in a message is valid if its grant is
+   later than all invalidations by tag of which this process has been told.
 
    Checked
-     older              a caller gets a value from before a change that had returned when its call began
+     older              a caller gets a value from before a change that had returned when its call
+                        began
      invalid end state  a caller gets no result
 
    Runs that hold
      run: holds, over 10000000 states (full)
 
-   SHORT: no lease runs out.
+   With SHORT no lease expires.
 
    Mutants
-   NO_AGAIN: a caller takes what its first flight brings
+   NO_AGAIN: a caller takes the result of its first flight, whatever the age of the result
      run: SHORT,NO_AGAIN fails "older"
-   AS_OF_LANDING: a look-up counts as of when it is answered
+   AS_OF_LANDING: the result of a look-up has the age of the moment when it was answered
      run: SHORT,AS_OF_LANDING fails "older"
-   TICK_LATE: the moment is from after the question for the lease
+   TICK_LATE: the clock is read after the request for the lease instead of before it
      run: SHORT,TICK_LATE fails "older"
-   AS_OF_FILL: a load of one's own counts as of the fill that was stored
+   AS_OF_FILL: the result of the flight's own load has the age of its fill
      run: SHORT,AS_OF_FILL fails "older"
-   UNHEARD: what a message carries counts whatever this process has heard of
+   UNHEARD: the value in a message is valid whatever this process has been told
      run: SHORT,UNHEARD fails "older"
-   NO_TIMER: who waits for another load relies on messages alone
+   NO_TIMER: a flight that waits for another load relies on messages only
      run: SHORT,NO_TIMER fails "invalid end state"
 */
 
@@ -45,26 +51,28 @@
 #define RIVAL 50              /* the token of the other process's load */
 
 byte origin = 1;              /* the version of the data at the origin */
-byte value = EMPTY;           /* the version the store holds, */
-byte stamp = 0;               /* and how many changes by tag there had been when its load got the lease */
-byte bumps = 0;               /* how many there have been */
-byte lease = NONE;            /* the token of the load that holds the lease */
+byte value = EMPTY;           /* the version that the store has */
+byte stamp = 0;               /* the number of bumps when the value's load got the lease */
+byte bumps = 0;               /* how many invalidations by tag there have been */
+byte lease = NONE;            /* the token of the load that has the lease */
 byte returned = 0;            /* the newest version whose change has returned */
 byte done = 0;
 
-byte came = 0;                /* who has come, a bit for each: a moment of the clock is who came before it */
-byte flights = 0;             /* those of the process are numbered from 1 */
-byte open = NONE;             /* the one that newcomers join */
-byte born[FLIGHTS + 1];
-byte asOf[FLIGHTS + 1];
+/* The clock has a bit for each caller that has come. A moment is the set of callers that came
+   before it. */
+byte came = 0;
+byte flights = 0;             /* the number of flights, which are numbered from 1 */
+byte open = NONE;             /* the flight that new callers join */
+byte born[FLIGHTS + 1];       /* the moment when the flight began */
+byte asOf[FLIGHTS + 1];       /* the moment whose age the result has */
 byte result[FLIGHTS + 1];     /* NONE until the flight has landed */
-byte next[FLIGHTS + 1];       /* the flight that its members went on with */
+byte next[FLIGHTS + 1];       /* the flight with which the callers of this flight went on */
 byte awaited[FLIGHTS + 1];    /* the token of the load that the flight waits for */
-byte carried[FLIGHTS + 1];    /* the version that a message of it brought */
-byte heard = 0;               /* changes by tag that the process knows of */
+byte carried[FLIGHTS + 1];    /* the version in the message of the awaited load */
+byte heard = 0;               /* invalidations by tag of which the process was told */
 
 mtype = { changed, bumped, filled };
-chan message = [2] of { mtype, byte, byte, byte };  /* of a load: its token, version and stamp */
+chan message = [2] of { mtype, byte, byte, byte };  /* filled: token, version, stamp of the load */
 bool broken;
 hidden byte older;
 
@@ -72,7 +80,8 @@ hidden byte older;
 
 inline begin(f) { flights++; f = flights; open = flights; born[flights] = came }
 
-inline publish(kind, token, version, at) {           /* a connection that breaks loses all that follows */
+/* A full channel stands for a connection that breaks. All later messages are lost, too. */
+inline publish(kind, token, version, at) {
   if :: nfull(message) && !broken -> message!kind, token, version, at :: full(message) || broken -> broken = true fi
 }
 

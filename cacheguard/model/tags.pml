@@ -1,28 +1,34 @@
 /* tags: values that are invalidated by tag without being found, and generations that are evicted.
 
-   Rule: one set for each cache has the generation of the whole cache, its floor, and those of tags. A grant's
-   number is the clock of the node that has the set, in the lease script, and so before the load: the value's
-   stamp. A bump makes the clock the tag's generation. Both go on from the latest generation where the clock has
-   not. Who finds no set makes one with a floor just before the clock, a bump with the clock. Who reads a value
-   reads the generations after it. A value counts if its stamp is later than the floor and
-   later than the tag's generation. A waiter may take the value of the load that it waits for from a message, without asking, if no bump
-   that it was told of is as late as the value's stamp, and the stamp is later than what may not have been told:
-   the clock at the moment when its messages came back. Messages come on one connection, in the order in which
-   they were sent.
+   Rule: Each cache has a set of generations: one for each tag, and one for the whole cache, which
+   is called the floor. The lease script reads the clock of the node that has the set. This time is
+   the number of the grant, and the stamp of the value that the grant's load brings. So the stamp is
+   from before the load. A bump sets the generation of a tag to the time of the clock. If the clock
+   isn't later than the latest generation, stamps and bumps get the number after that generation. If
+   there is no set, a grant or a read makes one with a floor just before the clock, and a bump makes
+   one with a floor at the clock. A process that reads a value reads the generations after the
+   value. A value is valid if its stamp is later than the floor and later than the tag's generation.
+   A waiter may take the value of the awaited load from a message, without asking the store, in one
+   case: the stamp is later than every bump of which the process was told, and later than every bump
+   of which it may not have been told. The latter bumps came before the moment when its messages
+   came back, and the process compares the stamp with the clock of that moment. Messages come on one
+   connection, in the order in which they were sent.
 
-   Modelled: two processes, each with a caller that makes calls one after the other, reads the store, or waits for
-   the load that holds the lease; one tag; a writer that changes the origin and bumps; a clock that may stand still,
-   but not during a load, and is never set back: then a set that is evicted takes along how far numbers have gone; with EVICTED
-   the set is evicted once, as a whole; with BROKEN the second process's messages break once, which loses what is
-   under way and what is sent until they are confirmed. With CACHED processes keep what they read of the
-   generations, as in a cluster, while messages arrive. QUIET: nothing
-   changes, and no set is evicted during a load.
+   Modelled: two processes, each with a caller that makes its calls one after the other, and reads
+   the store or waits for the load that has the lease; one tag; a writer that changes the origin and
+   bumps; a clock that may stand still, but not during a load, and that is never set back. (If it
+   were set back, the eviction of the set would also lose the latest number.) With EVICTED the set
+   is evicted once, as a whole. With BROKEN the second process's messages break once. This loses the
+   messages on their way, and those that are sent until the connection is confirmed again. With
+   CACHED a process keeps the generations that it has read while messages arrive, as in a cluster.
+   With QUIET nothing changes, and the set isn't evicted during a load.
 
    Checked
      olderThanBump   a call that began after a bump returned gets an older value
-     olderThanTold   with CACHED: a call gets an older value than the bump its process had been told of, or, when
-                     its messages don't arrive, than one that had returned
-     loadedTwice     a load is granted although nothing has changed since the last one was stored
+     olderThanTold   with CACHED: a call gets an older value than the newest bump of which its
+                     process had been told when the call began. If messages didn't arrive then, the
+                     newest bump that had returned counts
+     loadedTwice     a load is granted although nothing has changed since the last load was stored
 
    Runs that hold
      run: EVICTED holds, over 1000000 states
@@ -33,11 +39,11 @@
    Mutants
    STAMP_LATE: the stamp is the clock after the load
      run: EVICTED,STAMP_LATE fails "olderThanBump"
-   TIE_VALID: a value counts if its stamp is not earlier than the generations
+   TIE_VALID: a value is valid if its stamp is not earlier than the generations
      run: EVICTED,TIE_VALID fails "olderThanBump"
-   MISSING_OK: where there is no set every value counts
+   MISSING_OK: if there is no set, every value is valid
      run: EVICTED,MISSING_OK fails "olderThanBump"
-   NO_INVALIDATION: what a process keeps of the generations counts whatever it is told
+   NO_INVALIDATION: a process keeps its generations even if it is told of a bump
      run: BROKEN,CACHED,NO_INVALIDATION fails "olderThanTold"
    FLOOR_LATE: a grant that finds no set makes one with the clock as its floor
      run: QUIET,EVICTED,FLOOR_LATE fails "loadedTwice"
@@ -56,23 +62,27 @@
 #define BUMPED 2
 
 byte origin = 0, now = 2;           /* the version of the data; the clock */
-byte value = EMPTY, stamp;          /* in the store */
-byte lease = NONE;                  /* the caller that holds it, counted from 1 */
-bool there = false;                 /* the set */
-byte floor, gen;
+byte value = EMPTY, stamp;          /* the value in the store, and its stamp */
+byte lease = NONE;                  /* the caller that has it, counted from 1 */
+bool there = false;                 /* there is a set */
+byte floor, gen;                    /* the generations of the whole cache and of the tag */
 byte returned = 0;                  /* the newest version whose bump has returned */
-byte stored = EMPTY;                /* the version of the last fill, while nothing has changed */
-byte over = 0;
+byte stored = EMPTY;                /* with QUIET: the version of the last fill */
+byte over = 0;                      /* how many callers and writers have ended */
 
+/* The second process's connection is confirmed, but the process hasn't noticed this yet. */
 bool behind = false;
 bool up[PROCESSES] = true, trusted[PROCESSES] = true;
 chan message[PROCESSES] = [4] of { byte, byte, byte };   /* kind, version, stamp or generation */
-byte heard[PROCESSES], since[PROCESSES];                 /* the latest bump it was told of; what it may not have been */
-byte told[PROCESSES];                                    /* the newest version of a bump that it was told of */
+/* heard: the latest bump of which the process was told. since: the clock when its messages came
+   back; the process may not have been told of earlier bumps. */
+byte heard[PROCESSES], since[PROCESSES];
+byte told[PROCESSES];                                    /* the newest version of these bumps */
 bool known[PROCESSES];                                   /* with CACHED: it keeps generations */
 byte keptFloor[PROCESSES], keptGen[PROCESSES];
-byte loading, awaited[PROCESSES];                        /* the number of the grant that is alive, or is waited for */
-bool woken[PROCESSES];                                   /* a message brought its value */
+/* The numbers of two grants: the last one, and the one for which a process waits. */
+byte loading, awaited[PROCESSES];
+bool woken[PROCESSES];                                   /* a message has brought the value */
 byte wokenWith[PROCESSES], wokenStamp[PROCESSES];
 hidden byte olderThanBump, olderThanTold, loadedTwice;
 
@@ -85,7 +95,7 @@ inline publish(kind, version, at) {
   k = 0
 }
 
-/* The clock, or what comes after the latest generation. */
+/* Sets x to the clock, or to the number after the latest generation if that is larger. */
 inline tick(x) {
   x = now;
 #ifndef QUIET
@@ -95,7 +105,7 @@ inline tick(x) {
 #endif
 }
 
-/* What the store says now, or what the process keeps. */
+/* Sets f and g to the generations that the process keeps, or else to those in the store. */
 inline generations(f, g) {
   atomic {
     f = 0; g = 0;
@@ -109,7 +119,7 @@ inline generations(f, g) {
 #if defined(EVICTED) && !defined(MISSING_OK)
        if :: !there -> there = true; floor = now - 1 :: else fi;
 #endif
-       f = floor; g = gen;                                     /* 0 if there is none */
+       f = floor; g = gen;                                     /* 0 if there are none */
 #ifdef CACHED
        if :: trusted[me] -> known[me] = true; keptFloor[me] = f; keptGen[me] = g :: else fi
 #endif
@@ -150,7 +160,8 @@ proctype caller(byte me) {
 again:
      atomic {                                                   /* lease script */
        if
-       :: value != EMPTY && stamp != s -> v = value; s = stamp; goto check   /* one it has not seen */
+       /* The store has a value that the caller hasn't seen. */
+       :: value != EMPTY && stamp != s -> v = value; s = stamp; goto check
        :: (value == EMPTY || stamp == s) && lease == NONE ->
           loadedTwice = (stored != EMPTY && stored == origin); assert(!loadedTwice);
           lease = me + 1;
@@ -179,7 +190,7 @@ again:
 #endif
        publish(FILLED, v, s)
      };
-     goto answered;                                             /* for its own callers, who waited from before */
+     goto answered;                                             /* the caller came before it */
 check:
      generations(f, g);
      if :: atomic { counts(s, f, g) -> take(v); goto answered } :: else -> goto again fi;
@@ -197,7 +208,7 @@ wait:
         :: s <= heard[me] || s <= since[me] -> goto check
 #endif
         fi
-     :: lease == NONE -> goto again                             /* the lease's time is over, or messages came back */
+     :: lease == NONE -> goto again                             /* the awaited lease is over */
      fi;
 answered:
      atomic { v = 0; s = 0; f = 0; g = 0; bound = 0; woken[me] = false; awaited[me] = 0; wokenWith[me] = 0; wokenStamp[me] = 0; n++ }
@@ -224,7 +235,7 @@ proctype writer() {
   over++
 }
 
-/* One process's messages. */
+/* Receives the messages of one process. */
 proctype ear(byte me) {
   byte kind, version, at;
 end:
@@ -247,7 +258,7 @@ end:
   od
 }
 
-/* A set that is evicted, and the second process's messages that are lost for a while. */
+/* Evicts the set once, and breaks the second process's messages once. */
 proctype world() {
   skip;
 #ifdef EVICTED
@@ -261,9 +272,10 @@ end0:
 #ifdef BROKEN
   atomic { up[1] = false;
     do :: message[1]?_, _, _ :: empty(message[1]) -> break od }
-  trusted[1] = false; known[1] = false;                                          /* it is noticed */
-  atomic { up[1] = true; behind = true }                                         /* confirmed, and nothing delivered before */
-  atomic { since[1] = now; trusted[1] = true; told[1] = returned; behind = false }   /* restored */
+  trusted[1] = false; known[1] = false;                              /* the break is noticed */
+  atomic { up[1] = true; behind = true }                             /* it is confirmed again */
+  /* The process takes up its messages again. */
+  atomic { since[1] = now; trusted[1] = true; told[1] = returned; behind = false }
 #endif
 }
 

@@ -1,19 +1,21 @@
-/* update: writing through the cache, Set and Update, racing with loads.
+/* update: writing through the cache with Set and Update, while loads run.
 
-   Rule: Set comes after the write to the origin: it stores the value and ends the lease in one step. That is
-   safe with one writer per key alone: the Sets of two writers can arrive in the other order, and then the
-   older value stays. Update is safe with any number of writers: it claims the key (deletes the value, takes
-   the lease over with a token of its own), writes the origin, fills with the claim; where that fill is
-   refused, it invalidates value and lease.
+   Rule: Set comes after the write to the origin. It stores the value and ends the lease in one
+   step. This is safe only with one writer per key: the Sets of two writers can arrive in the wrong
+   order, and then the older value stays. Update is safe with any number of writers. It first claims
+   the key (deletes the value, and takes over the lease with a token of its own), then it writes the
+   origin, then it fills under its claim. If the fill is refused, it invalidates value and lease.
 
-   Modelled: readers that get, or are granted and load and fill; two writers with one write each, or one with
-   two (ONE_WRITER); lease, claim and value run out at any moment. In a CRASH run the one writer may die at any
-   point of its Update, and its claim runs out only when it is dead: no cache can know of a write that comes
-   after the end of its claim and is never followed by a word.
+   Modelled: readers that get a value, or are granted the lease, load and fill; two writers with one
+   write each, or one writer with two writes (ONE_WRITER). The lease, the claim and the value may
+   end at any moment. With CRASH the only writer may die at any point of its Update, and its claim
+   ends only after its death. The reason: if a writer writes after the end of its claim, and then
+   dies without a message, no cache can know of the write.
 
    Checked
-     olderThanWrite  a call that began after a write returned gets an older value from the store; one more
-                     call comes when all is quiet and must get what the origin holds (P3)
+     olderThanWrite  a call that began after a write returned gets an older value from the store.
+                     One more call comes when all processes are done, and must get the origin's
+                     version (P3)
 
    Runs that hold
      run: holds, over 3000000 states (full)
@@ -23,17 +25,17 @@
    Mutants
    SET: two writers use Set
      run: SET fails "olderThanWrite"
-   KEEP_LEASE: Set leaves a running load its lease
+   KEEP_LEASE: Set leaves the lease to a running load
      run: SET,ONE_WRITER,KEEP_LEASE fails "olderThanWrite"
    CLAIM_LATE: Update claims after it wrote the origin
      run: CLAIM_LATE fails "olderThanWrite"
-   CLAIM_KEEPS_LEASE: the claim leaves a running load its lease, and the writer dies after its write
+   CLAIM_KEEPS_LEASE: the claim leaves the lease to a running load, the writer dies after its write
      run: ONE_WRITER,CRASH,CLAIM_KEEPS_LEASE fails "olderThanWrite"
    CLAIM_KEEPS_VALUE: the claim leaves the value, and the writer dies after its write
      run: ONE_WRITER,CRASH,CLAIM_KEEPS_VALUE fails "olderThanWrite"
    NO_REPAIR: a refused fill is not followed by an invalidate
      run: NO_REPAIR fails "olderThanWrite"
-   REPAIR_KEEPS_LEASE: the invalidate after a refused fill deletes the value alone
+   REPAIR_KEEPS_LEASE: the invalidate after a refused fill deletes only the value
      run: REPAIR_KEEPS_LEASE fails "olderThanWrite"
 */
 
@@ -50,16 +52,18 @@
 #endif
 
 byte origin = 0;              /* the version of the data at the origin */
-byte value = 0;               /* the version the store holds */
-byte lease = NONE;            /* the token of the load or claim that holds the lease */
+byte value = 0;               /* the version that the store has */
+byte lease = NONE;            /* the token of the load or claim that has the lease */
 byte tokens = 0;
 byte written = 0;             /* the newest version whose write has returned */
 byte done = 0;
-byte claim = NONE;            /* in a CRASH run: the token of the claim of a living writer */
+byte claim = NONE;            /* with CRASH: the token of a living writer's claim */
 
 hidden byte olderThanWrite;
 
-inline answer() {             /* the call returns what the store holds; since: what had returned when it began */
+/* The call returns the store's version. since is the newest version whose write had returned when
+   the call began. */
+inline answer() {
   d_step { olderThanWrite = (value < since); assert(!olderThanWrite) }
 }
 
@@ -78,7 +82,8 @@ proctype reader() {
      if
      :: token != NONE ->
         loaded = origin;                                               /* load */
-        atomic { if :: lease == token -> value = loaded; lease = NONE :: else fi }   /* fill script */
+        /* fill script */
+        atomic { if :: lease == token -> value = loaded; lease = NONE :: else fi }
      :: else
      fi;
      atomic { loaded = 0; token = NONE; since = 0; n++ }

@@ -22,10 +22,11 @@ const (
 // sound checks src and returns bytes that can be passed to the library: one whole object with
 // everything that it declares.
 //
-// These bytes are src, unless src has a short timestamp whose first byte could be the head of a
-// map. Where the library expects a map, it skips the head of an extension and reads the extension's
-// body as a map, so it would read the rest of src from a different position than sound did. Such a
-// timestamp is rewritten in its longest form, whose first byte can't be the head of a map.
+// These bytes are src, unless src has a short timestamp whose body begins with a byte above 0x7f,
+// which could be the head of a map. Where the library expects a map, it skips the head of an
+// extension and reads the extension's body as a map, so it would read the rest of src from a
+// different position than sound did. Such a timestamp is rewritten in its longest form, whose body
+// begins with a byte that can't be the head of a map.
 func sound(src []byte) ([]byte, error) {
 	var (
 		few [32]uint64
@@ -129,8 +130,8 @@ func object(b []byte) (size int, inner uint64, err error) {
 
 func isExtension(c byte) bool { return c >= 0xc7 && c <= 0xc9 || c >= 0xd4 && c <= 0xd8 }
 
-// timestamp returns the longest form of a timestamp that must be rewritten, nil for any other
-// timestamp, and an error for any other extension.
+// timestamp returns the longest form of a timestamp that must be rewritten, and nil for any other
+// valid timestamp. For an invalid timestamp, and for any other extension, it returns an error.
 func timestamp(ext []byte) (long []byte, err error) {
 	const kind = 0xff // -1
 	var nanos, seconds uint64

@@ -32,8 +32,8 @@
 //	cacheguard.misses               {miss}
 //	cacheguard.load.duration        s          by cacheguard.outcome: value, not_found, error,
 //	                                           cancelled (failed, because the cache had cancelled it), audit
-//	cacheguard.wait.duration        s          of callers
-//	cacheguard.fleet_wait.duration  s          of a process for another one
+//	cacheguard.wait.duration        s          how long callers waited for a load
+//	cacheguard.fleet_wait.duration  s          how long this process waited for a load in another one
 //	cacheguard.loads.late           {load}
 //	cacheguard.fills                {fill}     by cacheguard.result: stored, refused, unknown, not_stored
 //	cacheguard.leases.asked, cacheguard.leases.granted, cacheguard.leases.renewed, cacheguard.leases.lost

@@ -62,8 +62,8 @@ func newMetrics(meter metric.Meter) (m metrics, err error) {
 	return m, errors.Join(errs...)
 }
 
-// labels are the attribute sets of one cache: one with the cache alone, and one for each result of
-// each number that has results.
+// labels are the attribute sets of one cache: one with the cache alone, and for each number that
+// has a word one with the cache and this word.
 type labels struct {
 	cache metric.MeasurementOption
 	of    [eventcount.Numbers]metric.MeasurementOption

@@ -35,7 +35,7 @@ var (
 func New(opts Options) (*Observer, error) {
 	o := &Observer{opts: opts.withDefaults()}
 	o.tracer = o.opts.TracerProvider.Tracer(scope)
-	o.caches = eventcount.NewCaches(func(cache string) string { return cache }, newLabels)
+	o.caches = eventcount.NewCaches(eventcount.Text, newLabels)
 	meter := o.opts.MeterProvider.Meter(scope)
 	var err error
 	if o.metrics, err = newMetrics(meter); err != nil {
@@ -71,8 +71,8 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// Attach registers a function that returns the gauges of a cache. It is called when metrics are
-// collected. See [cacheguard.Attacher].
+// Attach registers a function that returns the Stats of a cache. The function is called when
+// metrics are collected, and for the last time by detach. See [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -243,7 +244,7 @@ func TestWaits(t *testing.T) {
 					wait.Links, c.linked)
 			}
 			if wait.Failed != "" || wait.Attributes["cacheguard.stale"] != "true" ||
-				wait.End.Sub(wait.Start) != time.Second {
+				wait.End-wait.Start != time.Second {
 				t.Errorf("the wait of a caller who got a stale value: %+v", wait)
 			}
 			if got := wait.Attributes["cacheguard.key"]; (got == "k") != keys {
@@ -261,6 +262,67 @@ func TestWaits(t *testing.T) {
 		if n := len(exporter.GetSpans()); n != 0 {
 			t.Errorf("%d spans of what is no caller's wait", n)
 		}
+	}
+}
+
+// Names, keys and errors are any bytes. What is exported is UTF-8, because an exporter of OTLP
+// drops all spans or metrics of a batch that has another text.
+func TestOnlyUTF8IsExported(t *testing.T) {
+	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+	o := newObserver(t, otelobserver.Options{
+		Keys:           true,
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)),
+		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+	})
+	wrong := errors.New("load: \xff")
+	_, _, end := o.StartLoad(t.Context(), "a\xff", "\xff")
+	end(wrong, false)
+	o.Observe(t.Context(), cacheguard.Event{
+		Kind: cacheguard.EventWaited, Cache: "a\xff", Key: "\xff", Took: time.Second, Err: wrong,
+	})
+	o.Attach("a\xff", func() cacheguard.Stats { return cacheguard.Stats{Changes: 1} })
+	var texts []string
+	note := func(all ...attribute.KeyValue) {
+		for _, a := range all {
+			texts = append(texts, a.Value.String())
+		}
+	}
+	for _, span := range exporter.GetSpans() {
+		note(span.Attributes...)
+		texts = append(texts, span.Status.Description)
+		for _, event := range span.Events {
+			note(event.Attributes...)
+		}
+	}
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					note(p.Attributes.ToSlice()...)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					note(p.Attributes.ToSlice()...)
+				}
+			}
+		}
+	}
+	replaced := 0
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			t.Errorf("exported: %q", text)
+		}
+		if strings.Contains(text, "\ufffd") {
+			replaced++
+		}
+	}
+	if replaced < 8 { // two spans with a cache, a key, a status and an exception
+		t.Errorf("%d replaced texts in %q", replaced, texts)
 	}
 }
 

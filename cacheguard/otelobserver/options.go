@@ -14,9 +14,9 @@ type Options struct {
 	// MeterProvider makes the metrics. Default: the global provider at the time of New.
 	MeterProvider metric.MeterProvider
 
-	// Keys adds the key to spans, as the attribute cacheguard.key. Metrics never have it. Default:
-	// spans have no key, because keys often contain data that doesn't belong in a trace, such as
-	// names, addresses or tokens.
+	// Keys adds the key to spans, as the attribute cacheguard.key. Bytes that are not UTF-8 are
+	// replaced by U+FFFD. Metrics never have the key. Default: spans have no key, because keys
+	// often contain data that doesn't belong in a trace, such as names, addresses or tokens.
 	Keys bool
 }
 

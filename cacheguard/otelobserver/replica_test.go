@@ -47,8 +47,13 @@ type span struct {
 	Links      []string // trace and span
 	Failed     string   // the status, if it is an error
 	Attributes map[string]string
-	Start, End time.Time
+	Process    int
+	Start, End time.Duration // since began, by the clock that nobody sets
+	Ended      time.Time     // the end by the machine's clock, which all processes share
 }
+
+// began is where a process' times begin.
+var began = time.Now()
 
 // replicaMain is the whole life of a replica.
 func replicaMain(config string) int {
@@ -148,7 +153,7 @@ func stampede(
 	leader := make(chan struct{})
 	leads := sync.OnceFunc(func() { close(leader) })
 	cache, err := cacheguard.New(leaseReports{store, report}, cacheguard.Options[string]{
-		Name: "product", TTL: time.Hour, LeaseTTL: patience,
+		Name: "product", TTL: time.Hour, LeaseTTL: patience, LoadTimeout: patience,
 		Observer: cacheguard.Observers(observer, gate{leads, &joined}),
 	})
 	if err != nil {
@@ -208,8 +213,8 @@ func stampede(
 func spanOf(s tracetest.SpanStub) span {
 	out := span{
 		Name: s.Name, Trace: s.SpanContext.TraceID().String(), ID: s.SpanContext.SpanID().String(),
-		Start: s.StartTime, End: s.EndTime, Failed: s.Status.Description,
-		Attributes: attributes(s.Attributes),
+		Failed: s.Status.Description, Attributes: attributes(s.Attributes), Process: os.Getpid(),
+		Start: s.StartTime.Sub(began), End: s.EndTime.Sub(began), Ended: s.EndTime,
 	}
 	if s.Parent.IsValid() {
 		out.Parent = s.Parent.SpanID().String()

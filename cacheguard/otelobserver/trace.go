@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/eventcount"
 )
 
 const (
@@ -57,9 +58,9 @@ func (o *Observer) waited(ctx context.Context, e cacheguard.Event) {
 }
 
 func (o *Observer) attributes(cache, key string) []attribute.KeyValue {
-	all := []attribute.KeyValue{cacheKey.String(cache)}
+	all := []attribute.KeyValue{cacheKey.String(eventcount.Text(cache))}
 	if o.opts.Keys {
-		all = append(all, keyKey.String(key))
+		all = append(all, keyKey.String(eventcount.Text(key)))
 	}
 	return all
 }
@@ -70,16 +71,22 @@ func fail(span trace.Span, err error) {
 	if err == nil || !span.IsRecording() {
 		return
 	}
+	text := eventcount.Text(err.Error())
+	p := (*cacheguard.PanicError)(nil)
+	panicked := errors.As(err, &p)
+	if text != err.Error() {
+		err = errors.New(text)
+	}
 	span.RecordError(err)
-	text := err.Error()
-	if p := (*cacheguard.PanicError)(nil); errors.As(err, &p) {
+	if panicked {
 		text = "load panicked"
 	}
 	span.SetStatus(codes.Error, text)
 }
 
-// A note has a version, 0, the trace's id, the span's id and the flags. It has the content of a
-// traceparent (W3C Trace Context) in half of the bytes, because each value has a note.
+// A note is a version byte, which is 0, followed by the trace's id, the span's id and the flags. It
+// has the content of a traceparent (W3C Trace Context) in half of the bytes, because each value of
+// a sampled load has a note.
 const noteSize = 1 + 16 + 8 + 1
 
 // note returns the note of a span. A span that isn't sampled has no note, because the span is not

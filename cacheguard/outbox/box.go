@@ -34,7 +34,7 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	b := &Box{
 		db: db, store: store, opts: opts, sql: statementsFor(opts), woken: make(chan struct{}, 1),
 	}
-	locks, wrongLocks := b.newLocks(opts.Lease, 0)
+	locks, wrongLocks := b.newLocks(opts.Lease, opts.patience())
 	cache, wrongStore := b.newCache("any")
 	if err := errors.Join(err, wrongStore, wrongLocks); err != nil {
 		return nil, err
@@ -43,8 +43,9 @@ func New(db *sql.DB, store cacheguard.Store, opts Options) (*Box, error) {
 	return b, errors.Join(cache.Close(), locks.Close())
 }
 
-// newLocks makes a locker with this lease that waits up to patience for the database. If patience
-// is 0, the default for the lease applies.
+// newLocks makes a locker with this lease that waits up to patience for the database. A connection
+// that isn't ready when half of patience is over is thrown away, so with little patience a relay
+// would never get a slow connection.
 func (b *Box) newLocks(lease, patience time.Duration) (*sqllock.Locker, error) {
 	locks, err := sqllock.New(b.db, sqllock.Options{
 		Dialect: b.opts.Dialect, Table: b.opts.LockTable, Lease: lease, OpTimeout: patience,
@@ -72,14 +73,14 @@ func (b *Box) newCache(name string) (*cacheguard.Cache[[]byte], error) {
 // migrations.
 func (b *Box) Schema() []string { return append([]string(nil), b.schema...) }
 
-// createPatience is how long Create waits for a reply of the database, and how long its lock lasts
+// createLease is how long Create waits for a reply of the database, and how long its lock lasts
 // after its process has died. It is long, because a process that starts while the database is busy
 // should rather be late than fail.
-const createPatience = 30 * time.Second
+const createLease = 30 * time.Second
 
 // Create creates the tables if they don't exist. Only ctx limits how long that takes.
 func (b *Box) Create(ctx context.Context) error {
-	locks, err := b.newLocks(createPatience, createPatience)
+	locks, err := b.newLocks(createLease, createLease)
 	if err != nil {
 		return err
 	}

@@ -27,19 +27,24 @@
 //
 // An invalidation is delivered if and only if its transaction is committed. It is delivered at
 // least once: if a relay dies after it has delivered a row and before it removes the row, the next
-// relay delivers the row again, which costs at most one more load. While the store can't be reached
-// the rows stay in the table. They are delivered when the store can be reached again.
+// relay delivers the row again, which costs at most one more load of each key. While the store
+// can't be reached the rows stay in the table. They are delivered when the store can be reached
+// again. A relay that could not reach it may deliver these rows a second time as soon as it can,
+// even if another relay has delivered them meanwhile. If a failover
+// of Redis loses invalidations that were acknowledged in the last half minute before it, the
+// process that has delivered them repeats them, if its Run hasn't ended.
 //
 // An invalidation is delivered after all invalidations whose transactions had been committed before
 // it was written. Transactions that overlapped have no fixed order, because PostgreSQL gives out
 // ids before the commit. That order doesn't matter to the values: each delivery comes after its
 // commit, and a value loaded after a delivery is at least as new as that commit.
 //
-// Between a commit and its delivery readers may get the old value. This time is about the sum of a
-// notification, a read of the table and a command to Redis, or up to Options.Poll if nothing wakes
-// the relay. The program that made the change can avoid old values for its own reads. Call
-// Committed instead of Wake: it returns a token, and a later read with this token gets no value
-// older than the commit, in any process and through package middleware:
+// Between a commit and its delivery readers may get the old value. If the relay is woken, the
+// delivery takes about as long as a notification, a read of the table and a command to Redis. If
+// nothing wakes the relay, it reads the table up to Options.Poll later. The program that made the
+// change can avoid old values for its own reads. Call Committed instead of Wake: it returns a
+// token, and a later read with this token gets no value older than the commit, in any process and
+// through package middleware:
 //
 //	token, err := box.Committed(ctx, "product")
 //	...

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
+	"github.com/cacheguard/cacheguard/internal/option"
 	"github.com/cacheguard/cacheguard/internal/sqltable"
 )
 
@@ -16,7 +17,9 @@ const (
 	defaultLease     = 5 * time.Second
 	defaultPoll      = 250 * time.Millisecond
 
-	minPoll = time.Millisecond
+	leastLease   = 10 * time.Millisecond // as in sqllock
+	mostPatience = 5 * time.Second
+	minPoll      = time.Millisecond
 )
 
 // Options configures a [Box]. Dialect is required. For the other fields the zero value means the
@@ -35,6 +38,7 @@ type Options struct {
 	LockTable string
 
 	// Lease is the time after which another process takes over if the relaying process has died.
+	// Half of it, or 5 s if that is less, limits each of a relay's requests for the lock.
 	// Default 5 s, at least 10 ms.
 	Lease time.Duration
 
@@ -49,8 +53,15 @@ type Options struct {
 	Listen sqllock.Listen
 
 	// Logger gets a line when invalidations can't be delivered, when they can be delivered again,
-	// and for each row that can never be delivered. Default slog.Default().
+	// when notifications don't arrive, and for each row that can never be delivered. Default
+	// slog.Default().
 	Logger *slog.Logger
+}
+
+// patience returns how long a relay waits for the reply to a request for its lock. If Lease is too
+// short, the error shall name Lease.
+func (o Options) patience() time.Duration {
+	return max(min(o.Lease/2, mostPatience), leastLease/2)
 }
 
 // validate returns the options with their defaults set, and all errors of the options, joined,
@@ -78,12 +89,7 @@ func (o Options) validate() (Options, error) {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
-	switch {
-	case o.Poll == 0:
-		o.Poll = defaultPoll
-	case o.Poll < minPoll:
-		wrong("Poll is %v, below the least of %v", o.Poll, minPoll)
-	}
+	errs = append(errs, option.Duration("outbox: Options.Poll", &o.Poll, defaultPoll, minPoll))
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

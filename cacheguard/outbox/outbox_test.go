@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
@@ -194,8 +196,14 @@ func TestStoreIsAway(t *testing.T) {
 		for range 3 { // the relay tries again and again
 			<-l.news
 		}
+		hourEarlier := "written - interval '1 hour'"
+		if s.Dialect == sqllock.SQLite {
+			hourEarlier = "written - 3600000000"
+		}
+		s.exec(t, db, "UPDATE OUTBOX SET written = "+hourEarlier)
 		backlog, err := b.Backlog(soon(t))
-		if err != nil || backlog.Rows != 2 || backlog.Oldest <= 0 || backlog.Refused != 0 {
+		if err != nil || backlog.Rows != 2 || backlog.Refused != 0 ||
+			backlog.Oldest < time.Hour-time.Minute || backlog.Oldest > 2*time.Hour {
 			t.Errorf("%+v, %v", backlog, err)
 		}
 		l.be(nil)
@@ -314,10 +322,10 @@ func TestWrongNames(t *testing.T) {
 // One relay works at a time. When it ends, or when it can't reach the store any more, another relay
 // takes over.
 func TestTakeover(t *testing.T) {
+	t.Parallel() // it waits for a lease
 	onEach(t, func(t *testing.T, s system) {
 		first, second := newLedger(t), newLedger(t)
-		short := func(o *outbox.Options) { o.Lease = 3 * time.Second }
-		one, two, db := s.box(t, first, short), s.box(t, second), s.db(t)
+		one, two, db := s.box(t, first), s.box(t, second), s.db(t)
 		stop := run(t, one)
 		write := func(key string) {
 			t.Helper()
@@ -338,6 +346,65 @@ func TestTakeover(t *testing.T) {
 		write("d")
 		second.await(t, "d", func(told []string) bool { return len(told) == 2 })
 	})
+}
+
+// An invalidation that the store has acknowledged and a failover has lost is repeated by the relay
+// that has delivered it, even if another relay works by then.
+func TestFailoverLongerThanTheLease(t *testing.T) {
+	t.Parallel() // it waits for a lease
+	onEach(t, func(t *testing.T, s system) {
+		first, second := newLedger(t), newLedger(t)
+		one, db := s.box(t, first, func(o *outbox.Options) { o.Lease = 5 * time.Second }), s.db(t)
+		run(t, one)
+		write := func(key string) {
+			t.Helper()
+			in(t, db, func(tx *sql.Tx) error { return one.Invalidate(soon(t), tx, "product", key) })
+		}
+		write("a")
+		first.await(t, "a", func(told []string) bool { return len(told) == 1 })
+		first.says(cacheguard.MessageLost)
+		first.be(errors.New("no master"))
+		run(t, s.box(t, second))
+		write("b")
+		second.await(t, "b", func(told []string) bool { return len(told) == 1 })
+		first.be(nil)
+		first.says(cacheguard.MessageRestored)
+		first.await(t, "a once more", func(told []string) bool {
+			return slices.Contains(told[1:], `key product "a"`)
+		})
+	})
+}
+
+// slow is a database whose connections are ready after a while, if their users are still there.
+type slow struct{ driver.Connector }
+
+func (s slow) Connect(ctx context.Context) (driver.Conn, error) {
+	select {
+	case <-time.After(1500 * time.Millisecond):
+		return s.Connector.Connect(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A relay waits for a connection for longer than the default of sqllock.
+func TestSlowConnections(t *testing.T) {
+	t.Parallel() // it waits for connections
+	s := onPostgreSQL(t)
+	connector, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(s.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(slow{connector})
+	t.Cleanup(func() { _ = db.Close() })
+	l := newLedger(t)
+	b, err := outbox.New(db, l, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, b)
+	in(t, s.db(t), func(tx *sql.Tx) error { return b.Invalidate(soon(t), tx, "product", "1") })
+	l.await(t, "it", func(told []string) bool { return len(told) == 1 })
 }
 
 // The relay reads the table only because of Wake and notifications.
@@ -479,7 +546,7 @@ func TestOptions(t *testing.T) {
 		},
 	} {
 		if _, err := outbox.New(db, memoryStore(t), s.options(change)); err == nil ||
-			!strings.Contains(err.Error(), want) {
+			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "OpTimeout") {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

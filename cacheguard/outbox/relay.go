@@ -25,14 +25,14 @@ const (
 var (
 	undeliveredLine = report.Line{Level: slog.LevelWarn,
 		Text: "outbox: invalidations can't be delivered", See: "the-outbox-cant-deliver",
-		Means: "caches may answer with what is out of date until they are; none is lost"}
+		Means: "caches may serve old values until the invalidations are delivered; none is lost"}
 	deliveredLine = report.Line{
 		Level: slog.LevelInfo, Text: "outbox: invalidations are delivered again",
 		See: "the-outbox-cant-deliver",
 	}
 	pollsLine = report.Line{Level: slog.LevelWarn,
 		Text: "outbox: notifications don't arrive; the relay polls", See: "the-outbox-cant-deliver",
-		Means: "what other processes commit is delivered after Options.Poll at the latest"}
+		Means: "invalidations that other processes commit are delivered within Options.Poll"}
 )
 
 // Wake makes the relay of this process read the table at once, if it is the relay that works. Call
@@ -58,8 +58,10 @@ func (b *Box) Committed(ctx context.Context, caches ...string) (cacheguard.Token
 
 // Run delivers committed invalidations until ctx ends, whenever no other process delivers them. It
 // returns nil when ctx has ended. If the database or the store can't be reached, Run tries again.
+// If the database doesn't answer, Run may need up to one Lease to return, or 10 s if Lease is
+// longer.
 func (b *Box) Run(ctx context.Context) error {
-	locks, err := b.newLocks(b.opts.Lease, 0)
+	locks, err := b.newLocks(b.opts.Lease, b.opts.patience())
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,8 @@ func (b *Box) Run(ctx context.Context) error {
 			b.listen(ctx)
 		}()
 	}
-	state := relay{b: b}
+	state := relay{b: b, senders: make(map[string]*sender)}
+	defer state.close()
 	for ctx.Err() == nil {
 		held, err := locks.Lock(ctx, b.lockName())
 		if err != nil {
@@ -90,10 +93,18 @@ func (b *Box) Run(ctx context.Context) error {
 
 // relay is the state of Run.
 type relay struct {
-	b      *Box
-	caches map[string]*cacheguard.Cache[[]byte] // by name
-	since  time.Time                            // since when deliveries fail; zero if they work
-	pause  time.Duration                        // the pause after the last failure
+	b       *Box
+	senders map[string]*sender // by the name of the cache
+	since   time.Time          // since when deliveries fail; zero if they work
+	pause   time.Duration      // the pause after the last failure
+}
+
+// sender sends the invalidations of one cache. If a failover has lost invalidations that the store
+// had acknowledged, the cache repeats those of the last half minute. So it stays open when another
+// relay takes over: the failover may last for longer than this relay keeps the lock.
+type sender struct {
+	cache *cacheguard.Cache[[]byte]
+	used  time.Time
 }
 
 // work delivers invalidations as long as it has the lock. It also ends if deliveries have failed
@@ -101,7 +112,6 @@ type relay struct {
 func (r *relay) work(ctx context.Context, held lock.Lock) {
 	ctx, cancel := lock.Context(ctx, held)
 	defer cancel()
-	defer r.forget()
 	began := time.Now()
 	for ctx.Err() == nil {
 		more, err := r.round(ctx)
@@ -195,33 +205,43 @@ func (r *relay) deliver(ctx context.Context, rows []row) error {
 	return nil
 }
 
-// mostCaches is the largest number of caches that are remembered, so that made-up names can't fill
-// the memory.
+// mostCaches is the largest number of senders, so that made-up names can't fill the memory. A
+// further one takes the place of the one that was not used for the longest time.
 const mostCaches = 1000
 
 func (r *relay) cache(name string) (*cacheguard.Cache[[]byte], error) {
-	if cache, ok := r.caches[name]; ok {
-		return cache, nil
+	s := r.senders[name]
+	if s == nil {
+		cache, err := r.b.newCache(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(r.senders) >= mostCaches {
+			r.closeOldest()
+		}
+		s = &sender{cache: cache}
+		r.senders[name] = s
 	}
-	cache, err := r.b.newCache(name)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.caches) >= mostCaches {
-		r.forget()
-	}
-	if r.caches == nil {
-		r.caches = make(map[string]*cacheguard.Cache[[]byte])
-	}
-	r.caches[name] = cache
-	return cache, nil
+	s.used = time.Now()
+	return s.cache, nil
 }
 
-func (r *relay) forget() {
-	for _, cache := range r.caches {
-		_ = cache.Close()
+func (r *relay) closeOldest() {
+	var name string
+	var oldest *sender
+	for n, s := range r.senders {
+		if oldest == nil || s.used.Before(oldest.used) {
+			name, oldest = n, s
+		}
 	}
-	r.caches = nil
+	delete(r.senders, name)
+	_ = oldest.cache.Close()
+}
+
+func (r *relay) close() {
+	for _, s := range r.senders {
+		_ = s.cache.Close()
+	}
 }
 
 // rest waits until there may be rows to deliver.

@@ -180,10 +180,11 @@ type ledger struct {
 	cacheguard.Store
 	during func() // if it isn't nil, it is called before keys are invalidated
 
-	mu   sync.Mutex
-	told []string
-	away error
-	news chan struct{} // has room for one
+	mu    sync.Mutex
+	told  []string
+	away  error
+	tells []func(cacheguard.Message) // the listeners
+	news  chan struct{}              // has room for one
 }
 
 func newLedger(t *testing.T) *ledger {
@@ -207,6 +208,23 @@ func (l *ledger) note(format string, args ...any) error {
 	default:
 	}
 	return l.away
+}
+
+func (l *ledger) Listen(cache string, tell func(cacheguard.Message)) (stop func()) {
+	l.mu.Lock()
+	l.tells = append(l.tells, tell)
+	l.mu.Unlock()
+	return l.Store.Listen(cache, tell)
+}
+
+// says tells all listeners, also those that have stopped.
+func (l *ledger) says(kind cacheguard.MessageKind) {
+	l.mu.Lock()
+	tells := slices.Clone(l.tells)
+	l.mu.Unlock()
+	for _, tell := range tells {
+		tell(cacheguard.Message{Kind: kind, Generation: l.Now().UnixMicro()})
+	}
 }
 
 // all returns all changes so far.

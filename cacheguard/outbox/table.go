@@ -66,7 +66,7 @@ func (r *row) decode() (err error) {
 // refusedLine doesn't contain the error, because the error would name keys. The row has the error.
 var refusedLine = report.Line{Level: slog.LevelError,
 	Text: "outbox: an invalidation can't be delivered and is kept", See: "the-outbox-cant-deliver",
-	Means: "what it should have removed is served until its TTL is over; the row's column refused says why"}
+	Means: "the old value is served until its TTL is over; the column refused of the row says why"}
 
 // refuse marks a row as refused, so that it doesn't block the others.
 func (b *Box) refuse(ctx context.Context, id int64, why error) error {

@@ -1,8 +1,6 @@
 package promobserver
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
@@ -54,7 +52,3 @@ func (o *Observer) Collect(out chan<- prometheus.Metric) {
 		h.Collect(out)
 	}
 }
-
-// label returns a cache's name as the value of a label. It replaces bytes that are not UTF-8,
-// because with them a registry would refuse all metrics of the collector.
-func label(cache string) string { return strings.ToValidUTF8(cache, "\ufffd") }

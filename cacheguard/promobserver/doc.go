@@ -16,7 +16,7 @@
 //	cacheguard_loads_total{outcome}       value, not_found, error, cancelled (failed, because the cache had cancelled
 //	                                      it), audit (nobody waits for the load of an audit)
 //	cacheguard_late_loads_total           loads that returned after they had been given up
-//	cacheguard_load_duration_seconds      histogram
+//	cacheguard_load_duration_seconds      histogram, without the loads of audits
 //	cacheguard_wait_duration_seconds      histogram: how long callers waited for a load
 //	cacheguard_fleet_wait_duration_seconds  histogram: how long this process waited for a load in another one
 //	cacheguard_fills_total{result}        stored, refused (the lease was lost), unknown, not_stored

@@ -32,7 +32,7 @@ func New(opts Options) (*Observer, error) {
 		return nil, err
 	}
 	o := &Observer{metrics: newMetrics(opts), exemplar: opts.Exemplar}
-	o.caches = eventcount.NewCaches(label, o.metrics.of)
+	o.caches = eventcount.NewCaches(eventcount.Text, o.metrics.of)
 	return o, nil
 }
 
@@ -57,8 +57,8 @@ func (o *Observer) time(ctx context.Context, h prometheus.Observer, e cacheguard
 	h.(prometheus.ExemplarObserver).ObserveWithExemplar(e.Took.Seconds(), labels)
 }
 
-// Attach registers a function that returns the gauges of a cache. It is called when metrics are
-// collected. See [cacheguard.Attacher].
+// Attach registers a function that returns the Stats of a cache. The function is called when
+// metrics are collected, and for the last time by detach. See [cacheguard.Attacher].
 func (o *Observer) Attach(cache string, stats func() cacheguard.Stats) (detach func()) {
 	return o.caches.Attach(cache, stats)
 }

@@ -30,10 +30,11 @@ type Options struct {
 	Buckets []float64
 
 	// Exemplar returns labels that connect an observation in a histogram with its trace, such as
-	// {"trace_id": ...} of the span in ctx, or nil. It is called for each load with the load's ctx,
-	// and for each wait with the ctx of the caller that waited. If Prometheus refuses the labels,
-	// for example because they have more than 128 characters, the observation has no labels.
-	// Default: no exemplars.
+	// {"trace_id": ...} of the span in ctx, or nil. For a load, ctx is the load's ctx. For the wait
+	// of a caller, it is the ctx of this caller. For the wait of the process for another one, it
+	// has the values of the ctx of the caller that began this wait. Exemplar isn't called for loads
+	// of an audit. If Prometheus refuses the labels, for example because they have more than 128
+	// characters, the observation has no labels. Default: no exemplars.
 	Exemplar func(ctx context.Context, e cacheguard.Event) prometheus.Labels
 }
 

@@ -2,6 +2,7 @@ package protocodec_test
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/codectest"
+	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/protocodec"
+	"github.com/cacheguard/cacheguard/internal/logtest"
 )
 
 // This compiles only if Codec is a cacheguard.Codec.
@@ -47,6 +50,28 @@ func TestConformance(t *testing.T) {
 		},
 		Memory: memory,
 	})
+}
+
+// The encoder keeps sizes in a message. They aren't a part of the value that the codec loses.
+func TestNothingIsSaidToBeLost(t *testing.T) {
+	var log logtest.Lines
+	store := memstore.New(memstore.Options{})
+	defer store.Close()
+	cache, err := cacheguard.New(store, cacheguard.Options[*structpb.Struct]{
+		Name: "test", Codec: protocodec.Codec[*structpb.Struct]{}, Logger: log.Logger(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cache.Close()
+	if _, err := cache.Get(t.Context(), "k", func(context.Context) (*structpb.Struct, error) {
+		return product(t), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if log.String() != "" {
+		t.Errorf("the log has\n%s", &log)
+	}
 }
 
 // Unknown fields are kept, so that an older program may store a message that a newer program made.

@@ -14,11 +14,15 @@ import (
 )
 
 const (
-	batchReads  = 128     // most reads in one trip
-	batchBytes  = 1 << 20 // about how much one trip may bring
-	firstReads  = 32      // most reads in one trip while nothing is known about the size of values
+	batchReads  = 128     // most reads in one batch
+	batchBytes  = 1 << 20 // about how many bytes of values one batch may bring
+	firstReads  = 32      // most reads in one batch while nothing is known about the size of values
 	mostSenders = 4       // most batches of a lane that are under way at a time, if they are full
 	mostReads   = 1 << 16 // most reads that wait in full batches: far more than come at once
+
+	// mostPatience is how many times OpTimeout a read waits at most, while Redis answers other
+	// reads.
+	mostPatience = 4
 )
 
 // errGoexit is the error of reads whose goroutine was ended by runtime.Goexit in a hook of the
@@ -39,10 +43,13 @@ type lane struct {
 	waiting []*batch // full batches
 	reads   int      // those in waiting
 	senders int
+
+	answered atomic.Int64 // when a batch was last answered, by clock.elapsed
 }
 
 // batch is a number of reads that are sent in one trip.
 type batch struct {
+	lane    *lane         // nil for a batch that is sent at once
 	args    []any         // MGET and the names to read
 	scores  []*scores     // there is one for each cache, so there are few
 	readers atomic.Int32  // how many readers still wait for the batch
@@ -117,7 +124,7 @@ func (b *batch) generations(cache string, tags []string) cacheguard.Generations 
 	return of
 }
 
-// batched adds the read to the next batch and waits for it, until ctx is done or limit has passed.
+// batched adds the read to the next batch and waits for it; see wait.
 func (r *reader) batched(
 	ctx context.Context, w want, limit time.Duration,
 ) ([]byte, cacheguard.Generations, error) {
@@ -126,19 +133,7 @@ func (r *reader) batched(
 		return nil, nil, err
 	}
 	defer b.readers.Add(-1)
-	a := r.alarms.Get().(*alarm)
-	a.timer.Reset(limit)
-	defer func() {
-		if a.timer.Stop() {
-			r.alarms.Put(a)
-		}
-	}()
-	select {
-	case <-b.done:
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(ctx.Err()))
-	case <-a.rung:
-		err := fmt.Errorf("no answer within %v: %w", limit, context.DeadlineExceeded)
+	if err := r.wait(ctx, b, limit); err != nil {
 		return nil, nil, fmt.Errorf("redisstore: %w", r.s.explained(err))
 	}
 	if b.err != nil {
@@ -149,6 +144,35 @@ func (r *reader) batched(
 		return frame, nil, err
 	}
 	return frame, b.generations(w.cache, w.tags), nil
+}
+
+// wait waits for a batch, until ctx is done, or until limit has passed without an answer to any
+// batch of the lane. While Redis answers other batches, this batch only waits for its turn: many
+// reads came at once, or the program keeps its processors busy. If its reads failed, their callers
+// would load without a lease, and each process would do so, at the very moment when the origin gets
+// the most requests. But no read waits for longer than mostPatience times OpTimeout.
+func (r *reader) wait(ctx context.Context, b *batch, limit time.Duration) error {
+	began := r.s.clock.elapsed()
+	for until := began + limit; ; {
+		a := r.alarms.Get().(*alarm)
+		a.timer.Reset(until - r.s.clock.elapsed())
+		var err error
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-a.rung:
+			now, last := r.s.clock.elapsed(), time.Duration(b.lane.answered.Load())
+			if until = min(last+limit, began+mostPatience*r.s.opts.OpTimeout); until > now {
+				continue
+			}
+			return fmt.Errorf("no answer within %v: %w", now-began, context.DeadlineExceeded)
+		}
+		if a.timer.Stop() {
+			r.alarms.Put(a)
+		}
+		return err
+	}
 }
 
 // join adds a read to the lane's next batch. If too many reads wait already, or if the store is
@@ -171,7 +195,7 @@ func (r *reader) join(w want) (*batch, int, error) {
 			return nil, 0, errManyReads
 		}
 		b = newBatch(14)
-		b.done = make(chan struct{})
+		b.lane, b.done = l, make(chan struct{})
 		l.next = b
 	}
 	b.args = append(b.args, name)
@@ -220,7 +244,9 @@ func (r *reader) send(node *redis.Client, l *lane) {
 	defer close(b.done)
 	defer b.recovers()
 	if b.readers.Load() > 0 { // otherwise all readers have left while the batch waited
-		r.read(b)
+		if r.read(b); b.err == nil {
+			l.answered.Store(int64(r.s.clock.elapsed()))
+		}
 	}
 }
 
@@ -285,7 +311,8 @@ func (s *valueSize) reads() int {
 	return int(max(min(batchBytes/max(s.bytes.Load(), 1), batchReads), 1))
 }
 
-// learn notes what a batch has read. Two batches that end together may miss one of their sizes.
+// learn notes what a batch has read. If two batches end at the same moment, the size of one of them
+// may be lost.
 func (s *valueSize) learn(b *batch) {
 	was := s.bytes.Load()
 	switch {

@@ -36,7 +36,7 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 		} {
 			t.Run(how+" "+where, func(t *testing.T) {
 				t.Parallel()
-				proxy := newProxy(t, server.Addr())
+				proxy := redistest.StartProxy(t, server.Addr())
 				r := newReplica(t, "", newPrefix(), func(s *site) {
 					s.rdb, s.cache.OnStoreDown = client(t, proxy.Addr()), cacheguard.FailClosed
 					s.store.OpTimeout = lossTime // a caller that is cancelled waits for half of it
@@ -98,9 +98,9 @@ func TestCallerThatLeavesDuringRead(t *testing.T) {
 func TestReadsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := redistest.StartProxy(t, server.Addr())
 	r := newReplica(t, proxy.Addr(), newPrefix(), func(s *site) {
-		s.store.OpTimeout = 100 * time.Millisecond
+		s.store.OpTimeout = outageOp
 		s.rdb = own{newClient(t, proxy.Addr())} // a client whose reads are all sent in batches
 	})
 	r.listens(t)
@@ -131,7 +131,7 @@ func TestReadsThatNobodyWaitsFor(t *testing.T) {
 // If the answer to one batch is late, not all of thousands of reads wait for it.
 func TestFullBatchesGoSideBySide(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, redistest.Start(t).Addr())
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
 	rdb := redis.NewClient(&redis.Options{
 		Addr: proxy.Addr(), ContextTimeoutEnabled: true, ReadTimeout: -1,
 	})
@@ -167,7 +167,7 @@ func TestFullBatchesGoSideBySide(t *testing.T) {
 func TestWarmEndsWithContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := redistest.StartProxy(t, server.Addr())
 	proxy.Blackhole(true)
 	for name, client := range clientKinds {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestWarmEndsWithContext(t *testing.T) {
 func TestCloseInBlackhole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := redistest.StartProxy(t, server.Addr())
 	proxy.Blackhole(true)
 	for name, client := range clientKinds {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,8 @@ const (
 	// The breaker opens when this many steps in a row have failed.
 	tolerance = 3
 
-	// Pause after the breaker has opened; it doubles after each probe.
+	// The average pause before the first probe is firstProbe. The pause doubles after each probe,
+	// up to mostProbe.
 	firstProbe = 50 * time.Millisecond
 	mostProbe  = time.Second / 2
 
@@ -50,7 +51,7 @@ var (
 	noWritesLine = report.Line{Level: slog.LevelWarn,
 		Text:  "redisstore: Redis takes no writes; no leases are asked for until it does",
 		See:   "redis-doesnt-answer",
-		Means: "hits are served; what is missing each process loads for itself, and nothing is stored"}
+		Means: "hits are served; each process loads missing values for itself, and nothing is stored"}
 	writesLine = report.Line{
 		Level: slog.LevelInfo, Text: "redisstore: Redis takes writes again",
 		See: "redis-doesnt-answer",
@@ -81,17 +82,18 @@ type breakers struct {
 }
 
 // breaker is closed while steps get answers. It opens after tolerance failures in a row. While it
-// is open, steps fail at once, and a goroutine asks Redis from time to time, so that no caller has
-// to wait for that. The first answer to a step that was sent after that closes the breaker. It may
-// be the answer to a change, because changes are sent even while the breaker is open.
+// is open, all steps except changes fail at once. A goroutine probes Redis from time to time, so
+// that no caller has to wait for a probe. Changes are sent even while the breaker is open. The
+// first answer to a probe, a change or another step that was sent after the breaker opened closes
+// it; answered decides what counts as an answer.
 type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // failures in a row
 	open   atomic.Bool
 	why    atomic.Pointer[redislink.Trouble] // error of a step that is not sent
-	// When the breaker was last opened, in nanoseconds since the clock's base.
+	// When the breaker was last opened, by clock.elapsed.
 	since atomic.Int64
-	// When the breaker was last closed, in nanoseconds since the clock's base.
+	// When the breaker was last closed, by clock.elapsed; 0: never.
 	until atomic.Int64
 
 	closing chan struct{} // closed to end the probe; guarded by all.mu
@@ -149,6 +151,9 @@ func (b *breaker) troubled() bool { return b.failed.Load() != 0 || b.open.Load()
 // answer, because it costs callers no time. If Redis refuses the client or its user, even a slow
 // error counts as an answer. But neither error shows that Redis accepts writes.
 func (b *breaker) answered(name string, err error, took time.Duration) {
+	if err != nil && redislink.IsPanic(err) {
+		return
+	}
 	soon := err != nil && !redislink.NoAnswer(err) && took < b.all.s.opts.OpTimeout/4
 	said := soon || err != nil && redislink.TurnsAway(b.all.s.explained(err))
 	if said && b.all.writes {
@@ -241,6 +246,9 @@ func (b *breaker) probe(name string, closing <-chan struct{}) {
 		) (struct{}, error) {
 			return struct{}{}, b.all.probe(ctx, rdb, name)
 		})
+		if err != nil && redislink.IsPanic(err) {
+			err = nil // only steps with a caller's context can say whether Redis answers
+		}
 		b.answered(name, err, time.Since(began))
 		if err != nil {
 			err = b.all.s.explained(err)

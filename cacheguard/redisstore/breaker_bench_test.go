@@ -22,11 +22,7 @@ import (
 // "one" is one goroutine, "many" is 64 for each processor, each on a key of its own.
 func BenchmarkBreakerOpen(b *testing.B) {
 	server := redistest.Start(b)
-	proxy, err := redistest.NewProxy(server.Addr())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer proxy.Close()
+	proxy := redistest.StartProxy(b, server.Addr())
 	load := func(context.Context) (string, error) { return "v", nil }
 	open := func(addr string) *cacheguard.Cache[string] {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -184,6 +185,35 @@ func TestTurnedAwayIsAnswered(t *testing.T) {
 			t.Errorf("%d breakers are open with a server that takes all their time to say %s, want 1",
 				open, says)
 		}
+	}
+}
+
+// justOver is a context whose deadline has passed and which hasn't noticed it yet.
+type justOver struct{ context.Context }
+
+func (justOver) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// A caller's deadline is also the deadline of its connection, which may pass first.
+func TestDeadlineOfACallerKeepsTheBreakersClosed(t *testing.T) {
+	s := storeThatHangs(t)
+	late := func(context.Context, redis.UniversalClient) (string, error) {
+		return "", os.ErrDeadlineExceeded
+	}
+	for range 2 * tolerance {
+		_, read := look(justOver{t.Context()}, s, "x", late)
+		_, changed := change(justOver{t.Context()}, s, "x", late)
+		if read == nil || changed == nil {
+			t.Fatal("no error")
+		}
+	}
+	if open, _ := s.Breakers(); open > 0 {
+		t.Errorf("%d breakers are open", open)
+	}
+	for range 2 * tolerance {
+		_, _ = change(t.Context(), s, "x", late)
+	}
+	if open, _ := s.Breakers(); open == 0 {
+		t.Error("no breaker is open although Redis doesn't answer")
 	}
 }
 

@@ -294,7 +294,7 @@ func TestTurnedAway(t *testing.T) {
 func TestImpatientCallersKeepTheBreakerClosed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := newProxy(t, server.Addr())
+	p := redistest.StartProxy(t, server.Addr())
 	r := newReplica(t, p.Addr(), newPrefix())
 	r.get(t, "k", newOrigin("v").load).is(t, "v")
 	for range 5 {
@@ -326,8 +326,9 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
+			const op = outageOp
 			r := newReplica(t, "", newPrefix(), func(s *site) {
-				s.rdb, s.store.OpTimeout = client(t, server.Addr()), shortOp
+				s.rdb, s.store.OpTimeout = client(t, server.Addr()), op
 				s.cache.MaxLoads = -1
 			})
 			r.listens(t)
@@ -337,7 +338,7 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 			var longest time.Duration
 			for range 10 {
 				for _, a := range r.ask(t, 50, "k", o.load).wait(t) {
-					a.inTime(t, "v")
+					a.inTime(t, "v", 5*op)
 					longest = max(longest, a.took)
 				}
 			}
@@ -351,7 +352,7 @@ func TestRedisStopsUnderLoad(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("longest call %v, then median %v", longest, took[len(took)/2])
-			if median := took[len(took)/2]; median > shortOp/4 {
+			if median := took[len(took)/2]; median > op*2/5 { // without the breaker it would be op
 				t.Errorf("with the breaker open the median call takes %v", median)
 			}
 			must(t, server.Resume())
@@ -463,11 +464,12 @@ func TestRedisTakesNoWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			admin := newClient(t, redistest.Start(t).Addr())
+			const op = 6 * time.Second
 			r := newReplica(t, admin.Options().Addr, newPrefix(), func(s *site) {
-				s.store.OpTimeout = lossTime
+				s.store.OpTimeout = op
 				// Three pauses of the client take longer than the time in which a refusal counts
 				// as a quick answer.
-				s.redis.MinRetryBackoff, s.redis.MaxRetryBackoff = lossTime/10, lossTime/10
+				s.redis.MinRetryBackoff, s.redis.MaxRetryBackoff = op/10, op/10
 			})
 			r.listens(t)
 			must(t, r.cache.Set(t.Context(), "before", "v"))
@@ -490,7 +492,8 @@ func TestRedisTakesNoWrites(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("then a miss takes %v, at most %v", took[len(took)/2], took[len(took)-1])
-			if median := took[len(took)/2]; median > lossTime/8 {
+			// Without the breaker the median would be more than three pauses of the client.
+			if median := took[len(took)/2]; median > op/4 {
 				t.Errorf("a miss takes %v at the median", median)
 			}
 			if n := r.log.Count("redisstore: Redis takes no writes"); n != 1 {

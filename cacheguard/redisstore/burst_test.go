@@ -73,7 +73,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 		},
 		{
 			name:   "Redis refuses connections",
-			change: func(s *site) { s.store.OpTimeout = 0 }, // the default
+			change: func(s *site) { s.store.OpTimeout = outageOp },
 			begin: func(b *burst, t *testing.T) {
 				must(t, b.proxy.Refuse(true))
 				b.proxy.Cut()
@@ -83,7 +83,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 		},
 		{
 			name:   "Redis doesn't answer",
-			change: func(s *site) { s.store.OpTimeout = 0 },
+			change: func(s *site) { s.store.OpTimeout = outageOp },
 			begin:  func(b *burst, _ *testing.T) { b.proxy.Blackhole(true) },
 			check:  (*burst).wantFilledQueue,
 			end:    func(b *burst, _ *testing.T) { b.proxy.Blackhole(false) },
@@ -137,7 +137,7 @@ type burst struct {
 func newBurst(t *testing.T, queue int, change func(s *site)) *burst {
 	t.Helper()
 	b := &burst{server: redistest.Start(t), answers: make([]answer, burstKeys), queue: queue}
-	b.proxy = newProxy(t, b.server.Addr())
+	b.proxy = redistest.StartProxy(t, b.server.Addr())
 	if change == nil {
 		change = func(*site) {}
 	}

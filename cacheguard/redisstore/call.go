@@ -38,7 +38,7 @@ func look[T any](
 	}
 	began := time.Now()
 	v, err = twice(ctx, s, step)
-	if !errors.Is(err, errClosed) && ctx.Err() == nil {
+	if !errors.Is(err, errClosed) && !isOver(ctx) {
 		b.answered(name, err, time.Since(began))
 	}
 	return v, err
@@ -52,12 +52,20 @@ func change[T any](
 ) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)
-	if !errors.Is(err, errClosed) && ctx.Err() == nil {
+	if !errors.Is(err, errClosed) && !isOver(ctx) {
 		took := time.Since(began)
 		s.health.of(name).answered(name, err, took)
 		s.writes.of(name).answered(name, err, took)
 	}
 	return v, err
+}
+
+// isOver reports whether the caller's own time is over. Then a missing answer is no sign of
+// trouble. isOver also compares the context's deadline with the clock, because a connection with
+// this deadline may fail a moment before the context ends.
+func isOver(ctx context.Context) bool {
+	by, ends := ctx.Deadline()
+	return ctx.Err() != nil || ends && !time.Now().Before(by)
 }
 
 // twice sends a step. If no answer comes, it sends the step once more.

@@ -1,18 +1,24 @@
--- Removes the value, but for what is left of one with tags, and takes the lease over from whoever has it.
--- KEYS: value, lease, value of the next format version, and on a single server the generations of the cache, that of the whole of
--- it, and the waiters; then all names of the key's other versions
--- ARGV: token, lease time in ms, the cache's channel, the common one, message, where those of the other versions begin
--- Returns the number of the grant, and what is left, if there is something
+-- Removes the value, and takes over the lease from any load that has it. If the value has tags, a
+-- remnant of the value stays.
+-- KEYS: the value, the lease, the value of the next format version; on a single server also the
+--       generations of the cache, the generation of the whole cache, the waiters; at the end all
+--       names of the key's other versions
+-- ARGV: the token, the lease time in ms, the cache's channel, the common channel, the message, and
+--       the number of the first key that belongs to another version
+-- Returns the number of the grant, and the remnant if there is one
 
--- remnant leaves of a value with tags those and its id, and returns that. A value that is replaced has had its tags for the one to
--- come, too; they may be asked for again, by a claim that comes before that one is stored.
+-- remnant replaces a value with tags by its remnant, which is the value's id and tags, and returns
+-- the remnant. If the value has no tags, remnant returns nil. The claimer needs the tags of the
+-- value that it replaces. Another claim may come before the new value is stored. Then it finds the
+-- tags in the remnant.
 local function remnant(value)
   local head = part(value, 0, 79)
   if not head or #head < 80 then
     return nil
   end
-  if string.sub(head, 1, 2) == '\0\0' then -- it was claimed before
-    return redis.call('GETRANGE', value, 0, 16463) -- with the most tags that there can be
+  if string.sub(head, 1, 2) == '\0\0' then -- it is a remnant: the key was claimed before
+    -- 16464 bytes are the length of a remnant with the most tags that there can be.
+    return redis.call('GETRANGE', value, 0, 16463)
   end
   local size = 256 * string.byte(head, 67) + string.byte(head, 68)
   if size < 3 or string.byte(head) ~= 1 then

@@ -24,8 +24,9 @@ type clock struct {
 	refused  atomic.Int32 // failed requests for another node's clock in a row
 }
 
-// measurement has the server's time at the moment base of this process' clock, and the time of the
-// measurement.
+// measurement is the result of a measurement. server is the time that the server's clock showed at
+// the moment clock.base. taken is when this process measured, or the zero Time if the clock is not
+// known.
 type measurement struct{ server, taken time.Time }
 
 // clockAge is the age from which a new measurement is tried. Clocks that drift by 50 ppm differ by
@@ -88,7 +89,7 @@ const (
 
 // remeasure reads the server's clock, with OpTimeout for each sample. A sample with a slow trip
 // says little about the time, so remeasure takes up to three samples and uses the quickest. It
-// returns the last time that the clock has shown.
+// returns the server's time in the last sample.
 func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample

@@ -68,7 +68,7 @@ func hitAtOnce(t *testing.T, ahead time.Duration, store func(t *testing.T, r *re
 func TestClockAfterSlowReply(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := redistest.StartProxy(t, server.Addr())
 	prefix := newPrefix()
 	// Both replicas have a long OpTimeout.
 	good, slow := newReplica(t, server.Addr(), prefix), newReplica(t, proxy.Addr(), prefix)

@@ -37,7 +37,7 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	switch {
 	case redislink.NoPassword(answers.Err):
 		answers.Means =
-			"nothing more can be said: no password was given here, whatever the service has"
+			"nothing more is known: no password was given here, but the service may have one"
 		return d.Diagnosis
 	case redislink.Refused(answers.Err): // the server answers, and the user lacks +ping
 		answers.Means = "nothing notices that the connection for messages is dead"
@@ -62,12 +62,12 @@ func (s *Store) Diagnose(ctx context.Context) Diagnosis {
 	d.try("ends loads that fail",
 		"callers that wait for a load that fails wait until its lease is over", d.conclude)
 	d.try("stores values", "each process loads for itself, and nothing is stored", d.fill)
-	d.try("changes values", "those calls fail, and old values live until their TTL is over",
+	d.try("changes values", "calls that change values fail, and old values are served until their TTL is over",
 		d.change)
 	d.try("changes values by tag",
 		"InvalidateTags and InvalidateAll fail, and values with tags are loaded each time", d.tags)
 	d.try("brings messages",
-		"who waits for another process asks from time to time, and local tiers are not used",
+		"calls that wait for another process poll Redis, and local tiers are not used",
 		d.message)
 	d.try("keeps budgets",
 		"a limiter of NewFleetLimiter lets each process load as if it were alone", d.permits)
@@ -121,9 +121,6 @@ func (d *diagnosing) try(name, means string, do func() error) {
 // answer tries whether the server answers, and measures how fast.
 func (d *diagnosing) answer() error {
 	const pings = 5
-	ping := func(ctx context.Context, rdb redis.UniversalClient) (string, error) {
-		return rdb.Ping(ctx).Result()
-	}
 	var err error
 	for range pings {
 		began := time.Now()

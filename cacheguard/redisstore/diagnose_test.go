@@ -117,7 +117,7 @@ func TestDiagnoseIsInterrupted(t *testing.T) {
 // If the caller's context ends before anything was written, the diagnosis sends nothing more.
 func TestDiagnoseEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	proxy := newProxy(t, redistest.Start(t).Addr())
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr())
 	rdb := newClient(t, proxy.Addr())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -278,7 +278,8 @@ func TestDiagnoseCrippled(t *testing.T) {
 				strings.Contains(text, "trip  0s") {
 				t.Errorf("it doesn't say whom it asked, or says what it doesn't know:\n%s", text)
 			}
-			if took := time.Since(began); took > 10*time.Second &&
+			// If it waited for messages, it would wait four times for half a minute.
+			if took := time.Since(began); took > time.Minute &&
 				strings.HasPrefix(name, "no channel") {
 				t.Errorf("it took %v", took)
 			}
@@ -330,7 +331,7 @@ func TestDiagnoseWaitsForNoRight(t *testing.T) {
 			t.Parallel()
 			rdb := newUser(t, newClient(t, redistest.Start(t).Addr()), rule)
 			s := newStore(t, rdb, redisstore.Options{Prefix: "cg", OpTimeout: time.Hour})
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), longLease)
 			defer cancel()
 			d := s.Diagnose(ctx)
 			if err := ctx.Err(); err != nil || !slices.Contains(broken(d), "brings messages") {

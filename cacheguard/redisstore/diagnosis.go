@@ -14,7 +14,7 @@ import (
 // Diagnosis is the result of [Store.Diagnose].
 type Diagnosis struct {
 	Addr   string // address of the server, as the client has it
-	User   string // Redis user; empty if the client has a credentials provider
+	User   string // Redis user; empty if it isn't known, as with a credentials provider
 	Prefix string // prefix of the store
 
 	// Name and version of the server, such as "redis 7.0.15"; empty if it doesn't say.

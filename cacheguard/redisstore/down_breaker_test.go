@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/waittest"
@@ -17,7 +19,7 @@ import (
 // more. When Redis is back, it is used again.
 func TestNobodyWaitsForRedis(t *testing.T) {
 	t.Parallel()
-	const op = 2 * shortOp // in some cases Redis is there for a time
+	const op = outageOp
 	type place struct {
 		server *redistest.Server
 		proxy  *redistest.Proxy
@@ -34,8 +36,8 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 			begin: func(_ *testing.T, p place) { p.proxy.Blackhole(true) },
 			end:   func(_ *testing.T, p place) { p.proxy.Blackhole(false) },
 		},
-		"2 s slow": {
-			begin: func(_ *testing.T, p place) { p.proxy.Slow(2 * time.Second) },
+		"slow": {
+			begin: func(_ *testing.T, p place) { p.proxy.Slow(2 * op) },
 			end:   func(_ *testing.T, p place) { p.proxy.Slow(0) },
 		},
 		"killed": {
@@ -47,8 +49,12 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 			t.Run(name+" "+when, func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
-				p := place{server, newProxy(t, server.Addr())}
-				rdb := newClient(t, p.proxy.Addr())
+				p := place{server, redistest.StartProxy(t, server.Addr())}
+				rdb := redis.NewClient(&redis.Options{
+					Addr: p.proxy.Addr(), ContextTimeoutEnabled: true,
+					ReadTimeout: 8 * op, // longer than any caller may wait
+				})
+				t.Cleanup(func() { _ = rdb.Close() })
 				sent := newFaulty(rdb)
 				join := func() *replica {
 					return newReplica(t, "", newPrefix(), func(s *site) {
@@ -64,7 +70,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 				} else {
 					r = join()
 					r.listens(t)
-					all = r.loseRedisDuringLoad(t, o, func() { outage.begin(t, p) })
+					all = r.loseRedisDuringLoad(t, o, 5*op, func() { outage.begin(t, p) })
 				}
 
 				var together []*crowd
@@ -73,11 +79,11 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 				}
 				for _, c := range together {
 					a := c.wait(t)[0]
-					a.inTime(t, "v")
+					a.inTime(t, "v", 5*op)
 					all = append(all, a)
 				}
 				waittest.Until(t, "the breaker opens", func() bool {
-					r.get(t, "k", o.load).inTime(t, "v")
+					r.get(t, "k", o.load).inTime(t, "v", 5*op)
 					open, _ := r.store.Breakers()
 					return open > 0
 				})
@@ -87,7 +93,7 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 				var took []time.Duration
 				for range calls {
 					a := r.get(t, "k", o.load)
-					a.inTime(t, "v")
+					a.inTime(t, "v", 5*op)
 					took = append(took, a.took)
 					all = append(all, a)
 				}
@@ -96,7 +102,8 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 					t.Errorf("with the breaker open %d commands were sent for %d callers", n, calls)
 				}
 				slices.Sort(took)
-				if median := took[len(took)/2]; median > op/4 {
+				// If Redis is silent, the median without the breaker would be op.
+				if median := took[len(took)/2]; median > op*2/5 {
 					t.Errorf("with the breaker open the median call takes %v", median)
 				}
 
@@ -112,8 +119,10 @@ func TestNobodyWaitsForRedis(t *testing.T) {
 }
 
 // loseRedisDuringLoad makes Redis go away while callers wait for a load. It returns their answers,
-// with the time since the end of the load.
-func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []answer {
+// with the time since the end of the load, which must not be longer than most.
+func (r *replica) loseRedisDuringLoad(
+	t *testing.T, o *origin, most time.Duration, lose func(),
+) []answer {
 	t.Helper()
 	letGo := o.hold()
 	leased := r.events.of(cacheguard.EventLeaseGranted)
@@ -136,9 +145,8 @@ func (r *replica) loseRedisDuringLoad(t *testing.T, o *origin, lose func()) []an
 		answers[i].took = took
 		answers[i].is(t, "v")
 	}
-	if took > soon {
-		t.Errorf("callers had a load's result %v after its end; want OpTimeout and what a busy machine needs",
-			took)
+	if took > most {
+		t.Errorf("callers had a load's result %v after its end; want %v at most", took, most)
 	}
 	if n := r.events.of(cacheguard.EventFillUnknown); n != 1 {
 		t.Errorf("%d fills of unknown outcome were counted; want 1", n)

@@ -18,6 +18,10 @@ import (
 const (
 	shortOp = 200 * time.Millisecond // OpTimeout of a store whose Redis doesn't answer
 	soon    = 4 * time.Second        // shortOp on a busy machine; go-redis itself would wait for 5s
+
+	// OpTimeout of a store whose Redis goes away and comes back. Half of it is enough to connect
+	// and to make a step, also on a slow machine. Otherwise Redis would never be used again.
+	outageOp = 1500 * time.Millisecond
 )
 
 // outages are the ways in which a Redis can be away.
@@ -71,7 +75,7 @@ func inEveryOutage(
 		for name, outage := range outages {
 			t.Run(kind+" client, "+name, func(t *testing.T) {
 				t.Parallel()
-				p := newProxy(t, server.Addr())
+				p := redistest.StartProxy(t, server.Addr())
 				outage.begin(t, p)
 				test(t, p, clientKinds[kind](t, p.Addr()))
 			})
@@ -79,17 +83,16 @@ func inEveryOutage(
 	}
 }
 
-// inTime checks that a caller got the load's value although Redis was away, and not much later than
-// OpTimeout.
-func (a answer) inTime(t *testing.T, want string) {
+// inTime checks that a caller got the load's value although Redis was away, and waited no longer
+// than most, which is OpTimeout and what a slow machine needs.
+func (a answer) inTime(t *testing.T, want string, most time.Duration) {
 	t.Helper()
 	a.is(t, want)
 	if !a.res.Degraded {
 		t.Errorf("a caller who was served without Redis wasn't told so")
 	}
-	if a.took > soon {
-		t.Errorf("a caller waited %v for a Redis that wasn't there; want %v and what a busy machine needs",
-			a.took, shortOp)
+	if a.took > most {
+		t.Errorf("a caller waited %v for a Redis that wasn't there; want %v at most", a.took, most)
 	}
 }
 
@@ -106,21 +109,25 @@ func TestRedisDownAtStart(t *testing.T) {
 		began := time.Now()
 		all := r.ask(t, 10, "k", o.load)
 		waittest.Next(t, "a load begins", o.began)
-		if took := time.Since(began); took > soon {
+		most := soon
+		if _, ok := rdb.(*redis.ClusterClient); ok {
+			most = 2 * soon // the first call asks other nodes for the clock
+		}
+		if took := time.Since(began); took > most {
 			t.Errorf("the load began after %v; want %v and what a busy machine needs", took,
 				shortOp)
 		}
 		all.arrived.Wait()
 		letGo()
 		for _, a := range all.wait(t) {
-			a.inTime(t, "v")
+			a.inTime(t, "v", most)
 		}
 		o.loaded(t, 1)
 
 		if _, err := r.cache.Peek(t.Context(), "k"); !errors.Is(err, cacheguard.ErrUnavailable) {
 			t.Errorf("Peek gave %v; want %v", err, cacheguard.ErrUnavailable)
 		}
-		r.get(t, "k", o.load).inTime(t, "v")
+		r.get(t, "k", o.load).inTime(t, "v", most)
 		o.loaded(t, 2) // nothing was stored
 	}, "careful", "default", "cluster", "own")
 }
@@ -185,7 +192,7 @@ func TestRedisDownAndWrites(t *testing.T) {
 			t.Errorf("Update gave %q, %v; want what was written and that Redis wasn't told", v, err)
 		}
 		o.loaded(t, 1)
-		if took := time.Since(began); took > 2*soon {
+		if took := time.Since(began); took > 4*soon {
 			t.Errorf("five writes took %v", took)
 		}
 	}, "careful", "default", "cluster")
@@ -198,10 +205,10 @@ func TestRedisComesBack(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, server.Addr())
+			p := redistest.StartProxy(t, server.Addr())
 			outage.begin(t, p)
 			prefix := newPrefix()
-			brief := func(s *site) { s.store.OpTimeout = lossTime }
+			brief := func(s *site) { s.store.OpTimeout = redialTime }
 			f := &wired{
 				first:  newReplica(t, p.Addr(), prefix, brief),
 				second: newReplica(t, server.Addr(), prefix),
@@ -232,10 +239,10 @@ func TestRedisDiesDuringLoad(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, server.Addr())
+			p := redistest.StartProxy(t, server.Addr())
 			prefix := newPrefix()
 			f := &wired{first: newReplica(t, p.Addr(), prefix, func(s *site) {
-				s.store.OpTimeout = lossTime
+				s.store.OpTimeout = redialTime
 				s.cache.LeaseTTL = 8 * time.Second
 			}), second: newReplica(t, server.Addr(), prefix)}
 			f.third = f.second

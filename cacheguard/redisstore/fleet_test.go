@@ -25,6 +25,9 @@ const (
 	opTimeout = patience
 	// OpTimeout if replies are lost: the store waits half of it for each.
 	lossTime = 4 * time.Second
+	// OpTimeout if a step begins with a new connection through a proxy: half of it is enough for
+	// the connection and the step, also on a slow machine.
+	redialTime = 6 * time.Second
 )
 
 // replica is a process of a fleet, as far as the other processes can tell: it has a client, a store
@@ -56,7 +59,7 @@ func newReplica(t *testing.T, addr, prefix string, change ...func(*site)) *repli
 		redis: redis.Options{Addr: addr, ContextTimeoutEnabled: true},
 		store: redisstore.Options{Prefix: prefix, OpTimeout: opTimeout, Logger: logger},
 		cache: cacheguard.Options[string]{
-			Name: "test", LeaseTTL: longLease, LoadTimeout: longLease, Jitter: -1,
+			Name: "test", TTL: time.Hour, LeaseTTL: longLease, LoadTimeout: longLease, Jitter: -1,
 			Observer: r.events, Logger: logger,
 		},
 	}

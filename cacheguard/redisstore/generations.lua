@@ -1,16 +1,20 @@
--- Returns what the clock says, and the generations of a cache and of tags of it. Where nothing is known of the cache, it is
--- as old as this moment: all that is known may have been evicted.
--- KEYS: generations, a sorted set in which '' is the whole cache, and that one alone, for values without tags
--- ARGV: tags, or grant alone: the time becomes the stamp of a grant
--- Returns microseconds since 1970, generation of the cache, of each tag or false
+-- Returns the time, and the generations of a cache and of its tags. If the cache has no generation,
+-- the cache gets one just before the present time, because the set may have been evicted.
+-- KEYS: the generations of the cache, a sorted set in which the member '' is the whole cache;
+--       the generation of the whole cache by itself, for values without tags
+-- ARGV: the tags; or only the member grant, if the returned time becomes the stamp of a grant
+-- Returns the time in microseconds since 1970, the generation of the cache, and for each tag its
+--         generation, or false if it has none
 local now, last = later(KEYS[1], KEYS[2])
 local whole
-if not string.find(last.err or '', 'WRONGTYPE', 1, true) then -- else somebody else wrote it
+-- If the key has the wrong type, another program has written it.
+if not string.find(last.err or '', 'WRONGTYPE', 1, true) then
   whole = redis.call('ZSCORE', KEYS[1], '')
 end
 if not whole then
-  whole = string.format('%.0f', now - 1) -- a load that is granted from now on counts
-  redis.call('DEL', KEYS[1]) -- after which Redis takes what follows, also when memory is short
+  whole = string.format('%.0f', now - 1) -- loads that are granted from now on count
+  -- After this removal Redis accepts the next writes of this script even if memory is full.
+  redis.call('DEL', KEYS[1])
   redis.call('ZADD', KEYS[1], whole, '')
   redis.call('SET', KEYS[2], whole, 'NX')
 end

@@ -7,10 +7,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 // seeing is a hook that counts the commands that it sees, as a hook for traces or metrics does.
@@ -43,6 +47,55 @@ func (s *seeing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
+// careless is a hook that needs a value of the caller's context.
+type careless struct{ seeing }
+
+type callerKey struct{}
+
+func (c *careless) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		_ = ctx.Value(callerKey{}).(string)
+		return next(ctx, cmd)
+	}
+}
+
+// A hook that panics without a caller's context ends no goroutine of the store's own: a panic there
+// would end the process.
+func TestHookThatPanics(t *testing.T) {
+	t.Parallel()
+	rdb := newClient(t, redistest.Start(t).Addr())
+	rdb.AddHook(&careless{seeing{seen: map[string]int64{}}})
+	s := newStore(t, rdb, redisstore.Options{OpTimeout: patience})
+	restored := make(chan struct{}, 10)
+	defer s.Listen("test", func(m cacheguard.Message) {
+		if m.Kind == cacheguard.MessageRestored {
+			restored <- struct{}{}
+		}
+	})()
+	k := cacheguard.Key{Cache: "test", Key: "k"}
+	ask := cacheguard.LeaseAsk{Token: cacheguard.ID{1}, TTL: time.Minute}
+	ctx := context.WithValue(t.Context(), callerKey{}, "me")
+	if _, err := s.Lease(ctx, k, ask); err != nil { // which begins to listen
+		t.Errorf("with the value: %v", err)
+	}
+	waittest.Next(t, "that messages arrive", restored)
+	for range 20 {
+		if _, err := s.Lease(t.Context(), k, ask); err == nil ||
+			!strings.Contains(err.Error(), "a hook of the client panicked") {
+			t.Fatalf("without the value: %v", err)
+		}
+		for _, tags := range [][]string{nil, {}, {"t"}} { // direct reads
+			if _, _, err := s.Get(t.Context(), k, tags); err == nil ||
+				!strings.Contains(err.Error(), "a hook of the client panicked") {
+				t.Fatalf("a read without the value, tags %q: %v", tags, err)
+			}
+		}
+	}
+	if open, _ := s.Breakers(); open != 0 { // Redis has not failed
+		t.Errorf("%d breakers are open", open)
+	}
+}
+
 // With all options of a client, its hooks see the commands that are sent to Redis.
 func TestHooksSeeEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -56,7 +109,7 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				t *testing.T,
 			) {
 				t.Parallel()
-				proxy := newProxy(t, server.Addr())
+				proxy := redistest.StartProxy(t, server.Addr())
 				rdb := redis.NewClient(&redis.Options{
 					Addr: proxy.Addr(), ContextTimeoutEnabled: keepsToContexts,
 				})

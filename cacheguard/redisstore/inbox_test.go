@@ -575,7 +575,7 @@ func TestForgottenWaitersAskAgain(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t).Addr()
 	prefix := newPrefix()
-	short := func(s *site) { s.cache.LeaseTTL = 2 * time.Second }
+	short := func(s *site) { s.cache.LeaseTTL = 5 * time.Second }
 	first, second := newReplica(t, addr, prefix, short), newReplica(t, addr, prefix, short)
 	first.listens(t)
 	second.listens(t)

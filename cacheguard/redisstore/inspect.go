@@ -105,7 +105,8 @@ type InspectedTag struct {
 	// The last time; for the whole cache it may be the time of its first use. Zero: never, or not
 	// known.
 	Invalidated time.Time `json:"invalidated,omitzero"`
-	// The effect on the value. Fresh: none; stale; invalid. Empty: the tag doesn't matter.
+	// The effect on the value: fresh (none), stale or invalid. Empty: the tag makes no difference,
+	// because the value is only a remnant, or is invalid anyway.
 	State State `json:"state,omitempty"`
 }
 
@@ -152,12 +153,12 @@ type InspectedWaiters struct {
 
 // Inspect returns what is stored in Redis under a key of a cache, and what a call of
 // [cacheguard.Cache.Get] would do with it. Inspect doesn't know the state inside processes: their
-// local tiers, and changes that have not reached Redis yet. It only reads, in up to three trips,
-// and asks Redis even if the store's breakers are open. The error is the reason why Redis can't be
-// asked, or why no cache can have this name or version. Damaged or foreign data under the key is no
-// error.
+// local tiers, and changes that have not reached Redis yet. It only reads, usually in at most three
+// trips, and asks Redis even if the store's breakers are open. The error is the reason why Redis
+// can't be asked, or why no cache can have this name or version. Damaged or foreign data under the
+// key is no error.
 //
-// The documentation of the package lists the rights that Inspect needs.
+// In the repository, docs/redis.md lists the rights that Inspect needs, under "Inspecting".
 func (s *Store) Inspect(ctx context.Context, cache, key string) (Inspection, error) {
 	return s.InspectVersion(ctx, cache, key, 0)
 }
@@ -333,8 +334,9 @@ func firstAnswer(err error) error {
 	return err
 }
 
-// scores reads the generations of a cache and of tags. It changes nothing, and leaves out lost and
-// damaged generations.
+// scores reads the generations of a cache and of tags. It changes nothing. If the separate
+// generation of the cache is lost, whole is empty. If the other generations are lost or damaged, of
+// is empty, or its first generation is 0.
 func (s *Store) scores(
 	ctx context.Context, cache string, tags []string,
 ) (whole string, of cacheguard.Generations, err error) {

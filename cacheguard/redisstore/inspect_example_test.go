@@ -10,8 +10,8 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
 )
 
-// The example shows the entries in Redis under a key, and what its callers get. There is also a
-// command for people: see "Inspecting" above.
+// The example shows the entries in Redis under a key, and what its callers get. The command inspect
+// shows the same in a terminal.
 func ExampleStore_Inspect() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()

@@ -94,7 +94,7 @@ func (i *Inspection) judgeValue(found sight) string {
 	if !remnant && (len(b) == 0 || b[0] != frame.Version) {
 		i.State, v.Version, v.Flags, v.Body = StateUnreadable, 0, 0, b
 		v.Err = "not an entry of cacheguard but " + cmp.Or(found.kind, kindOf(b))
-		return "what stands there is " + v.Err +
+		return "the stored bytes are " + v.Err +
 			": another program has written it, and the next load overwrites it"
 	}
 	v.Load = hex.EncodeToString(frame.ID(b))
@@ -109,7 +109,7 @@ func (i *Inspection) judgeValue(found sight) string {
 	}
 	if err != nil {
 		i.State, v.Err, v.Body = StateUnreadable, err.Error(), b
-		return "what stands there is no value (" + v.Err + "): the next load overwrites it"
+		return "the stored bytes are no value (" + v.Err + "): the next load overwrites them"
 	}
 	v.Body = body
 	return i.judgeHeader(h, found)
@@ -179,7 +179,7 @@ func (i *Inspection) judgeTags(h *frame.Header, found sight) (invalid string) {
 		switch {
 		case of == nil && n == 0:
 			tag.State = StateInvalid
-			invalid = "invalid: since when its cache is invalidated is lost, or damaged, so all that was loaded before now counts for nothing"
+			invalid = "invalid: the time at which its cache was last invalidated is lost or damaged, so no value that was loaded before now is valid"
 			continue
 		case of == nil:
 			continue
@@ -289,15 +289,15 @@ func leaseIn(e entry) *InspectedLease {
 func (l *InspectedLease) means() string {
 	switch o := l.Outcome; {
 	case l.Err != "":
-		return "under the name of its lease stands " + l.Err + ": the next load overwrites that"
+		return "its lease can't be read (" + l.Err + "): the next load overwrites it"
 	case o == nil:
-		return "a load is under way, and who would load waits for it, for " + spell(l.Left) +
+		return "a load is under way: calls that need the value wait for it, for " + spell(l.Left) +
 			" at most unless its lease is renewed"
 	case o.BackoffLeft > 0 && o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
-		return "the last load has failed, and who would load gets its error, for " +
+		return "the last load has failed: calls that would load get its error, for " +
 			spell(o.BackoffLeft) + " more"
 	case o.BackoffLeft > 0:
-		return "the last load has left no value, and who would load is told so, for " +
+		return "the last load has left no value: no other load gets the lease, for " +
 			spell(o.BackoffLeft) + " more"
 	case o.Kind == outcomeNames[cacheguard.OutcomeFailed]:
 		return "the last load has failed, and the next may begin"
@@ -312,7 +312,7 @@ func waitersIn(e entry) *InspectedWaiters {
 	case bytes.Equal(e.b, []byte("*")):
 		w.All = true
 	case m == nil:
-		w.Err = "no note of who waits"
+		w.Err = "not a list of processes that wait"
 	default:
 		w.Processes, _ = strconv.Atoi(string(m[1]))
 		w.Inboxes = strings.Fields(string(m[2]))

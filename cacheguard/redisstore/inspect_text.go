@@ -133,7 +133,7 @@ func (l *InspectedLease) lines(line func(name, format string, args ...any)) {
 			told = "somebody on the common channel"
 		}
 		if l.Inboxes {
-			told += "; its holder tells those who wait one by one"
+			told += "; its holder sends a message to each process that waits"
 		}
 		line("awaited", "%s", told)
 		return
@@ -144,7 +144,7 @@ func (l *InspectedLease) lines(line func(name, format string, args ...any)) {
 		line("error", "%q", o.Text)
 	}
 	if o.Size > 0 {
-		line("result", "%d bytes, for those who waited", o.Size)
+		line("result", "%d bytes, for the calls that waited", o.Size)
 	}
 	if o.Failures > 0 {
 		line("failures", "%d in a row", o.Failures)

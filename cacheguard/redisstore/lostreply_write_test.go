@@ -35,9 +35,9 @@ func TestLateCopyOfSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			p := newProxy(t, server.Addr())
+			p := redistest.StartProxy(t, server.Addr())
 			r := newReplica(t, p.Addr(), newPrefix(), func(s *site) {
-				s.store.OpTimeout = lossTime
+				s.store.OpTimeout = redialTime
 			})
 			for what, next := range map[string]func() error{
 				"set":        func() error { return r.cache.Set(t.Context(), "k", "new") },

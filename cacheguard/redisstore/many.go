@@ -63,8 +63,8 @@ func (s *Store) getManyAtOnce(ctx context.Context, b *batch) (frames, error) {
 	return look(ctx, s, b.names()[0].(string), s.manyAtOnce(b))
 }
 
-// getManyEach reads keys of a cluster through the batches of its nodes. A node gets
-// up to four batches at a time.
+// getManyEach reads keys of a cluster through the batches of its nodes. A node gets up to four
+// batches at a time.
 func (s *Store) getManyEach(ctx context.Context, keys []cacheguard.Key) []cacheguard.Reply[[]byte] {
 	replies := make([]cacheguard.Reply[[]byte], len(keys))
 	if err := s.knowTime(ctx); err != nil {

@@ -1,10 +1,13 @@
 -- Marks the values of a key stale, and ends its leases.
--- KEYS: all its names, first those of the values of its versions
--- ARGV: the cache's channel, the common one, message, where the mark begins, mark, how many versions there are
+-- KEYS: all names of the key: first its value in each version, then all other names
+-- ARGV: the cache's channel, the common channel, the message, the offset of the mark in a frame,
+--       the mark, the number of versions
 local versions = tonumber(ARGV[6])
 for n = 1, versions do
   local there = part(KEYS[n], ARGV[4], ARGV[4] + #ARGV[5] - 1)
-  if there == string.rep('\0', #ARGV[5]) then -- a mark that is there stays: what is stale is so since the first one
+  if there == string.rep('\0', #ARGV[5]) then
+    -- The value has no mark yet. If it had one, that mark would stay, because the value has been
+    -- stale since then.
     redis.call('SETRANGE', KEYS[n], ARGV[4], ARGV[5])
   end
 end

@@ -51,8 +51,8 @@ func encodeMessage(kind byte, k cacheguard.Key, load cacheguard.ID, payload ...b
 	return append(b, payload...)
 }
 
-// decodeMessage reads a message. It returns false if b is not a message, because any client that
-// can publish there may send anything.
+// decodeMessage reads a message. If b is not a message, it returns false: a client that may publish
+// on the channel can send anything.
 func decodeMessage(b string) (cache string, m cacheguard.Message, ok bool) {
 	if len(b) < 1+16 {
 		return "", m, false

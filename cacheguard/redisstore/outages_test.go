@@ -217,7 +217,7 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 				Addr: x.server.Addr(), ReadTimeout: -1, MaxRetries: -1,
 			})
 			t.Cleanup(func() { _ = x.rude.Close() })
-			x.proxy = newProxy(t, x.server.Addr())
+			x.proxy = redistest.StartProxy(t, x.server.Addr())
 			x.rdb = redis.NewClient(&redis.Options{
 				Addr: x.proxy.Addr(), Username: "writer", Password: "any",
 				ContextTimeoutEnabled: true, PoolSize: 8,
@@ -226,7 +226,10 @@ func TestChangesArriveAfterTrouble(t *testing.T) {
 			prefix := newPrefix()
 			// Zero means the default.
 			writer := newReplica(t, "", prefix, func(s *site) {
-				s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, 0, 0
+				s.rdb, s.store.OpTimeout, s.cache.LeaseTTL = x.rdb, outageOp, 0
+				if redistest.Soak() {
+					s.store.OpTimeout = 0
+				}
 			})
 			reader := newReplica(t, x.server.Addr(), prefix)
 			var pending atomic.Int64

@@ -1,7 +1,7 @@
--- Begins the scripts that look at a part of a value.
+-- This text is put in front of all scripts that read a part of a value.
 
--- part returns some bytes of a value, or nil if the key holds something else than a string. Any other error ends the script, so that
--- a right that is missing is noticed.
+-- part returns the bytes of a value from one offset to another, or nil if the key isn't a string.
+-- Any other error ends the script, so that a missing right is noticed.
 local function part(key, from, to)
   local bytes = redis.pcall('GETRANGE', key, from, to)
   if type(bytes) == 'string' then

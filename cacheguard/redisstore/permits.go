@@ -13,8 +13,8 @@ import (
 var _ cacheguard.Permits = (*Store)(nil)
 
 // TakePermit gives the token a permit of the budget, if one is free. If the token already has a
-// permit, TakePermit renews it. A permit lasts for ttl, so no process waits longer than ttl for a
-// permit.
+// permit, TakePermit renews it. A permit ends after ttl unless it is renewed. If no permit is free,
+// the returned duration is at most ttl, even if a permit in Redis lasts longer.
 func (s *Store) TakePermit(
 	ctx context.Context, budget string, token cacheguard.ID, max int, ttl time.Duration,
 ) (bool, time.Duration, error) {

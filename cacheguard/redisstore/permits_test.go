@@ -18,7 +18,7 @@ import (
 // cold.
 func TestFleetBudget(t *testing.T) {
 	t.Parallel()
-	const budget, processes, calls = 5, 4, 400
+	const budget, processes, calls = 5, 4, 100
 	server := redistest.Start(t)
 	prefix := newPrefix()
 	o := guardtest.NewOrigin(t, func(string) string { return "v" })
@@ -39,6 +39,7 @@ func TestFleetBudget(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), longLease)
 	defer cancel()
 	began := time.Now()
+	open := o.Hold()
 	var done sync.WaitGroup
 	for _, r := range fleet {
 		for i := range calls {
@@ -50,6 +51,8 @@ func TestFleetBudget(t *testing.T) {
 			})
 		}
 	}
+	waittest.Until(t, "the whole budget is in use", func() bool { return o.Running() >= budget })
+	open()
 	done.Wait()
 	t.Logf("%d processes, %d keys: %d loads, at most %d at a time, in %v; %v at the least",
 		processes, calls, o.Loads(), o.MostRunning(),

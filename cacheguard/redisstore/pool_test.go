@@ -28,7 +28,7 @@ func TestPoolExhausted(t *testing.T) {
 			admin := newClient(t, server.Addr())
 			prefix := newPrefix()
 			r := newReplica(t, "", prefix, func(s *site) {
-				s.rdb, s.store.OpTimeout = rdb, shortOp
+				s.rdb, s.store.OpTimeout = rdb, outageOp
 			})
 			r.listens(t)
 
@@ -47,7 +47,7 @@ func TestPoolExhausted(t *testing.T) {
 			all.arrived.Wait()
 			letGo()
 			for _, a := range all.wait(t) {
-				a.inTime(t, "v")
+				a.inTime(t, "v", 5*outageOp)
 			}
 			o.loaded(t, 1)
 

@@ -1,3 +1,3 @@
--- Finds out whether the node that has this name takes writes, without changing anything.
--- KEYS: a name that nothing has
+-- Finds out whether the node of this key accepts writes. It changes nothing.
+-- KEYS: a key that doesn't exist
 return redis.call('PEXPIRE', KEYS[1], 1)

@@ -65,8 +65,8 @@ func (r *reader) close() {
 // Get returns the frame of a key, and the generations of its cache and of these tags. On a single
 // server they are read in the same trip; in a cluster they are the known ones. A read on the
 // caller's goroutine uses the values and the deadline of ctx. If ctx is cancelled, Get still waits
-// for this read, for at most OpTimeout. A read in a batch doesn't use the values of ctx, and Get
-// stops waiting for it when ctx ends.
+// for this read, for at most half of OpTimeout. A read in a batch doesn't use the values of ctx,
+// and Get stops waiting for it when ctx ends.
 func (s *Store) Get(
 	ctx context.Context, k cacheguard.Key, tags []string,
 ) ([]byte, cacheguard.Generations, error) {
@@ -99,7 +99,7 @@ func (s *Store) Get(
 	}
 	began := time.Now()
 	frame, of, err := r.direct(ctx, w)
-	if err == nil || !redislink.NoAnswer(err) {
+	if err == nil || !redislink.NoAnswer(err) || redislink.IsPanic(err) {
 		if err != nil || b.troubled() {
 			b.answered(w.name, err, time.Since(began))
 		}
@@ -112,7 +112,8 @@ func (s *Store) Get(
 	return r.batched(ctx, w, s.opts.OpTimeout/2)
 }
 
-// mayReadDirectly reports whether a read may use a connection of its own. If so, call direct.
+// mayReadDirectly reports whether a read may use a connection of its own. If so, it has taken one
+// of the directReads places, and the caller must call direct, which gives the place back.
 func (r *reader) mayReadDirectly() bool {
 	if r.under.Load() > directReads && !r.slow.Load() {
 		return false
@@ -132,8 +133,10 @@ type want struct {
 }
 
 // direct reads on the caller's goroutine. The alarm serves as a deadline without the allocations of
-// a context with a deadline.
-func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generations, error) {
+// a context with a deadline. A panic of a hook is the error, as in [redislink.Shielded].
+func (r *reader) direct(
+	ctx context.Context, w want,
+) (frame []byte, of cacheguard.Generations, err error) {
 	defer r.directs.Add(-1)
 	a := r.alarms.Get().(*alarm)
 	d := r.s.opts.OpTimeout / 2
@@ -146,11 +149,14 @@ func (r *reader) direct(ctx context.Context, w want) ([]byte, cacheguard.Generat
 		if a.timer.Stop() {
 			r.alarms.Put(a)
 		}
+		if p := recover(); p != nil {
+			err = redislink.Panicked(p)
+		}
 	}()
 	within := &directRead{Context: ctx, deadline: deadline, rung: a.rung}
 	switch {
 	case w.tags == nil:
-		frame, err := r.s.frameOf(r.s.link.Direct().Get(within, w.name).Bytes())
+		frame, err = r.s.frameOf(r.s.link.Direct().Get(within, w.name).Bytes())
 		return frame, nil, err
 	case len(w.tags) > 0:
 		return r.tagged(within, w)
@@ -200,8 +206,9 @@ func wholeOf(text string) int64 {
 	return n
 }
 
-// wholes are names as arguments of a command. They are kept, because making one costs an
-// allocation. They are never changed, only replaced.
+// wholes has the names of the generations of whole caches, by cache, as arguments of a command.
+// They are kept, because making one costs an allocation. The map is never changed: to add a name,
+// whole replaces the map by a larger copy.
 type wholes struct{ of map[string]any }
 
 // whole returns the name of the generation of a whole cache, as an argument of a command.
@@ -251,9 +258,9 @@ func newAlarm() *alarm {
 }
 
 // directRead is one direct read, in one piece of memory. It is its own context, in which the
-// client's hooks find the values of the caller's context. It ends at the deadline of the caller's
-// context, but not when that context is cancelled, because a read from a socket could not notice
-// that.
+// client's hooks find the values of the caller's context. This context ends after half of
+// OpTimeout, or earlier at the deadline of the caller's context. If the caller's context is
+// cancelled, the read goes on, because a read from a socket could not notice that.
 type directRead struct {
 	context.Context
 	deadline time.Time

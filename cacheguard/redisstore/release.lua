@@ -1,7 +1,7 @@
--- Gives a lease up by its token, whatever the number of the grant.
--- KEYS: lease, and where there are inboxes the waiters
--- ARGV: token, message, the cache's channel, the common one
--- Returns 1 if it was there
+-- Gives up a lease that has this token, whatever the number of its grant.
+-- KEYS: the lease, and on a single server the waiters
+-- ARGV: the token, the message, the cache's channel, the common channel
+-- Returns 1 if the lease was there, else 0
 local both = redis.call('MGET', KEYS[1], KEYS[2] or KEYS[1])
 local lease = both[1]
 if not lease or string.sub(lease, 2, 33) ~= ARGV[1] then

@@ -1,6 +1,6 @@
--- Sets a lease's remaining time, if it is still the load's own.
--- KEYS: lease, and where there are inboxes the waiters
--- ARGV: token .. number, ms, how many ms longer the waiters stay
+-- Sets the remaining time of a lease, if the lease is still the load's own.
+-- KEYS: the lease, and on a single server the waiters
+-- ARGV: token .. number, the remaining time in ms, how many ms longer the waiters are kept
 -- Returns mine | gone | other
 local both = redis.call('MGET', KEYS[1], KEYS[2] or KEYS[1])
 local lease = both[1]
@@ -14,4 +14,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, or nothing that is ours
+return 'gone' -- there is no lease: nothing, an outcome, or bytes that no store has written

@@ -55,7 +55,9 @@ func TestScriptFlushDuringLoad(t *testing.T) {
 func TestRestartDuringLoad(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := newWired(t, server, redistest.Silence)
+	f := newWired(t, server, redistest.Silence, func(s *site) {
+		s.redis.DialerRetries = 300 // for half a minute, because the server may start slowly
+	})
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)
@@ -84,7 +86,9 @@ func TestRestartDuringLoad(t *testing.T) {
 func TestRestartDuringLoadOfOne(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := newWired(t, server, redistest.Silence)
+	f := newWired(t, server, redistest.Silence, func(s *site) {
+		s.store.OpTimeout = max(s.store.OpTimeout, redialTime)
+	})
 	o := newOrigin("v")
 	letGo := o.hold()
 	mine := f.first.ask(t, 3, "k", o.load)

@@ -19,14 +19,14 @@ import (
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
-// leastRights returns the ACL rule that the package documentation gives for the prefix "cg".
+// leastRights returns the ACL rule that docs/redis.md gives for the prefix "cg".
 func leastRights(t *testing.T) []any {
 	t.Helper()
-	doc, err := os.ReadFile("doc.go")
+	doc, err := os.ReadFile("../../docs/redis.md")
 	must(t, err)
-	found := regexp.MustCompile(`(?m)^//\s+ACL SETUSER cacheguard (.*)$`).FindSubmatch(doc)
+	found := regexp.MustCompile(`(?m)^ACL SETUSER cacheguard (.*)$`).FindSubmatch(doc)
 	if found == nil {
-		t.Fatal("the package documentation has no ACL rule")
+		t.Fatal("docs/redis.md has no ACL rule")
 	}
 	args := []any{"ACL", "SETUSER", "cacheguard"}
 	for _, word := range strings.Fields(string(found[1])) {
@@ -196,7 +196,7 @@ func TestNoRightToPublish(t *testing.T) {
 		all[i].is(t, "v")
 		all[i].took = took
 	}
-	if took > lease+soon {
+	if took > lease+2*soon {
 		t.Errorf("the last caller was answered %v after the load; want the lease of %v at most",
 			took, lease)
 	}

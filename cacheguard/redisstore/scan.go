@@ -25,7 +25,8 @@ type ScanOptions struct {
 
 	// Hash is the beginning of a key's SHA-256 in hexadecimal, as logs and the status page show it.
 	// The keys whose hash begins with Hash are in Scanned.Found. Of a key of more than 512 bytes,
-	// Redis has only the hash, which is in Scanned.Hashed. Default: no keys are looked for.
+	// Redis has only the hash. If this hash begins with Hash, it is in Scanned.Hashed. Default: no
+	// keys are looked for.
 	Hash string
 }
 
@@ -35,15 +36,16 @@ const (
 	defaultScanPause = 10 * time.Millisecond
 
 	scanHead = 4 << 10 // bytes read of each value
-	scanStep = 100     // values read in a pipeline
+	scanStep = 100     // names whose entries are read in one pipeline
 )
 
-// Scan counts the names of a cache in Redis, and reads the first 4 KiB of each value. It scans all
-// names in Redis, in steps with a pause between them, and changes nothing. In a cluster it scans
-// one master after another, so it may miss data that moves between masters during the scan.
+// Scan counts the names of a cache in Redis, and reads the first 4 KiB of each value, or up to
+// 17 KiB if its tags are longer. It scans all names in Redis, in steps with a pause between them,
+// and changes nothing. In a cluster it scans one master after another, so it may miss data that
+// moves between masters during the scan.
 //
-// If ctx ends before the scan does, Scan returns the counts so far and the error. The documentation
-// of the package lists the rights that Scan needs.
+// If ctx ends before the scan does, Scan returns the counts so far and the error. In the
+// repository, docs/redis.md lists the rights that Scan needs, under "Inspecting".
 func (s *Store) Scan(ctx context.Context, cache string, opts ScanOptions) (Scanned, error) {
 	if err := checkCache(cache); err != nil {
 		return Scanned{}, err
@@ -157,9 +159,13 @@ func (scan *scanning) pause(ctx context.Context) error {
 	}
 }
 
-// fresh returns those names that were not seen before.
+// fresh returns those names of the cache that were not seen before. A proxy that ignores the
+// pattern may return names that are not the cache's.
 func (scan *scanning) fresh(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
+		if !strings.HasPrefix(name, scan.head) {
+			return true
+		}
 		_, twice := scan.seen[name]
 		scan.seen[name] = struct{}{}
 		return twice

@@ -27,11 +27,11 @@ func TestScan(t *testing.T) {
 		rdb.ZAdd(ctx, redisstore.GenerationsName(prefix, "test"),
 			redis.Z{Score: float64(time.Now().UnixMicro()), Member: "gone"}).Err())
 	var bytes int64
+	entries := rdb.Pipeline()
 	put := func(key string, f []byte, ttl time.Duration) {
 		bytes += int64(len(f))
-		must(t,
-			rdb.Set(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: key}), f,
-				ttl).Err())
+		entries.Set(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: key}), f,
+			ttl)
 	}
 	var many []string
 	for n := range frame.MaxTags {
@@ -60,16 +60,23 @@ func TestScan(t *testing.T) {
 	put("remnant", frame.Remnant(framed(0, false, 1, many...)), time.Hour)
 	put("foreign", []byte("x"), time.Hour)
 	put("empty", nil, time.Hour)
-	must(t,
-		rdb.RPush(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "list"}),
-			"x").Err())
+	entries.RPush(ctx, redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "list"}),
+		"x")
 	put("later program's", nil, time.Hour)
-	must(t,
-		rdb.Rename(ctx,
-			redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"}),
-			redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"})+
-				":v2").Err())
-	_, err := s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "cold"},
+	entries.Rename(ctx,
+		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"}),
+		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test", Key: "later program's"})+":v2")
+	for _, other := range []string{
+		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test2", Key: "k"}),
+		redisstore.ValueName(prefix+"x", cacheguard.Key{Cache: "test", Key: "k"}),
+		redisstore.ValueName("oddxxa? prefix", cacheguard.Key{Cache: "test", Key: "k"}),
+		prefix + ":test", "other",
+	} {
+		entries.Set(ctx, other, framed(0, false, 1), 0)
+	}
+	_, err := entries.Exec(ctx)
+	must(t, err)
+	_, err = s.Lease(ctx, cacheguard.Key{Cache: "test", Key: "cold"},
 		cacheguard.LeaseAsk{Token: load(1), TTL: time.Hour})
 	must(t, err)
 	for _, key := range []string{"failed", "failed, too"} {
@@ -79,14 +86,6 @@ func TestScan(t *testing.T) {
 		must(t,
 			s.Conclude(ctx, cacheguard.Key{Cache: "test", Key: key}, g.Grant,
 				cacheguard.Outcome{Kind: cacheguard.OutcomeFailed}, time.Hour, time.Hour))
-	}
-	for _, other := range []string{
-		redisstore.ValueName(prefix, cacheguard.Key{Cache: "test2", Key: "k"}),
-		redisstore.ValueName(prefix+"x", cacheguard.Key{Cache: "test", Key: "k"}),
-		redisstore.ValueName("oddxxa? prefix", cacheguard.Key{Cache: "test", Key: "k"}),
-		prefix + ":test", "other",
-	} {
-		must(t, rdb.Set(ctx, other, framed(0, false, 1), 0).Err())
 	}
 
 	sc, err := s.Scan(ctx, "test", redisstore.ScanOptions{Count: 50, Pause: -1})
@@ -136,6 +135,36 @@ func (a answered) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		defer a("")
 		return next(ctx, cmds)
+	}
+}
+
+// ignoring is a server that ignores the pattern of a SCAN.
+type ignoring struct{ answered }
+
+func (ignoring) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "scan" {
+			args[3] = "*"
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Names that are not the cache's are not looked at, even if a server ignores the pattern.
+func TestScanOfAServerThatIgnoresThePattern(t *testing.T) {
+	t.Parallel()
+	rdb := newClient(t, redistest.Start(t).Addr())
+	for _, name := range []string{
+		"x", "cg", redisstore.ValueName("cg", cacheguard.Key{Cache: "other", Key: "k"}),
+		redisstore.ValueName("cg", cacheguard.Key{Cache: "test", Key: "k"}),
+	} {
+		must(t, rdb.Set(t.Context(), name, "x", 0).Err())
+	}
+	rdb.AddHook(ignoring{func(string) {}})
+	sc, err := newStore(t, rdb, redisstore.Options{OpTimeout: patience}).Scan(t.Context(), "test",
+		redisstore.ScanOptions{Hash: "a"})
+	if err != nil || !sc.Whole || sc.Values != 1 {
+		t.Errorf("%v, %+v", err, sc)
 	}
 }
 

@@ -16,12 +16,12 @@ type Scanned struct {
 	Whole bool `json:"whole"`
 
 	Values  int           `json:"values"`
-	Bytes   int64         `json:"bytes"` // bytes of values, without Redis' overhead
-	Largest int64         `json:"largest"`
-	States  map[State]int `json:"states"` // number of values in each state
+	Bytes   int64         `json:"bytes"`   // bytes of values, without Redis' overhead
+	Largest int64         `json:"largest"` // bytes of the largest value
+	States  map[State]int `json:"states"`  // number of values in each state
 	// Fresh and stale values that say "does not exist".
 	NotFound int `json:"not_found"`
-	// Values of more than 4 KiB, of which only the header and the tags were read.
+	// Values of more than 4 KiB that were not read to their end, so their checksum wasn't verified.
 	Unchecked int          `json:"unchecked"`
 	Leases    int          `json:"leases"`          // leases of loads under way
 	Records   int          `json:"records"`         // records of loads that left no value

@@ -222,7 +222,7 @@ func (s *Store) Conclude(
 		s.channelOf(k.Cache), s.names.channel())
 }
 
-// Renew prolongs a lease, so that it ends ttl from now.
+// Renew sets the remaining time of a lease to ttl.
 func (s *Store) Renew(
 	ctx context.Context, k cacheguard.Key, g cacheguard.Grant, ttl time.Duration,
 ) (cacheguard.Holding, error) {

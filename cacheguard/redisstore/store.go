@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/option"
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
@@ -28,10 +29,19 @@ type Options struct {
 	// OpTimeout is the longest time that a step in Redis may take, including the wait for a
 	// connection and a second try. The second try is sent if the first one gets no answer within
 	// half of OpTimeout. Default 250 ms; at least 2 ms.
+	//
+	// When many reads of a process come at once, they go in batches. A read then waits for its turn
+	// as long as Redis answers the batches before it, but for four times OpTimeout at most.
+	//
+	// With a new connection a step takes up to five round trips, or six if the client has a
+	// database number or a name, and go-redis gives the connection up if they take longer than a
+	// try. So OpTimeout must be longer than twelve round trips. Otherwise a process that has lost
+	// its connections can't use Redis again.
 	OpTimeout time.Duration
 
 	// Logger gets a line when messages stop arriving, when Redis stops answering, when Redis takes
-	// no writes, and when each of these troubles is over. Default [slog.Default].
+	// no writes, and when each of these troubles is over. It also gets one line, once, if a missing
+	// right makes reads of values with tags slower. Default [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -47,7 +57,8 @@ type Store struct {
 	writes breakers // breakers for the steps that write
 	clock  clock
 
-	// nil for a single server, where generations are read along with a value.
+	// The generations that this process knows, in a cluster and with a client of the user's own
+	// type. Nil for a single server, where generations are read along with a value.
 	cluster *generationsKnown
 
 	hearing
@@ -73,10 +84,10 @@ var (
 // command except those of the subscription. If the store uses a view, hooks that are added after
 // New see hardly any of its commands. The context that a hook gets has a deadline, but it is
 // possible that its Done channel is never closed. So a hook must not leave a goroutine that waits
-// for this channel. If a hook panics, the panic reaches the caller of the store, or becomes an
-// error, which may be that of several reads. Two panics end the process: that of a hook of a node
-// of a cluster client, because go-redis runs it on a goroutine of its own, and that of a DialHook
-// while the subscription dials.
+// for this channel. If a hook panics, the step returns an error with the panic, which may be the
+// error of several reads. Two panics end the process: that of a hook of a node of a cluster client,
+// because go-redis runs it on a goroutine of its own, and that of a DialHook while the subscription
+// dials.
 func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	var errs []error
 	if opts.Prefix == "" {
@@ -85,14 +96,9 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	if strings.ContainsAny(opts.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("redisstore: Options.Prefix %q has a brace", opts.Prefix))
 	}
-	switch {
-	case opts.OpTimeout == 0:
-		opts.OpTimeout = 250 * time.Millisecond
-	case opts.OpTimeout < 2*time.Millisecond:
-		errs = append(errs,
-			fmt.Errorf("redisstore: Options.OpTimeout is %v, below the least of 2ms",
-				opts.OpTimeout))
-	}
+	errs = append(errs,
+		option.Duration("redisstore: Options.OpTimeout", &opts.OpTimeout, 250*time.Millisecond,
+			2*time.Millisecond))
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -100,8 +106,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Store, error) {
 	if err != nil {
 		errs = slices.Insert(errs, 0, fmt.Errorf("redisstore: %w", err))
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 
 	s := &Store{
@@ -155,7 +161,7 @@ func (s *Store) Warm(ctx context.Context) error {
 	_, err = redislink.Aside(ctx, func(ctx context.Context) (struct{}, error) {
 		var dialling sync.WaitGroup
 		for range directReads {
-			dialling.Go(func() { _ = s.link.Client().Ping(ctx).Err() })
+			dialling.Go(func() { _, _ = redislink.Shielded(ctx, s.link.Client(), ping) })
 		}
 		for _, script := range scripts {
 			if err := script.Load(ctx, s.link.Client()).Err(); err != nil {
@@ -171,6 +177,10 @@ func (s *Store) Warm(ctx context.Context) error {
 		return fmt.Errorf("redisstore: warming up: %w", err)
 	}
 	return s.messages(ctx, sub)
+}
+
+func ping(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	return rdb.Ping(ctx).Result()
 }
 
 // Breakers returns how many circuit breakers are open, and how many there are. A server has two:

@@ -25,7 +25,8 @@ type hearing struct {
 	inbox     string      // name of this process's inbox; empty if all messages come on one channel
 	listening atomic.Bool // messages arrive
 	deaf      atomic.Pointer[deafness]
-	changed   atomic.Int64 // when the store last changed something, since the clock's base
+	// When the store last changed something, by clock.elapsed.
+	changed atomic.Int64
 
 	mu        sync.Mutex // guards the fields below
 	listeners map[string][]*listener
@@ -122,7 +123,7 @@ func (s *Store) messages(ctx context.Context, sub *redislink.Subscription) error
 var (
 	deafLine = report.Line{Level: slog.LevelWarn, Text: "redisstore: messages don't arrive",
 		See:   "messages-dont-arrive",
-		Means: "callers who wait for another process ask from time to time, and local tiers are not used"}
+		Means: "calls that wait for another process poll Redis, and local tiers are not used"}
 	heardLine = report.Line{
 		Level: slog.LevelInfo, Text: "redisstore: messages arrive again",
 		See: "messages-dont-arrive",
@@ -151,15 +152,20 @@ func (e *ear) restored(ctx context.Context) {
 		s.deaf.Store(&ended)
 	}
 	s.tellAll(cacheguard.Message{
-		Kind: cacheguard.MessageRestored, Generation: s.unheard(clock, err),
+		Kind: cacheguard.MessageRestored, Generation: s.unheard(ctx, clock, err),
 	}, true)
 }
 
 // joined is called when the messages of a channel that was joined after the others begin to arrive.
-// If it is a cache's channel, joined tells the cache's listeners.
+// If it is a cache's channel, joined tells the cache's listeners, unless the channel was left in
+// the meantime: then the cache was closed. If it was opened again, the channel is joined again.
 func (e *ear) joined(channel string) {
 	s := e.s
 	s.mu.Lock()
+	if !s.sub.Stands(channel) {
+		s.mu.Unlock()
+		return
+	}
 	var all []*listener
 	for cache, some := range s.listeners {
 		if s.channelOf(cache) == channel && !s.hears[cache] {
@@ -230,18 +236,6 @@ func (s *Store) doubts() bool {
 	return last > 0 && s.clock.elapsed()-last < repeated
 }
 
-// unheard returns the generation up to which invalidations may have been missed. said is the time
-// of the server's clock, read after messages had begun to arrive.
-func (s *Store) unheard(said time.Time, err error) int64 {
-	switch {
-	case err != nil:
-		said = s.clock.now().Add(doubt)
-	case s.cluster != nil: // another node has the generations, and its clock may differ
-		said = said.Add(doubt)
-	}
-	return said.UnixMicro()
-}
-
 // listener is one listener of a cache's messages.
 type listener struct {
 	mu   sync.Mutex // guards tell, and is held while tell runs, so that nothing is told after stop
@@ -271,7 +265,7 @@ func (s *Store) Listen(cache string, tell func(cacheguard.Message)) (stop func()
 	l.mu.Unlock()
 	for _, other := range untold {
 		other.mu.Lock()
-		// If messages have been lost since, this must not be told after the loss.
+		// If messages were lost meanwhile, MessageRestored must not be told after the loss.
 		if other.tell != nil && s.listening.Load() {
 			other.tell(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
 		}

@@ -34,7 +34,7 @@ type earshot struct {
 func newEarshot(t *testing.T, change ...func(*site)) earshot {
 	t.Helper()
 	server := redistest.Start(t)
-	messages := newProxy(t, server.Addr())
+	messages := redistest.StartProxy(t, server.Addr())
 	prefix := newPrefix()
 	f := &wired{first: newReplica(t, server.Addr(), prefix, change...)}
 	f.second = newReplica(t, server.Addr(), prefix, append(change, func(s *site) {
@@ -215,7 +215,7 @@ func TestMastersAnswerLate(t *testing.T) {
 // load.
 func TestMessageLost(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 5 * time.Second
 	for what, fail := range map[string]error{"fill": nil, "outcome": errDown} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,7 @@ func TestInvalidateTagsWhileRedisIsDown(t *testing.T) {
 				}
 				t.Run(how+", "+name+", "+kind, func(t *testing.T) {
 					t.Parallel()
-					p := newProxy(t, server.Addr())
+					p := redistest.StartProxy(t, server.Addr())
 					prefix := newPrefix()
 					a := newReplica(t, "", prefix, func(s *site) {
 						s.rdb, s.store.OpTimeout = client(t, p.Addr()), lossTime

@@ -40,7 +40,7 @@ func TestGenerationsAreKnownWhileMessagesArrive(t *testing.T) {
 	for how, bump := range bumps {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			prefix, messages := newPrefix(), newProxy(t, server.Addr())
+			prefix, messages := newPrefix(), redistest.StartProxy(t, server.Addr())
 			r := newReplica(t, "", prefix, func(s *site) {
 				s.rdb = apart{newClient(t, server.Addr()), defaultClient(t, messages.Addr())}
 			})
@@ -99,7 +99,7 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 	for how, bump := range bumps {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			prefix, p := newPrefix(), newProxy(t, server.Addr())
+			prefix, p := newPrefix(), redistest.StartProxy(t, server.Addr())
 			r := newReplica(t, "", prefix, func(s *site) {
 				s.rdb = apart{newClient(t, p.Addr()), defaultClient(t, server.Addr())}
 			})
@@ -131,7 +131,7 @@ func TestGenerationsReadBeforeAMessage(t *testing.T) {
 func TestClusterLosesGenerations(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
-	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 24*patience)
 	defer cancel()
 	masterOf := func(name string) string {
 		master, err := c.Master(ctx, name)

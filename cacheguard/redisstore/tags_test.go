@@ -174,7 +174,7 @@ func TestLostReplyOfInvalidateTags(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			p := newProxy(t, server.Addr())
+			p := redistest.StartProxy(t, server.Addr())
 			a, b := twoTagged(t, p.Addr(), func(s *site) { s.store.OpTimeout = lossTime })
 			lost := p.DropReply(redistest.IsEval(redisstore.BumpScript))
 			must(t, bump(t.Context(), a.cache))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
@@ -24,7 +25,7 @@ const (
 	callEach     = 20 * time.Millisecond   // the interval of a caller
 	changeEach   = 25 * time.Millisecond   // the interval of changes in a replica
 	leasedFor    = 6 * time.Second         // without messages a waiter would wait for this time
-	callLimit    = 2 * leasedFor           // the deadline of a call
+	callLimit    = 5 * lossTime            // the deadline of a call
 	callers      = 12                      // callers in each replica
 	slack        = 1500 * time.Millisecond // the time that a busy machine adds to a bound
 )
@@ -81,8 +82,9 @@ func (g *grants) Observe(ctx context.Context, e cacheguard.Event) {
 	}
 }
 
-// newTraffic makes a fleet of three replicas with the default OpTimeout, changes the options of
-// each with change, and begins its load.
+// newTraffic makes a fleet of three replicas, changes the options of each with change, and begins
+// its load. The load keeps the machine busy, which must not look like a Redis that is down. So
+// OpTimeout is long, except in a soak test.
 func newTraffic(t *testing.T, change ...func(*site)) *traffic {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -94,7 +96,10 @@ func newTraffic(t *testing.T, change ...func(*site)) *traffic {
 	for range 3 {
 		var g *grants
 		tr.fleet = append(tr.fleet, newReplica(t, "", prefix, append([]func(*site){func(s *site) {
-			s.store.OpTimeout, s.cache.LeaseTTL = 0, leasedFor
+			s.store.OpTimeout, s.cache.LeaseTTL = lossTime, leasedFor
+			if redistest.Soak() {
+				s.store.OpTimeout = 0
+			}
 			g = &grants{tally: s.cache.Observer.(*tally), key: map[string]int{}}
 			s.cache.Observer = g
 		}}, change...)...))

@@ -1,7 +1,7 @@
--- Returns one of a budget's permits, and tells those who wait for one.
--- KEYS: permits, mark of those who wait
--- ARGV: token, the budgets' channel, the common one, message
--- Returns 1 if it was held
+-- Gives back one of a budget's permits, and sends a message if processes wait for one.
+-- KEYS: the permits, the mark that processes wait for one
+-- ARGV: the token, the budgets' channel, the common channel, the message
+-- Returns 1 if the token had a permit, else 0
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset'
   or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0

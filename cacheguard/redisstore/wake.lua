@@ -1,19 +1,22 @@
--- Begins the scripts that tell something. Channels are of three kinds: an inbox is one process', a cache's is that of all processes
--- that have the cache open, and the common one is for programs that know no other.
+-- This text is put in front of all scripts that send messages. There are three kinds of channels.
+-- Each process has an inbox. Each cache has a channel, to which all processes that have the cache
+-- open listen. The common channel is for programs that know no other channel.
 
--- change tells everybody who has the cache open, and programs on the common channel if there are any: these subscribe to it, while
--- the others listen by a pattern, which isn't counted.
+-- change sends a message to all processes that have the cache open. If programs are subscribed to
+-- the common channel by its name, it sends the message there, too. PUBSUB NUMSUB counts only these
+-- programs, because all others listen to the common channel by a pattern.
 local function change(channel, common, message)
   redis.call('PUBLISH', channel, message)
   if common ~= channel then
     local subscribed = redis.pcall('PUBSUB', 'NUMSUB', common)
-    if subscribed[2] ~= 0 then -- also when there is no right to ask
+    if subscribed[2] ~= 0 then -- there are some, or the user has no right to ask
       redis.call('PUBLISH', common, message)
     end
   end
 end
 
--- wake tells those who wait for a load: the lease's mark says whether anybody does on the common channel, the waiters who else.
+-- wake sends a message to the processes that wait for a load. If some wait on the common channel,
+-- the lease's mark is '+'. All others are in the list of waiters.
 local function wake(mark, waiters, channel, common, message)
   if mark == '+' then
     redis.call('PUBLISH', common, message)

@@ -37,10 +37,10 @@ func newWired(
 	t *testing.T, server *redistest.Server, then redistest.Then, change ...func(*site),
 ) *wired {
 	t.Helper()
-	f := &wired{proxy: newProxy(t, server.Addr()), then: then, messages: &inbox{}}
+	f := &wired{proxy: redistest.StartProxy(t, server.Addr()), then: then, messages: &inbox{}}
 	prefix := newPrefix()
-	f.first = newReplica(t, f.proxy.Addr(), prefix,
-		append(change, func(s *site) { s.store.OpTimeout = lossTime })...)
+	brief := func(s *site) { s.store.OpTimeout = lossTime }
+	f.first = newReplica(t, f.proxy.Addr(), prefix, append([]func(*site){brief}, change...)...)
 	f.second = newReplica(t, server.Addr(), prefix, change...)
 	f.third = newReplica(t, server.Addr(), prefix, change...)
 	t.Cleanup(f.second.store.Listen("test", f.messages.tell))
@@ -48,18 +48,6 @@ func newWired(
 		r.listens(t)
 	}
 	return f
-}
-
-func newProxy(t *testing.T, target string) *redistest.Proxy {
-	t.Helper()
-	p, err := redistest.NewProxy(target)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("proxy: %v", err)
-		}
-	})
-	return p
 }
 
 // loseReply makes the first replica lose the reply to one call of a script.

@@ -2,10 +2,10 @@
 // of records, so that a person can read them.
 //
 // Each kind of event, and each of its levels, has its own limit in each cache. In each interval the
-// first Burst events are logged, and after them every Every-th event. The next record has the
-// number of events that were left out, as "left_out". If no such record follows, in this interval
-// or a later one, the events that were left out are not reported. So to count events, use
-// promobserver or otelobserver.
+// first Burst events are logged, and after them every Every-th event. If events were left out, the
+// next record of the same kind and level has their number, as "left_out". If no further record
+// follows, in this interval or a later one, the events that were left out are not reported. So to
+// count events, use promobserver or otelobserver.
 //
 //	logs := slogobserver.New(slogobserver.Options{})
 //	products, err := cacheguard.New(store, cacheguard.Options[Product]{Name: "product", Observer: logs})
@@ -34,7 +34,8 @@
 //
 //	go test -run '^$' -bench 'BenchmarkObserved/(local|redis)/(none|slog)' -benchtime 1x -cpu 1,2 ./internal/alltest
 //
-// Memory is limited: one small entry for each cache and kind of event that had something to log.
+// Memory is limited: one small entry for each cache, kind of event and level that had something to
+// log, and for wrong answers one for each cause.
 //
 // # What is not guaranteed
 //

@@ -2,19 +2,17 @@ package slogobserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/eventcount"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
-// Options configures an [Observer]. The zero value of a field means its default. If an option can
-// be turned off, a negative value turns it off.
+// Options configures an [Observer]. The zero value of a field means its default, and so does a
+// negative number.
 type Options struct {
 	// Logger gets the records. Default: the logger that [slog.Default] returns at the time of each
 	// record.
@@ -28,12 +26,12 @@ type Options struct {
 	Burst    int
 	Every    int
 
-	// Trace is the level of events that need no action: misses, loads, leases, fills, callers that
-	// waited. Default: they are not logged. Hits are never logged.
+	// Trace is the level of events that need no action, for instance misses, loads, leases, fills
+	// and callers that waited. Default: they are not logged. Hits are never logged.
 	Trace slog.Leveler
 
-	// Keys adds the key to records. Default: records have no key. But records of slow loads (see
-	// SlowLoad), and of wrong answers that an audit has found, have a hash of the key.
+	// Keys adds the key to records. Default: records have no key. But the records "slow load" (see
+	// SlowLoad) and "wrong answer" have a hash of the key.
 	Keys bool
 
 	// SlowLoad is the duration from which a load is slow. Each slow load is logged as a warning,
@@ -118,10 +116,9 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	attrs := make([]slog.Attr, 0, 8)
 	attrs = append(attrs, slog.String("cache", e.Cache))
 	if o.opts.Keys {
-		attrs = append(attrs, slog.String("key", quoted(e.Key)))
+		attrs = append(attrs, slog.String("key", report.QuoteKey(e.Key)))
 	} else if slow || e.Differs.Wrong() { // without the hash an operator could not find the key
-		hash := sha256.Sum256([]byte(e.Key))
-		attrs = append(attrs, slog.String("key_hash", hex.EncodeToString(hash[:8])))
+		attrs = append(attrs, slog.String("key_hash", report.HashKey(e.Key)))
 	}
 	if e.More > 0 {
 		attrs = append(attrs, slog.Int("more_keys", e.More))
@@ -150,16 +147,16 @@ func (o *Observer) Observe(ctx context.Context, e cacheguard.Event) {
 	switch { // add the attributes "means" and "see", as in the other log lines of this module
 	case slow && e.Audit:
 		attrs = append(attrs, slog.Bool("audit", true),
-			slog.String("means", "nobody waits: an audit has asked the origin"),
+			slog.String("means", "nobody waits for this load: it was made by an audit"),
 			slog.String("see", "docs/operations.md#slow-loads"))
 	case slow:
 		attrs = append(attrs,
 			slog.String("means",
-				"callers who need this key wait, unless it is refreshed behind them"),
+				"callers wait for this key, unless they get a stale value meanwhile"),
 			slog.String("see", "docs/operations.md#slow-loads"))
 	case e.Differs.Wrong():
 		attrs = append(attrs,
-			slog.String("means", "a caller was answered with something else than the origin has"),
+			slog.String("means", "a caller got a value that differs from the origin"),
 			slog.String("see", "docs/operations.md#old-values"))
 	}
 	logger.LogAttrs(ctx, level, "cacheguard: "+text, attrs...)
@@ -193,21 +190,14 @@ func (o *Observer) level(e cacheguard.Event) (level slog.Level, ok bool) {
 		return 0, false
 	case cacheguard.EventStoreError, cacheguard.EventFillUnknown:
 		return slog.LevelError, true
-	case cacheguard.EventCorrupt, cacheguard.EventLeaseLost, cacheguard.EventOverloaded:
-		return slog.LevelWarn, true
-	case cacheguard.EventLoad, cacheguard.EventLoadLate, cacheguard.EventStale,
-		cacheguard.EventNotStored:
-		// A load that ended because the cache had cancelled it is not a problem.
-		late := e.Kind == cacheguard.EventLoadLate
-		if (late || e.Err != nil) && !eventcount.GivenUp(e.Err) {
-			return slog.LevelWarn, true
-		}
-	case cacheguard.EventCompared:
-		if e.Differs.Wrong() {
-			return slog.LevelWarn, true
-		}
 	case cacheguard.EventFillRefused:
 		return slog.LevelInfo, true
+	}
+	// A stale value in place of an error is logged, although the failed load or step of the store
+	// has its own record, because it may have failed in another process.
+	stale := e.Kind == cacheguard.EventStale && e.Err != nil && !eventcount.GivenUp(e.Err)
+	if stale || eventcount.Problem(&e) {
+		return slog.LevelWarn, true
 	}
 	if o.opts.Trace == nil {
 		return 0, false
@@ -236,13 +226,4 @@ func (o *Observer) sample(what about, now time.Time) (leftOut int, write bool) {
 	}
 	leftOut, c.leftOut = c.leftOut, 0
 	return leftOut, true
-}
-
-// quoted makes a key safe for a log line.
-func quoted(key string) string {
-	const most = 64
-	if len(key) > most {
-		return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
-	}
-	return fmt.Sprintf("%q", key)
 }

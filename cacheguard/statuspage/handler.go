@@ -56,8 +56,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		send(w, "application/json", append(b, '\n'))
 	case !strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "":
-		// So that relative links of the page work. http.Redirect would make the path absolute,
-		// which is wrong under http.StripPrefix. Behind "./" no name is read as another host.
+		// Relative links of the page need the slash at the end. http.Redirect would make the path
+		// absolute, which is wrong under http.StripPrefix. Behind "./" no name is read as another
+		// host.
 		h.Set("Location", "./"+url.PathEscape(name)+"/")
 		w.WriteHeader(http.StatusMovedPermanently)
 	default:

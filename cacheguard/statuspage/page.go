@@ -64,7 +64,8 @@ type noted struct {
 	hot     hottest
 }
 
-// Watch adds a cache to the page. detach removes it. See [cacheguard.Watcher].
+// Watch adds a cache to the page. After detach the page shows this cache as closed, unless another
+// cache of the same name is open. See [cacheguard.Watcher].
 func (p *Page) Watch(v cacheguard.View) (detach func()) {
 	one := &view{v}
 	leave := p.caches.Attach(v.Cache, v.Stats)

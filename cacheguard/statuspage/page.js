@@ -16,7 +16,8 @@ async function renew() {
       const answer = await fetch("", { signal: AbortSignal.timeout(5000) });
       if (!answer.ok) throw new Error(String(answer.status));
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const part of ["main", "time"]) {
+      const parts = reading() ? [] : ["main", "time"]; // somebody may have begun to read
+      for (const part of parts) {
         document.querySelector(part).replaceWith(next.querySelector(part));
       }
       document.body.classList.remove("lost");

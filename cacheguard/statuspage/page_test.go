@@ -279,55 +279,57 @@ func (s *frail) Get(
 // The page shows the uses of the store that fail, as long as they fail, and the number of changes
 // of this process.
 func TestPageShowsTrouble(t *testing.T) {
-	p := newProcess(t, statuspage.Options{})
-	store := &frail{Store: p.store}
-	c, err := cacheguard.New(store, cacheguard.Options[int]{
-		Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	get := func() {
-		if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
-			t.Error(err)
-		}
-	}
-	get()
-	began := time.Now()
-	store.fails.Store(true)
-	get()
-	s := p.shown()
-	if tr := s.Caches[0].Troubles; len(tr) != 1 || tr[0].Use != "reading" ||
-		tr[0].Why != errOrigin.Error() || tr[0].Since.Before(began) {
-		t.Errorf("troubles: %+v", tr)
-	}
-	if page := p.body("/"); !strings.Contains(page, "store fails for reading: no such table") {
-		t.Errorf("the page doesn't say it:\n%s", page)
-	}
-	store.fails.Store(false)
-	get()
-	if tr := p.shown().Caches[0].Troubles; len(tr) != 0 {
-		t.Errorf("it is over: %+v", tr)
-	}
-	if page := p.body("/"); !strings.Contains(page, "store: no trouble") {
-		t.Errorf("the page doesn't say it:\n%s", page)
-	}
-	for _, err := range []error{
-		c.Invalidate(t.Context(), "a", "b"), c.MarkStale(t.Context(), "a"),
-		c.Set(t.Context(), "a", 1), c.InvalidateTags(t.Context(), "x", "y"),
-		c.InvalidateAll(t.Context()),
-	} {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, statuspage.Options{})
+		store := &frail{Store: p.store}
+		c, err := cacheguard.New(store, cacheguard.Options[int]{
+			Name: "stock", Observer: p.page, Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		get := func() {
+			if _, err := c.Get(t.Context(), "k", returning(1)); err != nil {
+				t.Error(err)
+			}
+		}
+		get()
+		began := time.Now()
+		store.fails.Store(true)
+		get()
+		s := p.shown()
+		if tr := s.Caches[0].Troubles; len(tr) != 1 || tr[0].Use != "reading" ||
+			tr[0].Why != errOrigin.Error() || !tr[0].Since.Equal(began) {
+			t.Errorf("troubles: %+v", tr)
+		}
+		if page := p.body("/"); !strings.Contains(page, "store fails for reading: no such table") {
+			t.Errorf("the page doesn't say it:\n%s", page)
+		}
+		store.fails.Store(false)
+		get()
+		if tr := p.shown().Caches[0].Troubles; len(tr) != 0 {
+			t.Errorf("it is over: %+v", tr)
+		}
+		if page := p.body("/"); !strings.Contains(page, "store: no trouble") {
+			t.Errorf("the page doesn't say it:\n%s", page)
+		}
+		for _, err := range []error{
+			c.Invalidate(t.Context(), "a", "b"), c.MarkStale(t.Context(), "a"),
+			c.Set(t.Context(), "a", 1), c.InvalidateTags(t.Context(), "x", "y"),
+			c.InvalidateAll(t.Context()),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := c.Update(t.Context(), "a", returning(2)); err != nil {
 			t.Error(err)
 		}
-	}
-	if _, err := c.Update(t.Context(), "a", returning(2)); err != nil {
-		t.Error(err)
-	}
-	if n := p.shown().Caches[0].Changes; n != 8 {
-		t.Errorf("changes: %d, want 8", n)
-	}
+		if n := p.shown().Caches[0].Changes; n != 8 {
+			t.Errorf("changes: %d, want 8", n)
+		}
+	})
 }
 
 // A trouble stays until that use of the store succeeds, however long nobody tries. The page says

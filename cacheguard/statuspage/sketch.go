@@ -210,36 +210,20 @@ func (t *troubles) last() []trouble {
 }
 
 // wrong returns a few words about an event if the event is a problem. For any other event it
-// returns an empty string.
+// returns an empty string. A stale value in place of an error is not listed: the page lists the
+// causes, which are loads and steps of the store that failed in this process.
 func (p *Page) wrong(e cacheguard.Event) string {
-	givenUp := eventcount.GivenUp(e.Err)
-	failed := e.Err != nil && !givenUp
-	switch e.Kind {
-	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt,
-		cacheguard.EventLeaseLost,
-		// A refused fill is not listed, because the key was changed meanwhile and the refusal is
-		// right.
-		cacheguard.EventOverloaded:
+	problem := eventcount.Problem(&e)
+	switch {
+	case problem && e.Kind == cacheguard.EventLoad:
+		return "load failed"
+	case problem && e.Kind == cacheguard.EventCompared:
+		return "wrong answer"
+	case problem:
 		return e.Kind.String()
-	case cacheguard.EventLoadLate:
-		if !givenUp {
-			return e.Kind.String()
-		}
-	case cacheguard.EventNotStored:
-		if failed {
-			return e.Kind.String()
-		}
-	case cacheguard.EventLoad:
-		switch {
-		case failed:
-			return "load failed"
-		case e.Err == nil && p.opts.SlowLoad > 0 && e.Took >= p.opts.SlowLoad:
-			return "slow load"
-		}
-	case cacheguard.EventCompared:
-		if e.Differs.Wrong() {
-			return "wrong answer"
-		}
+	case e.Kind == cacheguard.EventLoad && e.Err == nil && p.opts.SlowLoad > 0 &&
+		e.Took >= p.opts.SlowLoad:
+		return "slow load"
 	}
 	return ""
 }

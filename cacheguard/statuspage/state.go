@@ -2,8 +2,6 @@ package statuspage
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/eventcount"
+	"github.com/cacheguard/cacheguard/internal/report"
 )
 
 // state has the data of the page. In its JSON, durations are integers of nanoseconds, in members
@@ -237,8 +236,7 @@ func (p *Page) hide(s *state) {
 		case p.opts.Keys:
 			*key = strconv.Quote(cut(*key))
 		default:
-			hash := sha256.Sum256([]byte(*key))
-			*key = hex.EncodeToString(hash[:8])
+			*key = report.HashKey(*key)
 		}
 	}
 	for i := range s.Slowest {

@@ -7,10 +7,11 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/internal/frame"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 const (
-	long  = time.Minute           // longer than any case runs
+	long  = 10 * time.Minute      // longer than any case runs
 	short = 50 * time.Millisecond // short enough for a case to wait for it
 	slack = 15 * time.Millisecond // the amount by which a store may round up a duration
 	limit = 10 * time.Second      // the time limit for events that must happen soon
@@ -24,6 +25,7 @@ type env struct {
 	ctx     context.Context
 	a, b    cacheguard.Store
 	cache   string
+	began   time.Time
 	ended   []func()
 }
 
@@ -32,20 +34,20 @@ func newEnv(t TB, f Fleet, promise string) *env {
 		TB: t, fleet: f, promise: promise,
 		ctx: context.Background(), // every step has a time limit of its own
 		a:   f.Stores[0], b: f.Stores[1],
-		cache: "storetest-" + rand.Text(),
+		cache: "storetest-" + rand.Text(), began: time.Now(),
 	}
 }
 
 // Errorf reports a failure, with the promise that is broken.
 func (e *env) Errorf(format string, args ...any) {
 	e.Helper()
-	e.TB.Errorf(format+"\n\tprotects "+e.promise, args...)
+	e.TB.Errorf(format+"\n\tprotects: "+e.promise, args...)
 }
 
 // Fatalf reports a failure, with the promise that is broken, and ends the case.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
-	e.TB.Fatalf(format+"\n\tprotects "+e.promise, args...)
+	e.TB.Fatalf(format+"\n\tprotects: "+e.promise, args...)
 }
 
 // atEnd registers do to be called when the case is over.
@@ -84,7 +86,13 @@ func (e *env) pass(d time.Duration) {
 		e.fleet.Advance(d)
 		return
 	}
-	<-time.After(d)
+	wallclock.Pass(d)
+}
+
+// longest returns the most that may remain of d: if the machine's clock was set back, and the store
+// uses this clock, as much more than d.
+func (e *env) longest(d time.Duration) time.Duration {
+	return d + slack - min(wallclock.SetSince(e.began), 0)
 }
 
 // eventually waits until ok returns true.
@@ -99,7 +107,8 @@ func (e *env) eventually(what string, ok func() bool) {
 }
 
 // within calls try, which must find a state that lasts only for d. If try fails although it took
-// less than d, the case fails. If the machine was too slow to tell, within calls try again.
+// less than d, on the monotonic clock and on the machine's, the case fails. If the machine was too
+// slow to tell, within calls try again.
 func (e *env) within(d time.Duration, try func(k cacheguard.Key) error) {
 	e.Helper()
 	for range 10 {
@@ -108,7 +117,7 @@ func (e *env) within(d time.Duration, try func(k cacheguard.Key) error) {
 		if err == nil {
 			return
 		}
-		if time.Since(began) < d {
+		if time.Since(began)+max(wallclock.SetSince(began), 0) < d {
 			e.Errorf("%v (tried for less than the %v)", err, d)
 			return
 		}

@@ -19,7 +19,7 @@ type inbox struct {
 }
 
 // listen makes an inbox for a cache of this process, and waits until messages of this cache arrive.
-// Messages of other caches may arrive earlier.
+// Listening may be true earlier, while only messages of other caches arrive.
 func (e *env) listen(s cacheguard.Store, cache string) *inbox {
 	e.Helper()
 	in := &inbox{e: e}
@@ -81,7 +81,7 @@ func (in *inbox) changes(k cacheguard.Key) (n int) {
 	return n
 }
 
-// await returns the first message of this kind about the key.
+// await waits for the first message of this kind about the key, and returns it.
 func (in *inbox) await(k cacheguard.Key, kind cacheguard.MessageKind) (found cacheguard.Message) {
 	in.e.Helper()
 	in.e.eventually("a message arrives: "+messageKind(kind)+" "+name(k), func() bool {

@@ -80,8 +80,8 @@ func keysOfCaches(e *env) {
 	e.differ(keys)
 }
 
-// differ runs a load for each key, all at the same time, and checks that no load finds the data of
-// another key.
+// differ runs a load for each key, and checks that no load finds the data of another key. It takes
+// the leases of all keys before it stores the first value.
 func (e *env) differ(keys []cacheguard.Key) {
 	e.Helper()
 	grants := make([]cacheguard.Grant, len(keys))

@@ -44,7 +44,7 @@ func leaseSaysWho(e *env) {
 		if answer.Holder != g.Token {
 			e.Errorf("the lease is held by %v, the answer says %v", g.Token, answer.Holder)
 		}
-		if answer.Remaining <= 0 || answer.Remaining > long+slack {
+		if answer.Remaining <= 0 || answer.Remaining > e.longest(long) {
 			e.Errorf("a lease of %v has %v left", long, answer.Remaining)
 		}
 	}
@@ -155,9 +155,9 @@ func leaseSeen(e *env) {
 	e.lead(e.a, e.key("nothing there"), cacheguard.LeaseAsk{Token: e.token(), Seen: id(f)})
 }
 
-// leaseStands tests the grant's answer about the value that the load's process has seen. If the
-// value was not invalidated before the grant, the answer is whether it is still stored. The grant
-// may include the generations of that moment.
+// leaseStands tests what a grant says about the value that the asker has seen: Stands is true if
+// this value was still stored at the grant. With Stands, the answer may have the generations of
+// that moment.
 func leaseStands(e *env) {
 	k, tags := e.key("k"), []string{"t"}
 	f := e.frame(e.token(), "can't be used")
@@ -235,7 +235,7 @@ func leaseLives(e *env) {
 		if answer.State != cacheguard.LeaseHeld {
 			return fmt.Errorf("a lease of %v is over: %s", short, describe(answer))
 		}
-		if answer.Remaining > short+slack {
+		if answer.Remaining > e.longest(short) {
 			return fmt.Errorf("a lease of %v has %v left", short, answer.Remaining)
 		}
 		return nil

@@ -27,7 +27,7 @@ var messageCases = []spec{
 	{"messages of keys of any bytes", apart, toldAnyKey},
 }
 
-// maxFrame is the largest frame that a message must carry.
+// maxFrame is the size in bytes of the largest frame that a message must carry.
 const maxFrame = 1 << 10
 
 // changedBy checks that a step tells every process that the key changed.

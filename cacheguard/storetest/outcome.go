@@ -100,7 +100,7 @@ func outcomeDuringBackoff(e *env) {
 	for _, s := range []cacheguard.Store{e.a, e.b} {
 		for _, awaited := range []cacheguard.ID{{}, load, e.token()} {
 			remaining := e.outcome(s, k, load, o, e.token(), awaited)
-			if remaining <= 0 || remaining > long+slack {
+			if remaining <= 0 || remaining > e.longest(long) {
 				e.Errorf("a back-off of %v has %v left", long, remaining)
 			}
 		}
@@ -121,7 +121,7 @@ func outcomeBackoffLives(e *env) {
 		if answer.State != cacheguard.LeaseOutcome {
 			return fmt.Errorf("a back-off of %v is over: %s", short, describe(answer))
 		}
-		if answer.Remaining > short+slack {
+		if answer.Remaining > e.longest(short) {
 			return fmt.Errorf("a back-off of %v has %v left", short, answer.Remaining)
 		}
 		return nil
@@ -307,8 +307,8 @@ func outcomeAfterClaim(e *env) {
 	e.waiter(e.a, k, g)
 }
 
-// outcomeRepeated repeats the step once during the back-off, which must not become longer, and once
-// while the next load runs.
+// outcomeRepeated repeats the step twice: once with a longer back-off, which must have no effect,
+// and once while the next load runs.
 func outcomeRepeated(e *env) {
 	k := e.key("k")
 	g := e.leader(e.a, k)

@@ -11,7 +11,7 @@ import (
 
 // The steps of a store. An error of a step ends the case.
 
-// ask asks for the lease with a long TTL.
+// ask asks for the lease. If the request has no TTL, it gets a long one.
 func (e *env) ask(
 	s cacheguard.Store, k cacheguard.Key, ask cacheguard.LeaseAsk,
 ) cacheguard.LeaseAnswer {

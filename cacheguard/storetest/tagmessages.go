@@ -90,9 +90,9 @@ func toldOthersTags(e *env) {
 	}
 }
 
-// listenSince has three listeners: one from before messages arrived, one that came later, and one
-// that may have missed messages. A process may take its data for valid only if it gets messages
-// about all later invalidations.
+// listenSince has three listeners. The first one begins before messages arrive, and the other two
+// later. If the fleet can lose messages, the last listener then may miss some. A process may take
+// its data for valid only if it gets messages about all later invalidations.
 func listenSince(e *env) {
 	since := func(in *inbox, after int) (generation int64) {
 		e.eventually("the listener is told that messages arrive", func() bool {

@@ -42,8 +42,8 @@ func TestPageInABrowser(t *testing.T) {
 		"local":      {"none", "3 loads", "filled"},
 		"setnx":      {"crash", "dead lock", "crash"},
 		"expire":     {"crash-between", "dead lock", "crash"},
-		"setnxex":    {"slow-unlock", "the lock of another was deleted", "wrong delete"},
-		"owner":      {"slow-unlock", "the lock of another was deleted", "wrong delete"},
+		"setnxex":    {"slow-unlock", "the lock of another request was deleted", "wrong delete"},
+		"owner":      {"slow-unlock", "the lock of another request was deleted", "wrong delete"},
 		"compare":    {"slow-load", "stale value", "stale write"},
 		"watchdog":   {"stall", "stale value", "stale write"},
 		"cacheguard": {"stall", "loads", "announced"},
@@ -51,7 +51,7 @@ func TestPageInABrowser(t *testing.T) {
 		"force":      {"clock", "at once", "acquired"},
 		"forever":    {"silent-rename", "stale value", "filled"},
 		"watch":      {"none", "1 load", "unlocked"},
-		"luasetnx":   {"slow-unlock", "the lock of another was deleted", "wrong delete"},
+		"luasetnx":   {"slow-unlock", "the lock of another request was deleted", "wrong delete"},
 		"sqlrow":     {"crash", "dead lock", "crash"},
 		"redlock":    {"failover", "had the lock at once", "lost vote"},
 	} {
@@ -61,9 +61,13 @@ func TestPageInABrowser(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(stage, " ", width), func(t *testing.T) {
 				b.Do(t, chromedp.EmulateViewport(width, 900))
+				ttl := "1s"
+				if stage == "redlock" || stage == "cacheguard" { // each step has only a part of it
+					ttl = "10s"
+				}
 				shows(t, b, run.verdict,
 					chromedp.Navigate(c.urls[0]+"/?stage="+stage+"&fault="+run.fault+
-						"&replicas=3&requests=12&ttl=1s&load=100ms"))
+						"&replicas=3&requests=12&load=100ms&ttl="+ttl))
 				look := browsertest.Eval[string](t, b,
 					`document.querySelector('.verdict').className`)
 				// A stall may end in two ways.
@@ -109,19 +113,19 @@ func TestPageCountsWakeUps(t *testing.T) {
 	}
 	b.Do(t, chromedp.EmulateViewport(1440, 900),
 		chromedp.Navigate(c.urls[0]+
-			"/?stage=herd&versus=predecessor&replicas=3&requests=24&load=2s"), ran)
+			"/?stage=herd&versus=predecessor&replicas=3&requests=24&ttl=30s"), ran)
 	waited, woken := number("waited for a lock"), number("wake-ups")
 	if len(waited) != 2 || len(woken) != 2 {
 		t.Fatalf("%v waited, %v wake-ups", waited, woken)
 	}
-	if waited[0] < 12 || woken[0] <= 2*waited[0] || waited[1] < 12 || woken[1] > waited[1] {
+	if waited[0] != 23 || woken[0] <= 2*waited[0] || waited[1] != 23 || woken[1] > waited[1] {
 		t.Errorf("with the herd and without it %v waited and were woken %v times", waited, woken)
 	}
 	verdicts := browsertest.Eval[[]string](t, b,
 		`[...document.querySelectorAll('.verdict')].map(v => v.className + ': ' + v.textContent)`)
 	if len(verdicts) != 2 || !strings.Contains(verdicts[0], "bad: ") ||
 		!strings.Contains(verdicts[0], "grow with the square") ||
-		!strings.Contains(verdicts[1], "good: 1 load; all were answered") {
+		!strings.Contains(verdicts[1], "good: 1 load; all requests got") {
 		t.Errorf("the verdicts are %q", verdicts)
 	}
 	t.Logf("%v waited, %v wake-ups", waited, woken)
@@ -142,8 +146,12 @@ func TestPageAsksForTheClock(t *testing.T) {
 	if visible() || enabled() {
 		t.Error("it is there with no fault")
 	}
-	b.Do(t, chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"),
-		chromedp.KeyEvent("\t"))
+	// If keys come slowly, the browser takes them for the beginnings of several words.
+	for n := 0; n < tries && !visible(); n++ {
+		b.Do(t, chromedp.Focus(`#stage`, chromedp.ByQuery),
+			chromedp.Focus(`#fault`, chromedp.ByQuery), chromedp.KeyEvent("the cl"))
+	}
+	b.Do(t, chromedp.KeyEvent("\t"))
 	if at := browsertest.Eval[string](t, b, `document.activeElement.name`); at != "clock" ||
 		!visible() || !enabled() {
 		t.Fatalf("the keyboard comes to %q, shown: %t", at, visible())
@@ -170,6 +178,8 @@ func TestPageAsksForTheClock(t *testing.T) {
 		clock, verdict string
 	}{{"20s", "1 load; all"}, {"40s", "at once"}} {
 		shows(t, b, run.verdict, chromedp.SetValue(`select[name=ttl]`, "30s", chromedp.ByQuery),
+			// On a busy machine, replica 2 may come some time after the first load has begun.
+			chromedp.SetValue(`select[name=load]`, "1s", chromedp.ByQuery),
 			chromedp.SetValue(`input[name=clock]`, run.clock, chromedp.ByQuery),
 			chromedp.Focus(`input[name=clock]`, chromedp.ByQuery), chromedp.KeyEvent("\r"))
 		if link := browsertest.Eval[string](t, b, `location.href`); !strings.Contains(link,
@@ -279,16 +289,28 @@ func TestTour(t *testing.T) {
 		{"Nothing protects the map", "12 loads"},
 		{"inside the process", "3 loads"},
 		{"Its holder dies here", "dead lock"},
-		{"deletes the lock of the next one", "the lock of another was deleted"},
+		{"deletes the lock of the next one", "the lock of another request was deleted"},
 		{"takes longer than the lock lasts", "stale value"},
 		{"stands still renews nothing", "stale value"},
 		{"the late value is refused", "loads"},
 		{"without Redis", "loads"},
 	}
 	for n, step := range steps {
-		b.Do(t, browsertest.Over(`location.search === "?tour=`+fmt.Sprint(n+1)+`"`), ran)
+		search := fmt.Sprint("?tour=", n+1)
+		b.Do(t, browsertest.Over(`location.search === "`+search+`"`), ran)
 		text := browsertest.Eval[string](t, b, `document.getElementById('tour-text').textContent`)
-		verdict := browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		seen := func() string {
+			return browsertest.Eval[string](t, b, `document.querySelector('.verdict').textContent`)
+		}
+		verdict := seen()
+		// On a busy machine a run may take another course. The first one can't.
+		for try := 1; try < tries && n > 0 && !strings.Contains(verdict, step.verdict); try++ {
+			b.Do(t, chromedp.Click("#tour-back", chromedp.ByQuery),
+				browsertest.Over(`location.search === "`+fmt.Sprint("?tour=", n)+`"`), ran,
+				chromedp.Focus("#tour-next", chromedp.ByQuery), chromedp.KeyEvent("\r"),
+				browsertest.Over(`location.search === "`+search+`"`), ran)
+			verdict = seen()
+		}
 		if !strings.HasPrefix(text, fmt.Sprintf("%d of %d: ", n+1, len(steps))) ||
 			!strings.Contains(text, step.says) || !strings.Contains(verdict, step.verdict) {
 			t.Errorf("step %d says %q, and what is to be seen is %q", n+1, text, verdict)

@@ -25,8 +25,8 @@ const (
 	leaseTTL     = 12 * time.Second
 )
 
-// These are settings of the outbox's relay. Its database is on this machine, so it can look often.
-// When its lease is over, the relay of another process takes over.
+// These are settings of the outbox's relay. The relay's database is on this machine, so the relay
+// can look often. When the lease of a relay is over, the relay of another process takes over.
 const (
 	relayLease = 6 * time.Second
 	relayPoll  = 20 * time.Millisecond
@@ -66,8 +66,8 @@ type caches struct {
 }
 
 // openCaches opens the caches. It dials Redis, so that a wrong address is found at the start. If
-// ctx ends, it returns early. The observer gets the events of all caches, and t counts the requests
-// to the tree's cache.
+// ctx ends, it returns early. The observer gets the events of all caches. t counts the events of
+// the tree's cache.
 func openCaches(
 	ctx context.Context, f *fleet, observer cacheguard.Observer, t *tally,
 ) (*caches, error) {

@@ -23,8 +23,8 @@ const (
 	mostName   = 100  // characters of a category's name
 	mostRename = 4096 // bytes of a request that renames
 
-	// bodyTimeout is the time limit for sending this body. It is less than the time for which a
-	// stopping shop waits for requests.
+	// bodyTimeout is the time limit for a client to send the body of a rename. It is less than the
+	// time for which a stopping shop waits for requests.
 	bodyTimeout = 4 * time.Second
 )
 
@@ -60,8 +60,8 @@ type renaming struct {
 	Name string `json:"name"`
 }
 
-// renameCategory answers when all caches have forgotten the old name. After the answer 202 the
-// category is renamed, but replicas may use the old name until the outbox can tell them.
+// renameCategory answers 200 when all caches have forgotten the old name. The answer 202 means that
+// the category is renamed, but that replicas may use the old name until the outbox can tell them.
 func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	id, ok := pathID(w, r)
 	if !ok {
@@ -70,7 +70,7 @@ func (s *shop) renameCategory(w http.ResponseWriter, r *http.Request) {
 	// This read deadline need not be reset: net/http removes it when the request has been read to
 	// its end.
 	//
-	// Without a connection no deadline is needed.
+	// An error means that there is no connection. Then no deadline is needed.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	name, err := readName(http.MaxBytesReader(w, r.Body, mostRename))
 	if err != nil {

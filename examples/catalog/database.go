@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,8 @@ type database struct {
 	*sql.DB
 	what    string // kind and place of the database, for people
 	dialect sqllock.Dialect
-	// Stays open, because SQLite drops a database in memory with its last connection; nil for other
-	// databases.
+	// A connection that stays open, because SQLite drops a database in memory with its last
+	// connection; nil for other databases.
 	keeper *sql.Conn
 }
 
@@ -166,16 +167,21 @@ func insertSeed(ctx context.Context, tx *sql.Tx, text string) error {
 	if err != nil {
 		return err
 	}
-	insert, err := tx.PrepareContext(ctx,
-		`INSERT INTO category (id, parent_id, level, name, sort) VALUES ($1, NULLIF($2, 0), $3, $4, $5)`)
-	if err != nil {
-		return err
-	}
-	defer insert.Close()
-	for _, r := range rows {
-		if _, err := insert.ExecContext(ctx, r.ID, r.ParentID, r.Level, r.Name,
-			r.Sort); err != nil {
-			return fmt.Errorf("category %q: %w", r.Name, err)
+	// Rows in one statement. One statement for each takes long if the database is far away.
+	const together = 100
+	for some := range slices.Chunk(rows, together) {
+		var values []string
+		var args []any
+		for _, r := range some {
+			n := len(args)
+			values = append(values, fmt.Sprintf("($%d, NULLIF($%d, 0), $%d, $%d, $%d)",
+				n+1, n+2, n+3, n+4, n+5))
+			args = append(args, r.ID, r.ParentID, r.Level, r.Name, r.Sort)
+		}
+		if _, err := tx.ExecContext(ctx,
+			`INSERT INTO category (id, parent_id, level, name, sort) VALUES `+
+				strings.Join(values, ", "), args...); err != nil {
+			return fmt.Errorf("categories %q to %q: %w", some[0].Name, some[len(some)-1].Name, err)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (f *fleet) open(ctx context.Context) (err error) {
 }
 
 // announce prints which database and which Redis are used, where the replicas listen and where the
-// lab is, one line each.
+// lab is. If a stage of the lab protects the category map, it also prints which one.
 func (f *fleet) announce(stdout io.Writer) {
 	fmt.Fprintf(stdout, "database: %s\n", f.db.what)
 	kind := "Redis"

@@ -45,9 +45,10 @@ func watched(
 	}
 }
 
-// stateOf pings a service, and sends its state as one word. The reason for the state is only
-// logged. Each service has the whole time, so that one silent service doesn't make the other
-// service look silent, too. go-redis ignores ctx while it waits for an answer.
+// stateOf pings a service, and sends its state as one word, without the reason. Each service has
+// the whole time, so that one silent service doesn't make the other service look silent, too. When
+// ctx ends, stateOf doesn't wait for the ping any longer, because go-redis ignores ctx while it
+// waits for an answer.
 func stateOf(ctx context.Context, ping func(context.Context) error) <-chan string {
 	answered := make(chan error, 1)
 	go func() { answered <- ping(ctx) }()

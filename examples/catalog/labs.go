@@ -48,8 +48,8 @@ type laboratory struct {
 }
 
 var (
-	// errStopping ends a run when the shop stops, because a run can last longer than a stopping
-	// shop waits for requests.
+	// errStopping ends a run or a simulation when the shop stops. A run can last longer than a
+	// stopping shop waits for requests.
 	errStopping = errors.New("the shop is being stopped")
 
 	// errSlow ends a run whose client doesn't read.
@@ -114,9 +114,9 @@ func (l *laboratory) missing(s stage.Stage) string {
 	return string(s.Needs)
 }
 
-// run carries out a run with the settings in the URL, and sends its events as they come: "steps"
-// with some of them, and at the end one "report", or "failed" if the run wasn't possible. The run
-// ends early if the client leaves or the shop stops.
+// run carries out a run with the settings in the URL. While the run goes on, it sends the events of
+// the run in messages "steps". At the end it sends one "report", or "failed" if the run failed or
+// the shop stops. The run ends early if the client leaves or the shop stops.
 func (l *laboratory) run(w http.ResponseWriter, r *http.Request) {
 	settings, err := lab.Parse(r.URL.Query())
 	if err != nil {
@@ -192,7 +192,8 @@ func (l *laboratory) leave(s *stream) {
 	delete(l.runs, s)
 }
 
-// slowest returns the stream that has waited longest for its client, if this time is long enough.
+// slowest returns the stream that has waited longest for its client, if it has waited for at least
+// slowAfter.
 func slowest(all map[*stream]struct{}, now time.Time) (out *stream) {
 	most := slowAfter
 	for s := range all {

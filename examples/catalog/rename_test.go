@@ -362,7 +362,7 @@ func sayInTheEnd(t *testing.T, client *http.Client, url string, name int64) {
 // further request.
 func TestRenamingWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
-	proxy := newProxy(t, redis.Addr())
+	proxy := redistest.StartProxy(t, redis.Addr())
 	c := start(t, 2, "-origin-delay", "0s", "-ttl", "1h", "-redis", proxy.Addr())
 	client := newClient(t)
 	for _, url := range c.urls {
@@ -380,21 +380,11 @@ func TestRenamingWithoutRedis(t *testing.T) {
 	}
 }
 
-func newProxy(t *testing.T, addr string) *redistest.Proxy {
-	t.Helper()
-	proxy, err := redistest.NewProxy(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	return proxy
-}
-
 // If a process is killed after its commit and before the caches are told, the outbox contains the
 // message, and another process delivers it.
 func TestRenameOutlivesItsProcess(t *testing.T) {
 	redis := redistest.Start(t)
-	proxy := newProxy(t, redis.Addr())
+	proxy := redistest.StartProxy(t, redis.Addr())
 	file := filepath.Join(t.TempDir(), "shop.db")
 	db := openTestDatabase(t, file)
 	args := []string{
@@ -549,13 +539,15 @@ func TestUnknownCategories(t *testing.T) {
 				!strings.Contains(said, "category 4711 does not exist") {
 				t.Errorf("status %d, %s", status, said)
 			}
-			for _, id := range []string{
-				"0", "-1", "021", "+21", "2147483648", "99999999999999999999", "x", "%00", "21.0",
-			} {
-				if status, said := ask(url, id); status != http.StatusNotFound ||
-					!strings.Contains(said, "ids are numbers") {
-					t.Errorf("%s: status %d, %s", id, status, said)
-				}
+		}
+	}
+	for _, url := range c.urls {
+		for _, id := range []string{
+			"0", "-1", "021", "+21", "2147483648", "99999999999999999999", "x", "%00", "21.0",
+		} {
+			if status, said := ask(url, id); status != http.StatusNotFound ||
+				!strings.Contains(said, "ids are numbers") {
+				t.Errorf("%s: status %d, %s", id, status, said)
 			}
 		}
 	}

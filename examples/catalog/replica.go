@@ -26,13 +26,14 @@ type replica struct {
 }
 
 const (
-	// answerTimeout is how long a client may take to read an answer, even if the handler has taken
-	// the longest time that it is allowed. The lab's runs last longer and have their own deadlines.
+	// answerTimeout is how long a client may take to read an answer after a handler that has taken
+	// all of its time. The lab's runs last longer and have their own deadlines.
 	answerTimeout = 15 * time.Second
 	idleTimeout   = time.Minute
 
-	// readTimeout is the time limit for the arrival of a request with its body. A refused request
-	// is answered when this time is over.
+	// readTimeout is the time limit for the arrival of a request with its body. net/http reads the
+	// rest of a small body before it sends the answer to a refused request. So if that rest doesn't
+	// arrive, the answer comes when this time is over.
 	readTimeout = 8 * time.Second
 
 	// sendBuffer is the number of bytes that the kernel keeps on each connection for a client that

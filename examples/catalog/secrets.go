@@ -19,13 +19,13 @@ var (
 		"(?i)([a-z_]*(?:pass|pwd|secret|token)[a-z_]*\\s*=\\s*)('[^']*'|[^\\s&\"'`]+)")
 )
 
-// leastSecret is the length from which a secret is searched in all output. Shorter secrets would be
-// found in any text.
+// leastSecret is the length in bytes of the shortest secret that is searched for in all output.
+// Shorter secrets would be found in any text.
 const leastSecret = 3
 
 // hiding is a writer that passes on output and logs without secrets. It removes the secrets of the
-// arguments, in whatever text a library repeats them, and text that looks like a secret. Each line
-// comes in one Write.
+// arguments, in whatever text a library repeats them, and text that looks like a secret. Its users
+// must write each line with one Write, because a secret in two parts isn't found.
 type hiding struct {
 	io.Writer
 	secrets *strings.Replacer
@@ -61,7 +61,8 @@ func withoutSecrets(text string) string {
 	return named.ReplaceAllString(inAddress.ReplaceAllString(text, "://"+hidden+"@"), "${1}"+hidden)
 }
 
-// secretsIn returns the passwords in an argument that is a URL or contains a URL.
+// secretsIn returns the secrets in an argument: the password in a URL, and the values of
+// assignments such as password=xyz.
 func secretsIn(arg string) (secrets []string) {
 	for _, m := range named.FindAllStringSubmatch(arg, -1) {
 		secrets = append(secrets, strings.Trim(m[2], "'"))

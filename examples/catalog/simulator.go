@@ -28,9 +28,10 @@ const (
 )
 
 // simulate simulates the fleet that the URL describes, once without protection and once with the
-// policy that the URL names, and answers with both results. Compiled to WebAssembly the simulator
-// could run in the browser. But then it would have to be built before the shop, or its binary would
-// have to be in the repository.
+// policy that the URL names, and answers with both results. If this policy is the one without
+// protection, there is only one result. Compiled to WebAssembly the simulator could run in the
+// browser. But then it would have to be built before the shop, or its binary would have to be in
+// the repository.
 func (l *laboratory) simulate(w http.ResponseWriter, r *http.Request) {
 	c, policies, err := simulated(r.URL.Query())
 	if err != nil {

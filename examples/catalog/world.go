@@ -14,7 +14,7 @@ import (
 
 const (
 	masters          = 3 // the number of masters for Redlock
-	zookeeperTimeout = 5 * time.Second
+	zookeeperTimeout = 15 * time.Second
 )
 
 // world contains the systems of the lab's runs: the shop's Redis and database, three independent

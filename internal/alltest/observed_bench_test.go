@@ -115,14 +115,15 @@ func BenchmarkObserved(b *testing.B) {
 			server := redistest.Start(b)
 			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 			defer rdb.Close()
-			store, err := redisstore.New(rdb, redisstore.Options{})
+			store, err := redisstore.New(rdb, redisstore.Options{OpTimeout: time.Minute})
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = store.Close() })
-			bare := open(b, store, cacheguard.Options[[]byte]{Name: "bare"})
-			observed := open(b, store,
-				cacheguard.Options[[]byte]{Name: "observed", Observer: o.new()})
+			bare := open(b, store, cacheguard.Options[[]byte]{Name: "bare", LeaseTTL: time.Minute})
+			observed := open(b, store, cacheguard.Options[[]byte]{
+				Name: "observed", LeaseTTL: time.Minute, Observer: o.new(),
+			})
 			b.Run("1/get", func(b *testing.B) {
 				compare(b, 1, 500, keys, get(bare), get(observed))
 			})

@@ -85,6 +85,14 @@ func TestPageInABrowser(t *testing.T) {
 	if browsertest.Eval[bool](t, b, `document.body.textContent.includes("the second")`) {
 		t.Error("it is paused, and goes on")
 	}
+	// The same applies if it is paused while an answer is on its way.
+	b.Do(t, chromedp.Evaluate(`window.over = false;
+		document.getElementById("pause").click();
+		renew().then(() => { window.over = true });
+		document.getElementById("pause").click()`, nil), browsertest.Over("window.over"))
+	if browsertest.Eval[bool](t, b, `document.body.textContent.includes("the second")`) {
+		t.Error("it is paused while it is renewed, and goes on")
+	}
 	b.Do(t, chromedp.KeyEvent(" "),
 		browsertest.Over(`document.body.textContent.includes("the second")`))
 	for _, problem := range b.Said() {

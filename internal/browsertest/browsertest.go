@@ -54,7 +54,7 @@ func Open(t TB) *Browser {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 30*time.Minute)
 	t.Cleanup(cancel)
 	b := &Browser{ctx: ctx}
 	chromedp.ListenTarget(ctx, func(event any) {
@@ -98,7 +98,7 @@ func (b *Browser) Said() []string {
 // Over waits until an expression is true. While the tab leaves a page, the expression has no value.
 func Over(expression string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
-		timeout := time.After(time.Minute)
+		timeout := time.After(5 * time.Minute)
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {

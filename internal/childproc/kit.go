@@ -117,7 +117,7 @@ func (k *Kit[S]) Wrap(m Runner) Runner { return runner(func() int { return k.run
 
 func (k *Kit[S]) run(m Runner) int {
 	if runtime.GOMAXPROCS(0) < sideBySide && !flag.Parsed() {
-		// m parses the command line, which comes after this.
+		// m.Run parses the command line later, so a -parallel there replaces this value.
 		_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
 	}
 	code := m.Run()

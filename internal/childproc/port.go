@@ -22,11 +22,11 @@ type Port struct {
 	claim net.PacketConn
 }
 
-// ReservePort reserves a free port from 12000 to 21999. While a port is closed for a time, the
-// kernel must not give it to an outgoing connection, least of all to a connection that tries to
-// reach this port: so it lies below the ephemeral ranges of Linux (from 32768) and of other
-// systems. So does the second port of a Redis that belongs to a cluster, which is 10000 higher and
-// which no other server has.
+// ReservePort reserves a free port from 12000 to 21999. While nothing listens on the port for a
+// time, the kernel must not give it to an outgoing connection, least of all to a connection that
+// tries to reach this port. So the port lies below the ephemeral ranges of Linux (from 32768) and
+// of most other systems. A Redis in a cluster also listens on a second port, which is 10000 higher.
+// That port lies below these ranges, too, and no other server has it.
 func ReservePort() (*Port, error) {
 	var err error
 	for range 100 {

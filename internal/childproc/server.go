@@ -12,7 +12,7 @@ import (
 const (
 	// StartTimeout is the longest time that a server may take until it answers, also on a busy
 	// machine.
-	StartTimeout = time.Minute
+	StartTimeout = 3 * time.Minute
 
 	// PollInterval is the time between two checks of an outside process.
 	PollInterval = 5 * time.Millisecond

@@ -39,11 +39,13 @@ type question struct {
 	err  error
 }
 
-// Check returns the moment that the caller must demand. If the moment is not later than the
-// estimate of the store's clock, Check returns it. A later moment may be invented, or may come from
-// a clock that was set, so Check asks the store, once for all simultaneous callers. If the moment
-// is still in the store's future, Check returns 0, because no value can be that new. Changes that
-// were committed before this call are not later than the store's answer, so Check returns at most
+// Check returns the moment that the caller must demand, or 0 if the caller demands nothing. If the
+// moment is not later than the estimate of the store's clock, Check returns it. A later moment may
+// be invented, or may come from a clock that was set. If it is more than a day ahead
+// (protocol.TooFarAhead), Check returns 0. Otherwise Check asks the store, once for all
+// simultaneous callers. If the moment is later than the store's answer by more than
+// protocol.ClockSlack, Check returns 0, because no value can be that new. If it is later by less,
+// Check returns the answer, because changes that were committed before this call are not later than
 // the answer. While the store can't answer, Check returns the moment itself.
 func (j *Judge) Check(ctx context.Context, store Clock, cache string, moment int64) int64 {
 	if moment <= 0 {

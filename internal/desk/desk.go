@@ -29,8 +29,9 @@ type Desk struct {
 // Caller is the caller that has opened a desk.
 type Caller interface {
 	// Refreshes reports whether the caller may refresh the stale value that it got as its answer.
-	// The load asks because loads of different callers could make different values.
-	Refreshes(value any) bool
+	// The load asks because loads of different callers could make different values. behind says
+	// that the refresh would run after the caller has got the stale value.
+	Refreshes(value any, behind bool) bool
 
 	// Parts reports whether a stale value is one of several values, each for some callers. If it
 	// is, callers that may refresh the value wait for the new one, and the other callers already
@@ -64,10 +65,11 @@ func (d *Desk) Do(job func()) bool {
 	}
 }
 
-// MayRefresh reports whether the caller with this context may refresh this stale value.
-func MayRefresh(ctx context.Context, value any) bool {
+// MayRefresh reports whether the caller with this context may refresh this stale value: see
+// [Caller].
+func MayRefresh(ctx context.Context, value any, behind bool) bool {
 	d := From(ctx)
-	return d == nil || d.Caller == nil || d.Caller.Refreshes(value)
+	return d == nil || d.Caller == nil || d.Caller.Refreshes(value, behind)
 }
 
 // Parts reports whether the caller with this context says that a stale value is one of several.
@@ -136,7 +138,8 @@ func (l *Load) Made() {
 }
 
 // Keep lets a job keep the load's slot after the load has ended, and returns a function that gives
-// the slot back. It returns nil if the load no longer has a slot.
+// the slot back. It returns nil if the load has no slot, if the load has ended, or if a job keeps
+// the slot already.
 func (l *Load) Keep() (release func()) {
 	if l == nil {
 		return nil

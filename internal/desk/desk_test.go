@@ -36,11 +36,11 @@ func TestContext(t *testing.T) {
 		From(context.Background()) != nil {
 		t.Error("the context has another desk")
 	}
-	if !MayRefresh(context.Background(), 1) || !MayRefresh(ctx, 1) {
+	if !MayRefresh(context.Background(), 1, true) || !MayRefresh(ctx, 1, true) {
 		t.Error("a caller that says nothing may have no refresh")
 	}
 	d.Caller = only{1}
-	if !MayRefresh(ctx, 1) || MayRefresh(ctx, 2) {
+	if !MayRefresh(ctx, 1, false) || MayRefresh(ctx, 2, false) || MayRefresh(ctx, 1, true) {
 		t.Error("a caller's word doesn't count")
 	}
 }
@@ -48,9 +48,9 @@ func TestContext(t *testing.T) {
 // only is a caller that may refresh one value, and takes one word.
 type only struct{ value any }
 
-func (o only) Refreshes(value any) bool { return value == o.value }
-func (o only) Hears(word any) bool      { return word == o.value }
-func (o only) Parts(value any) bool     { return value == o.value }
+func (o only) Refreshes(value any, behind bool) bool { return value == o.value && !behind }
+func (o only) Hears(word any) bool                   { return word == o.value }
+func (o only) Parts(value any) bool                  { return value == o.value }
 
 // What a load says reaches its crowd; without one nobody is told.
 func TestCrowd(t *testing.T) {

@@ -1,12 +1,13 @@
 // Package eventcount counts the events of caches, for observers that export the counts. It defines
-// the number to which an event adds, the metrics with these numbers, the names of the metrics, and
-// the gauges that are exported with them.
+// the counter (Number) that each kind of event adds to, the metrics made of these counters, their
+// names, and the gauges that are exported beside the metrics.
 package eventcount
 
 import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,8 +19,8 @@ type Caches[M any] struct {
 	more  func(name string) M
 	label func(cache string) string
 
-	// known has the caches by name. The map is read for each event, so it is never changed, only
-	// replaced.
+	// known has each Cache by its Name, and also by the name of each cache that is counted in it.
+	// The map is read for each event, so it is never changed, only replaced.
 	known atomic.Pointer[map[string]*Cache[M]]
 	mu    sync.Mutex // held while known is replaced; guards attached, open and left of each Cache
 }
@@ -42,6 +43,11 @@ func NewCaches[M any](label func(cache string) string, more func(name string) M)
 	c.known.Store(&map[string]*Cache[M]{})
 	return c
 }
+
+// Text returns a text in which bytes that are not UTF-8 are replaced. With such bytes in a label or
+// an attribute, a Prometheus registry refuses all metrics of its collector, and an exporter of
+// OTLP drops all spans or metrics of its batch.
+func Text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // Of returns the cache with this name, and makes it if necessary.
 func (c *Caches[M]) Of(cache string) *Cache[M] {

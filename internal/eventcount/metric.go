@@ -27,7 +27,7 @@ type Value struct {
 // durations counts them there.
 var Metrics = []Metric{
 	{Name{"requests_total", "requests", "{request}"},
-		"Answers to callers, by how they were found; failed: an error that is no 'not found'.",
+		"Answers to callers, by result. failed: an error other than 'not found'.",
 		"result", []Value{
 			{Hit, "hit"}, {NegativeHit, "negative_hit"},
 			{LocalHit, "local_hit"}, {LocalNegativeHit, "local_negative_hit"},
@@ -36,23 +36,24 @@ var Metrics = []Metric{
 	{Name{"misses_total", "misses", "{miss}"},
 		"Reads of the store that found nothing to serve.", "", one(miss)},
 	{Name{"loads_total", "", ""},
-		"Loads that ended, by what they found; cancelled: those that failed because the cache had " +
-			"cancelled them; audit: those of an audit, for which nobody waits.",
+		"Loads that ended, by outcome. cancelled: loads that failed because the cache had " +
+			"cancelled them. audit: loads of an audit, for which nobody waits.",
 		Outcome, []Value{
 			{loadValue, "value"}, {loadNotFound, "not_found"}, {loadError, "error"},
 			{loadCancelled, "cancelled"}, {loadAudit, "audit"},
 		}},
 	{Name{"late_loads_total", "loads.late", "{load}"},
-		"Loads that returned after they had been given up.", "", one(loadLate)},
+		"Loads that returned after the cache had given them up.", "", one(loadLate)},
 	{Name{"fills_total", "fills", "{fill}"},
-		"Results of loads by whether they were stored; refused: the lease was lost; " +
-			"not_stored: by the load's wish, or it can't be.",
+		"Results of loads, by whether they were stored. refused: the lease was lost. unknown: " +
+			"the store did not answer. not_stored: the load set NoStore, NegativeTTL is " +
+			"negative, or the result can't be stored.",
 		"result", []Value{
 			{fillStored, "stored"}, {fillRefused, "refused"},
 			{fillUnknown, "unknown"}, {notStored, "not_stored"},
 		}},
 	{Name{"lease_requests_total", "leases.asked", "{lease}"},
-		"Leases that were asked for.", "", one(leaseAsked)},
+		"Requests for a lease.", "", one(leaseAsked)},
 	{Name{"lease_grants_total", "leases.granted", "{lease}"},
 		"Leases that were granted.", "", one(leaseGranted)},
 	{Name{"lease_renewals_total", "leases.renewed", "{renewal}"},
@@ -62,21 +63,20 @@ var Metrics = []Metric{
 	{Name{"corrupt_values_total", "values.corrupt", "{value}"},
 		"Values in the store that could not be read and counted as misses.", "", one(corrupt)},
 	{Name{"store_errors_total", "store.errors", "{error}"},
-		"Steps in the store that failed, by the class of the cause.", Cause, classes()},
+		"Steps of the store that failed, by the class of the cause.", Cause, classes()},
 	{Name{"overloads_total", "overloads", "{refusal}"},
 		"Callers and loads that were turned away.", "", one(Overloaded)},
 	{Name{"changes_total", "changes", "{change}"},
-		"Changes of keys, tags and whole caches that this process has made: invalidations, writes.",
+		"Changes of keys, tags and whole caches by this process: invalidations and writes.",
 		"", one(changed)},
 	{Name{"late_changes_total", "changes.late", "{change}"},
-		"Invalidations and other changes that the store was told of later than when they were made.",
+		"Changes that reached the store only when they were repeated.",
 		"", one(sentLate)},
 	{Name{"compared_total", "compared", "{comparison}"},
-		"Answers that were compared with the origin, by what has come of that: " +
-			"the words of Difference.",
+		"Answers that were compared with the origin, by difference (same: none).",
 		"result", words(compared, 0, cacheguard.Differences)},
 	{Name{"unstored_total", "unstored", "{response}"},
-		"Responses of package middleware that were not stored, by why.",
+		"Responses of package middleware that were not stored, by reason.",
 		"reason", words(unstored, 1, cacheguard.Reasons)},
 }
 
@@ -118,20 +118,21 @@ var Gauges = []struct {
 	{Name{"local_entries", "local.entries", "{entry}"},
 		"Entries of the process-local tier.", func(s *stats) int { return s.LocalEntries }},
 	{Name{"loads_running", "loads.running", "{load}"},
-		"Loads that run.", func(s *stats) int { return s.LoadsRunning }},
+		"Loads that run now.", func(s *stats) int { return s.LoadsRunning }},
 	{Name{"loads_queued", "loads.queued", "{load}"},
-		"Loads that wait for their turn.", func(s *stats) int { return s.LoadsQueued }},
+		"Loads that wait for a slot of MaxLoads or of a limiter.",
+		func(s *stats) int { return s.LoadsQueued }},
 	{Name{"flights", "flights", "{flight}"},
 		"Keys that are looked up, waited for or loaded.", func(s *stats) int { return s.Flights }},
 	{Name{"callers", "callers", "{caller}"},
 		"Callers who wait for flights.", func(s *stats) int { return s.Callers }},
 	{Name{"unsent_changes", "changes.unsent", "{change}"},
-		"Invalidations and other changes that the store has not been told of yet.",
+		"Keys and tags whose change has not reached the store yet.",
 		func(s *stats) int { return s.Unsent }},
 	{Name{"switched_off", "switched_off", "{cache}"},
 		"Caches that a Switch has switched off.", func(s *stats) int { return s.SwitchedOff }},
 	{Name{"in_shadow", "in_shadow", "{cache}"},
-		"Caches that a Switch has in shadow.", func(s *stats) int { return s.InShadow }},
+		"Caches that a Switch has set to shadow mode.", func(s *stats) int { return s.InShadow }},
 	{Name{"breakers_open", "breakers.open", "{breaker}"},
 		"Circuit breakers of the store that are open.", func(s *stats) int {
 			return s.BreakersOpen
@@ -146,7 +147,7 @@ var Nines = struct {
 	Help string
 }{
 	Name{"consistency_nines", "consistency", "{nine}"},
-	"How consistent the answers that were compared with the origin have been, in nines.",
+	"Share of the compared answers that were right, in nines: 3 is 99.9 %.",
 }
 
 // Duration is a histogram.
@@ -166,9 +167,9 @@ var Durations = [durations]struct {
 }{
 	LoadTook: {Name{"load_duration_seconds", "load.duration", "s"}, "How long loads took."},
 	CallerWaited: {Name{"wait_duration_seconds", "wait.duration", "s"},
-		"How long callers waited for a load, their own or somebody else's."},
+		"How long callers waited for a load, begun by their own call or by another one."},
 	FleetWaited: {Name{"fleet_wait_duration_seconds", "fleet_wait.duration", "s"},
-		"How long this process waited for a load in another one."},
+		"How long this process waited for a load of another process."},
 }
 
 // Buckets are the default buckets of durations, in seconds.

@@ -73,8 +73,9 @@ func (c *Counters) Count(e *cacheguard.Event) Number {
 	return n
 }
 
-// Read returns the value of a number. Local hits and changes come from the cache's stats, not from
-// events.
+// Read returns the value of a number. Changes come from the cache's stats, not from events. Local
+// hits come from the stats, and also from events, because another observer of the cache may need
+// events of local hits.
 func (c *Counters) Read(n Number, stats cacheguard.Stats) uint64 {
 	switch n {
 	case LocalHit:
@@ -151,6 +152,24 @@ func GivenUp(err error) bool {
 	switch err {
 	case flight.ErrAbandoned, cacheguard.ErrClosed, cacheguard.ErrLeaseLost:
 		return true
+	}
+	return false
+}
+
+// Problem reports whether an event is a problem of the cache, the store or the origin. A load that
+// failed because the cache had cancelled it is no problem. A refused fill is no problem, because
+// usually the key was changed during the load, and the refusal is right.
+func Problem(e *cacheguard.Event) bool {
+	switch e.Kind {
+	case cacheguard.EventStoreError, cacheguard.EventFillUnknown, cacheguard.EventCorrupt,
+		cacheguard.EventLeaseLost, cacheguard.EventOverloaded:
+		return true
+	case cacheguard.EventLoadLate:
+		return !GivenUp(e.Err)
+	case cacheguard.EventLoad, cacheguard.EventNotStored:
+		return e.Err != nil && !GivenUp(e.Err)
+	case cacheguard.EventCompared:
+		return e.Differs.Wrong()
 	}
 	return false
 }

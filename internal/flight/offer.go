@@ -42,7 +42,7 @@ func (f *Flight[T]) offering() *offer[T] {
 }
 
 // WaitAtMost is Wait with a limit. After the member has waited for patience, it takes the flight's
-// offer, if there is an offer. taken reports whether the member took the offer. If the offer has
+// offer as soon as there is one. taken reports whether the member took the offer. If the offer has
 // expired by then, WaitAtMost calls expired and waits for the result.
 func (f *Flight[T]) WaitAtMost(
 	ctx context.Context, patience time.Duration, expired func(),

@@ -60,7 +60,8 @@ const Version = 1
 // most values, and small enough for a fleet in which every process waits.
 const MaxCarried = 4 << 10
 
-// HeaderSize is the length of a frame with an empty body.
+// HeaderSize is the size of the header. A frame without an extension and with an empty body has
+// this size.
 const HeaderSize = 80
 
 // IDStart and IDEnd are the bounds of the load's id in a frame: frame[IDStart:IDEnd]. Stores

@@ -338,23 +338,25 @@ func TestSoftTags(t *testing.T) {
 	}
 }
 
-// Who reads values in another language reads the documentation of redisstore: its table is this
+// A reader of values in another language reads docs/format.md: its table is the same as this
 // package's.
-func TestRedisstoreDocumentsThisFrame(t *testing.T) {
-	table := func(file string) string {
+func TestFormatHasThisFrame(t *testing.T) {
+	table := func(file, margin string) string {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(string(b), "//\toffset size\n")
+		_, rest, _ := strings.Cut(strings.ReplaceAll(string(b), "\n"+margin, "\n"),
+			"\noffset size\n")
 		lines, _, found := strings.Cut(rest, " body\n")
 		if !found {
 			t.Fatalf("%s has no table", file)
 		}
 		return lines
 	}
-	if want, got := table("frame.go"), table("../../cacheguard/redisstore/doc.go"); got != want {
-		t.Errorf("redisstore says:\n%s\nand this package:\n%s", got, want)
+	want, got := table("frame.go", "//\t"), table("../../docs/format.md", "")
+	if want != got {
+		t.Errorf("docs/format.md says:\n%s\nand this package:\n%s", got, want)
 	}
 }
 

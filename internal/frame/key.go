@@ -15,8 +15,9 @@ const (
 	hashedMark = "#sha256:"
 )
 
-// KeyID returns the form of a key that is used in the store. It may have any bytes, but its length
-// is limited. If a key looks like a hashed key, it is hashed, too. So no two keys have the same id.
+// KeyID returns the form of a key that is used in the store. This id may have any bytes, but its
+// length is limited. If a key looks like a hashed key, it is hashed, too. So no two keys have the
+// same id.
 func KeyID(key string) string {
 	if len(key) <= maxKey && !strings.HasPrefix(key, hashedMark) {
 		return key

@@ -1,8 +1,9 @@
 // Package knowledge is the memory of a process about keys and tags, besides their values. It
 // remembers, from the process' own calls and from messages, which keys and tags were changed, which
 // loads have failed, and which tags values have. The size of this memory is limited. If a fact is
-// forgotten, or if two keys or tags are taken for one, the only cost is a request to the store. No
-// answer becomes wrong. The zero value of each type is ready to use, and safe for concurrent use.
+// forgotten, or if two keys or tags are taken for one, the only cost is a request to the store, or
+// a stale value that is not served. No answer becomes wrong. The zero value of each type is ready
+// to use, and safe for concurrent use.
 package knowledge
 
 import (

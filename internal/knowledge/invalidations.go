@@ -25,11 +25,11 @@ type Invalidations struct {
 func (h *Invalidations) Of(tags []string, generation int64) {
 	n := h.count.Add(1)
 	if len(tags) == 0 {
-		raise(&h.whole, generation)
+		Raise(&h.whole, generation)
 	}
 	for _, tag := range tags {
 		b := &h.tags[h.bucket(tag)]
-		raise(&b.generation, generation)
+		Raise(&b.generation, generation)
 		for last := b.count.Load(); last < n &&
 			!b.count.CompareAndSwap(last, n); last = b.count.Load() {
 		}
@@ -43,7 +43,7 @@ func (h *Invalidations) bucket(tag string) uint16 {
 // Missed records that messages arrive from now on, and that invalidations up to this generation may
 // have been missed.
 func (h *Invalidations) Missed(generation int64) {
-	raise(&h.since, generation)
+	Raise(&h.since, generation)
 	h.hears.Store(true)
 }
 
@@ -87,8 +87,8 @@ func (h *Invalidations) Passes(tags frame.Tags, stamp int64) bool {
 	return true
 }
 
-// raise sets v to n unless v is larger.
-func raise(v *atomic.Int64, n int64) {
+// Raise sets v to n unless v is larger.
+func Raise(v *atomic.Int64, n int64) {
 	for old := v.Load(); old < n && !v.CompareAndSwap(old, n); old = v.Load() {
 	}
 }

@@ -97,7 +97,14 @@ func TestFailuresFromBeforeAChange(t *testing.T) {
 	})
 }
 
-// What is too much is not remembered, a key that is known counts once, and what is over makes room.
+func (fs *Failures) len() int {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return len(fs.byKey)
+}
+
+// What is too much is not remembered, a key that is known counts once, and what is over is removed,
+// also if nothing follows.
 func TestFailuresAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fs Failures
@@ -107,12 +114,17 @@ func TestFailuresAreBounded(t *testing.T) {
 		}
 		remember("0")
 		if remember("more"); fs.Find("more", load) != nil || fs.Find("0", load) == nil ||
-			len(fs.byKey) != maxFailures {
-			t.Errorf("%d are remembered, at most %d are allowed", len(fs.byKey), maxFailures)
+			fs.len() != maxFailures {
+			t.Errorf("%d are remembered, at most %d are allowed", fs.len(), maxFailures)
 		}
-		time.Sleep(time.Minute + 1)
-		if remember("more"); fs.Find("more", load) == nil || len(fs.byKey) != 1 {
-			t.Errorf("%d are remembered, want only the one that isn't over", len(fs.byKey))
+		time.Sleep(time.Minute + 2*sweepEvery)
+		if n := fs.len(); n != 0 {
+			t.Errorf("%d are remembered when all are over", n)
+		}
+		remember("more")
+		time.Sleep(2 * sweepEvery)
+		if n := fs.len(); n != 1 || fs.Find("more", load) == nil {
+			t.Errorf("%d are remembered, want the one that isn't over", n)
 		}
 	})
 }

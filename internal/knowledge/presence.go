@@ -8,7 +8,7 @@ import (
 )
 
 // Presence guesses whether the store has a value of a key. A process that expects no value can ask
-// for the lease at once and save a trip. If this guess is wrong, the script for the lease returns
+// for the lease at once and save a trip. If this guess is wrong, the request for the lease finds
 // the value, which costs more than a read. All times are on this machine's wall clock. If the clock
 // is set, guesses are wrong.
 //
@@ -107,8 +107,9 @@ func (p *Presence) Gone(key string) {
 // ForGood is longer than the lifetime of any stored value.
 const ForGood = time.Duration(math.MaxInt64)
 
-// share is the share of recent look-ups that found no value, for one reason. It is stored as the
-// difference from one half. The share begins at one half, so that the first look-up decides.
+// share is the share of the recent look-ups that found no value. Each reason for look-ups has its
+// own. The share is stored as the difference from one half. It begins at one half, so that the
+// first look-up decides.
 type share struct{ v atomic.Int32 }
 
 const whole = 1 << 15

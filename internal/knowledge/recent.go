@@ -9,7 +9,7 @@ import (
 type recent[T any] struct {
 	mu    sync.Mutex // guards the fields below
 	byKey map[string]term[T]
-	swept time.Time
+	swept bool // a timer is set for sweep
 }
 
 type term[T any] struct {
@@ -28,24 +28,37 @@ func (r *recent[T]) put(key string, of T, d time.Duration, most int, valid func(
 		return false
 	}
 	if _, known := r.byKey[key]; !known && len(r.byKey) >= most {
-		// Not for each call, because there may be thousands of items.
-		if now.Sub(r.swept) > time.Second {
-			r.swept = now
-			for k, t := range r.byKey {
-				if now.After(t.until) {
-					delete(r.byKey, k)
-				}
-			}
-		}
-		if len(r.byKey) >= most {
-			return true
-		}
+		return true
 	}
 	if r.byKey == nil {
 		r.byKey = make(map[string]term[T])
 	}
 	r.byKey[key] = term[T]{of: of, until: now.Add(d)}
+	if !r.swept {
+		r.swept = true
+		time.AfterFunc(sweepEvery, r.sweep)
+	}
 	return true
+}
+
+// sweepEvery is how often the items whose time is over are removed. An item may have a whole
+// response, so it must not stay until its place is needed. There may be thousands of items, so they
+// are not looked at more often.
+const sweepEvery = time.Second
+
+// sweep removes the items whose time is over, and does so again until there are none.
+func (r *recent[T]) sweep() {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, t := range r.byKey {
+		if now.After(t.until) {
+			delete(r.byKey, k)
+		}
+	}
+	if r.swept = len(r.byKey) > 0; r.swept {
+		time.AfterFunc(sweepEvery, r.sweep)
+	}
 }
 
 // get returns the item of a key. The item's time may be over.

@@ -59,6 +59,14 @@ func (u *Unsent) Count() int {
 	return u.unsent
 }
 
+// Rest returns Count and Last of one moment. If no change is left, the store has all changes up to
+// last; a further change may come at any time.
+func (u *Unsent) Rest() (count int, last uint64) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return u.unsent, u.last
+}
+
 // AddKeys adds changes of keys. The keys were marked stale at the time mark, or invalidated if mark
 // is zero.
 func (u *Unsent) AddKeys(keys []string, generation int64, mark time.Time) {
@@ -177,9 +185,9 @@ type Letter struct {
 }
 
 // Letters returns all changes that must still be sent, in the order in which they were made. Each
-// letter has at most this number of changes. A change of the whole cache comes first, in a letter
-// of its own. If the store accepts this letter, the changes that were made before it need not be
-// sent.
+// letter has at most this number of changes. A change of the whole cache that the store was never
+// told comes first, in a letter of its own. If the store accepts this letter, the changes that were
+// made before it need not be sent.
 func (u *Unsent) Letters(most int) (all []Letter) {
 	type named struct {
 		of

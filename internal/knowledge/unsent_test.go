@@ -229,6 +229,57 @@ func TestLately(t *testing.T) {
 	})
 }
 
+// A change of long ago doesn't matter when later marks are repeated: an invalidation doesn't make
+// them invalidations, and an earlier mark doesn't shorten the stale windows.
+func TestLatelyOfAMarkAfterAChange(t *testing.T) {
+	first, second := time.Unix(61, 0), time.Unix(62, 0)
+	for name, c := range map[string]struct{ old, lately, all time.Time }{
+		"an invalidation": {lately: first},
+		"a mark":          {old: time.Unix(1, 0), lately: second, all: time.Unix(1, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l Lately
+				l.Keys([]string{"k"}, 1, c.old, false)
+				before := time.Now()
+				time.Sleep(time.Minute)
+				since := time.Now()
+				l.Keys([]string{"k"}, 2, second, false)
+				l.Keys([]string{"k"}, 3, first, false)
+				for then, mark := range map[time.Time]time.Time{since: c.lately, before: c.all} {
+					var u Unsent
+					l.Again(then, &u)
+					want := Told{Name: "k", Generation: 3, Mark: mark}
+					if keys := firstLetter(&u, 8).AgainKeys; len(keys) != 1 || keys[0] != want {
+						t.Errorf("again: %+v; want %+v", keys, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Changes are kept in the order of their times, also if one has waited for the lock.
+func TestLatelyOfACallThatWaited(t *testing.T) {
+	var l Lately
+	l.mu.Lock()
+	begun, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(begun)
+		l.Keys([]string{"k"}, 1, time.Time{}, false)
+	}()
+	<-begun
+	<-time.After(20 * time.Millisecond) // Keys waits by now; otherwise nothing is tested
+	since := time.Now()
+	l.mu.Unlock()
+	<-done
+	var u Unsent
+	if l.Again(since, &u); u.Count() != 1 {
+		t.Errorf("%d changes again, want 1", u.Count())
+	}
+}
+
 // An answer from before an invalidation was sent may arrive after it, also when the key is marked
 // stale by then.
 func TestUnsentMarkAfterAnInvalidation(t *testing.T) {

@@ -125,11 +125,11 @@ func (t *Tier[V]) Forget() {
 	}
 }
 
-// Len evicts excess entries and returns how many entries are left. Insertions are queued until
-// otter decides what to evict, so between two calls there can be more entries. The queue has room
-// for 128 insertions for each CPU, rounded up to a power of two. As many insertions may have left
-// the queue and not be decided yet. So the excess is at most twice the length of the queue, and one
-// more for each running Put.
+// Len evicts excess entries and returns how many entries are left. Insertions wait in a queue until
+// otter, the cache library used here, decides what to evict. So between two calls of Len the tier
+// can have more entries than its limit. The queue has room for 128 insertions for each CPU, rounded
+// up to a power of two. As many insertions may have left the queue and not be decided yet. So the
+// excess is at most twice the length of the queue, and one more for each running Put.
 func (t *Tier[V]) Len() int {
 	if t == nil {
 		return 0

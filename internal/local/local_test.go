@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"go.uber.org/goleak"
+
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 func TestRoomForOneAtLeast(t *testing.T) {
@@ -380,12 +382,13 @@ func another(tier *Tier[int], key string) string {
 	return other
 }
 
-// eventually is true when the condition becomes so within a second.
+// eventually is true when the condition becomes so within waittest.Patience.
 func eventually(condition func() bool) bool {
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	deadline := time.Now().Add(waittest.Patience)
+	for ; time.Now().Before(deadline); runtime.Gosched() {
 		if condition() {
 			return true
 		}
 	}
-	return false
+	return condition()
 }

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cacheguard/cacheguard/internal/loss"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
 type part struct {
@@ -97,6 +99,66 @@ func TestFieldsThatNoJSONHas(t *testing.T) {
 		if got := loss.Field(c.before, c.after); got != c.lost {
 			t.Errorf("%s: it lost %q; want %q", name, got, c.lost)
 		}
+	}
+}
+
+// locked is a value that other goroutines may be changing. Its codec takes the lock.
+type locked struct {
+	Name string
+	base
+	seen map[string]int
+}
+
+type base struct{ mu sync.Mutex }
+
+// memoized fills its field when it is first read.
+type memoized struct {
+	once *sync.Once
+	memo map[string]int
+}
+
+// Structs with locks are not looked into.
+func TestLockedStructs(t *testing.T) {
+	a, b := &locked{Name: "a", seen: map[string]int{"x": 1}}, &locked{Name: "a"}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 1000 {
+			a.mu.Lock()
+			a.seen["x"] = i
+			a.mu.Unlock()
+		}
+	}()
+	if got := loss.Field(struct{ L *locked }{a}, struct{ L *locked }{b}); got != "" {
+		t.Errorf("lost %q", got)
+	}
+	<-done
+	full := memoized{new(sync.Once), map[string]int{"x": 1}}
+	if got := loss.Field(full, memoized{once: full.once}); got != "" {
+		t.Errorf("lost %q", got)
+	}
+}
+
+// child is a part of a tree with pointers to the parents.
+type child struct {
+	Parent   *child
+	Children []*child
+}
+
+// The number of paths through a value with pointers to parents grows with each level, so Field ends
+// after some of them.
+func TestParents(t *testing.T) {
+	tree := func() *child {
+		root := &child{}
+		for range 1000 {
+			root.Children = append(root.Children, &child{Parent: root})
+		}
+		return root
+	}
+	a, b, done := tree(), tree(), make(chan string)
+	go func() { done <- loss.Field(a, b) }()
+	if got := waittest.Next(t, "Field", done); got != "" {
+		t.Errorf("lost %q", got)
 	}
 }
 

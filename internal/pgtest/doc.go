@@ -1,6 +1,6 @@
 // Package pgtest gives tests a real PostgreSQL to break. Server is a separate PostgreSQL with a
-// fresh cluster that can be killed, stopped, continued and restarted. Proxy is a proxy in front of
-// a server that loses traffic. NewServer is for programs. Start, Shared and StartProxy are for
+// fresh cluster. It can be killed, stopped, continued and restarted. Proxy stands in front of a
+// server and loses traffic. NewServer is for programs. Start, Shared and StartProxy are for
 // tests.
 //
 // Like childproc, which it uses, the package knows package testing only through the interface TB.

@@ -30,8 +30,9 @@ type Server struct{ *childproc.Server }
 
 // NewServer makes a cluster and starts a server with extra settings, such as "max_connections=10",
 // and returns once clients can connect. On Linux the server dies with this process, even if this
-// process is killed. If this process is root, the server runs as the user postgres, because
-// PostgreSQL refuses to run as root. If there is no PostgreSQL, NewServer returns ErrNoServer.
+// process is killed. If this process is root, the server runs as the user postgres, or as nobody if
+// there is no such user, because PostgreSQL refuses to run as root. If there is no PostgreSQL,
+// NewServer returns ErrNoServer.
 func NewServer(settings ...string) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -208,6 +209,6 @@ func binaries() (string, error) {
 // with one byte.
 func answers(addr string) bool {
 	sslRequest := []byte{0, 0, 0, 8, 4, 210, 22, 47}
-	reply, _ := childproc.Ask(addr, time.Second, sslRequest, 1)
+	reply, _ := childproc.Ask(addr, 10*time.Second, sslRequest, 1)
 	return string(reply) == "N" || string(reply) == "S"
 }

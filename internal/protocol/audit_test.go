@@ -22,8 +22,9 @@ import (
 	"github.com/cacheguard/cacheguard/internal/protocol"
 )
 
-// found has, by the mutant that leaves something old for callers to get, what an audit says of it.
-// Others leave nothing old, or not for long, or need a network that copies messages.
+// found has the mutants that leave old values for callers, each with the difference that an audit
+// finds. The other mutants leave no old values, or not for long, or need a network that copies
+// messages.
 var found = map[string]cacheguard.Difference{
 	"4: what was loaded under a lost lease is stored": cacheguard.DiffersLate,
 	"6: an invalidation leaves the lease":             cacheguard.DiffersLate,
@@ -33,16 +34,17 @@ var found = map[string]cacheguard.Difference{
 	"8: a claim leaves the lease to who has it":       cacheguard.DiffersLate,
 }
 
-// auditedEnv is how many answers a busy fleet without a defect compares: 10^8 take about an hour of
-// one processor.
+// auditedEnv names the environment variable that says how many answers the busy fleet without a
+// defect compares. 10^8 answers take about an hour of one processor.
 const auditedEnv = "CACHEGUARD_AUDITED"
 
-// mutated names, for the fleet, the mutant that it is built with.
+// mutated names the environment variable that tells TestAuditedFleet with which mutant it was
+// built.
 const mutated = "CACHEGUARD_MUTATED"
 
-// TestAudit: in a fleet whose protocol has a defect that leaves something old, the audit says so,
-// and which kind of defect it is. In one without it never says that an answer was wrong. With
-// CACHEGUARD_TEST=soak each such mutant runs.
+// TestAudit: if the protocol of a fleet has a defect that leaves old values, the audit finds wrong
+// answers, and names the kind of difference. In a fleet without a defect, the audit never says that
+// an answer was wrong. With CACHEGUARD_TEST=soak all mutants in found run, otherwise every third.
 func TestAudit(t *testing.T) {
 	t.Run("sound", func(t *testing.T) {
 		f := &fleet{T: t, runs: 5 * time.Minute}
@@ -72,7 +74,7 @@ func TestAudit(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off",
-				"-timeout=5m", "-v", "-run", "^TestAuditedFleet$",
+				"-timeout=20m", "-v", "-run", "^TestAuditedFleet$",
 				"-overlay", protocol.OverlayOf(t, rule), "-ldflags=-s -w", ".")
 			cmd.Env = append(os.Environ(), mutated+"="+rule)
 			out, err := cmd.CombinedOutput()
@@ -83,7 +85,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditedFleet is run by TestAudit in a build with a mutant. It says what is found.
+// TestAuditedFleet is run by TestAudit in a build with a mutant. It prints what the audit finds.
 func TestAuditedFleet(t *testing.T) {
 	rule := os.Getenv(mutated)
 	if rule == "" {
@@ -97,26 +99,27 @@ func TestAuditedFleet(t *testing.T) {
 	}
 }
 
-// fleet is some processes on one store that read and change things at random.
+// fleet is a few processes on one store that read and change keys at random.
 type fleet struct {
 	*testing.T
-	runs time.Duration // at most
-	// Loads take milliseconds and not seconds, and each process compares 1,000 answers a second.
+	runs time.Duration // the longest time that the fleet runs
+	// In a busy fleet loads take milliseconds instead of seconds, and each process compares up to
+	// 1,000 answers a second.
 	busy bool
 
-	wanted int    // it ends when so many answers were compared
-	end    func() // ends it
+	wanted int    // the fleet ends when so many answers were compared
+	end    func() // ends the fleet
 
 	store  *memstore.Store
 	caches []*cacheguard.Cache[int]
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	has         map[string]int
 	compared    int
 	differences map[cacheguard.Difference]int
 }
 
-// Observe counts what was compared.
+// Observe counts the answers that were compared.
 func (f *fleet) Observe(_ context.Context, e cacheguard.Event) {
 	if e.Kind == cacheguard.EventCompared {
 		f.mu.Lock()
@@ -133,7 +136,7 @@ const (
 	keys      = 6
 )
 
-// isSound runs the fleet, and sees that no answer is called wrong.
+// isSound runs the fleet, and checks that the audit calls no answer wrong.
 func (f *fleet) isSound() {
 	t := f.T
 	synctest.Test(t, f.run)
@@ -149,7 +152,7 @@ func (f *fleet) isSound() {
 	}
 }
 
-// run has processes read and change things until it is time.
+// run lets the processes read and change keys until the fleet's time is over.
 func (f *fleet) run(t *testing.T) {
 	f.T = t
 	f.has, f.differences = map[string]int{}, map[cacheguard.Difference]int{}
@@ -189,14 +192,14 @@ func (f *fleet) run(t *testing.T) {
 		}
 	}
 	working.Wait()
-	time.Sleep(time.Second) // of the bubble: what is being compared is told
+	time.Sleep(time.Second) // a second of the bubble's time, in which the last comparisons end
 	synctest.Wait()
 }
 
-// pause is up to that long.
+// pause sleeps for a random time of less than most.
 func pause(most time.Duration) { time.Sleep(rand.N(most)) }
 
-// load reads the origin first, and is slow to return it.
+// load returns a load that reads the origin at once, and returns the value some time later.
 func (f *fleet) load(key string) cacheguard.LoadFunc[int] {
 	return func(context.Context) (int, error) {
 		f.mu.Lock()
@@ -211,7 +214,7 @@ func (f *fleet) load(key string) cacheguard.LoadFunc[int] {
 	}
 }
 
-// read reads keys without end.
+// read reads random keys until ctx ends.
 func (f *fleet) read(ctx context.Context, c *cacheguard.Cache[int]) {
 	for ctx.Err() == nil {
 		key := fmt.Sprint(rand.N(keys))
@@ -228,8 +231,8 @@ func (f *fleet) read(ctx context.Context, c *cacheguard.Cache[int]) {
 	}
 }
 
-// write changes a key at the origin, in any way there is, and says so. It is the only one that
-// does.
+// write changes a key at the origin again and again, and then tells the cache, each time by a
+// random method. No other goroutine changes this key.
 func (f *fleet) write(ctx context.Context, c *cacheguard.Cache[int], key string) {
 	change := func() int {
 		f.mu.Lock()

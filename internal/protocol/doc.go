@@ -32,7 +32,7 @@
 // Each rule names the code that keeps it, and checks of the explorer. If a mutant breaks the rule,
 // one of these checks fails. The mutants are in mutants_test.go, with the numbers of the rules.
 //
-//  1. A copy of a command may arrive long after its sender has stopped to wait for the answer. So
+//  1. A copy of a command may arrive long after its sender has stopped waiting for the answer. So
 //     each grant has a number, and a fill, a conclusion and a renewal carry token and number
 //     (Slot.holding). A request whose token already has the lease is granted again, with the same
 //     number (Slot.Ask). A fill that finds its own value counts as stored (Slot.Fill). Only the
@@ -108,8 +108,9 @@
 //  9. Each grant has a stamp, the clock of the node that keeps the generations from before the
 //     load. An invalidation by tag sets the tag's generation to that clock. A value is valid only
 //     if its stamp is later than the generations of its cache and of all its tags; equal times are
-//     a miss. A missing generation is set to the clock, never counted up (checkAgainst in
-//     found.go; lease.lua, later.lua, bump.lua and generations.lua in redisstore): TestTieIsAMiss, TestGenerationsAreLost, and model/tags.pml.
+//     a miss. A missing generation is set to the clock, never counted up (checkAgainst in found.go;
+//     lease.lua, later.lua, bump.lua and generations.lua in redisstore): TestTieIsAMiss,
+//     TestGenerationsAreLost, and model/tags.pml.
 //  10. Before the store is asked, the local tier gives a moment for the key. The answer is put
 //     into the tier only if the key has not changed since then. After a break of messages the tier
 //     is emptied before it is used again. The process that has loaded keeps the result if the fill
@@ -142,18 +143,18 @@
 // changes the origin and invalidates, marks or sets; any process makes an Update.
 //
 // explore_driver_test.go models how the driver performs the machine's actions. The bounds are in
-// the scenes of scenes_test.go: two or three processes with one to five calls on one key, or two
-// processes that ask for two keys together; each disturbance happens a few times. Scenes of more
-// than fifty thousand worlds are left out with -short and with the race detector. If a path fails,
-// the explorer prints it as a diagram, with a process in each column, and as a list. TestReplay
-// shows how to replay the path.
+// the scenes of scenes_test.go: one to three processes with at most five calls on one key, or one
+// or two processes that ask for two keys together. Each disturbance happens a few times. The big
+// scenes are explored only if CACHEGUARD_TEST is full or soak. Under the race detector, another
+// test process explores them without it. If a path fails, the explorer prints it as a diagram, with
+// a process in each column, and as a list. TestReplay shows how to replay the path.
 //
 // drivetest/tells.txt lists the events that the explorer's driver passes to misses, by the state of
 // the miss and by what it has in hand. The scenes that always run reach every line of the list. Two
 // rules are checked for real runs: a run passes only listed events to a miss, and it passes a new
 // event only after it has done the earlier actions. TestRuns of drivetest checks both rules for a
-// disturbed fleet. With CACHEGUARD_TEST=soak, all tests of package cacheguard and of
-// internal/systemtest check them, too. The commands to the store are not compared.
+// disturbed fleet. With CACHEGUARD_TEST=soak, all tests of package cacheguard, internal/coretest
+// and internal/systemtest check them, too. The commands to the store are not compared.
 //
 // The explorer treats two worlds as the same if they differ only in the order of processes, in the
 // names of loads, or in state that is never read again. It drops a command on its way if the

@@ -1,12 +1,12 @@
 package protocol
 
-// run is one step of the world: what a process does when something happens, as a driver does it
-// around the real Miss.
+// run is one step of the world: what a process does when an event happens. It does what a driver
+// does around the real Miss.
 type run struct {
 	*scene
 	world
 	bad   string // the check that has failed
-	notes []note // for a diagram
+	notes []note // the lines for a diagram
 	trace bool
 }
 
@@ -73,10 +73,11 @@ func (r *run) landed(p, i int, do Do, landing Landing) {
 	*f = flight{}
 	switch {
 	case was.m.Claims && was.stored:
-		// What has begun meanwhile may load without the lease, from before the write.
+		// A flight that began in the meantime may have loaded without the lease, before the write.
 		r.procs[p].open[0] = 0
 		r.knows(p, since{all: was.load.read})
-	case was.m.Claims: // somebody may have read the origin before it was written, and store that
+	case was.m.Claims:
+		// Another load may have read the origin before the write, and may store what it has read.
 		*f = flight{used: true, key: was.key, m: Miss{State: Landed}, load: was.load}
 		token, _ := r.unused(r.scene)
 		f.op = op{kind: command{kind: claim, load: token, version: f.load.read}, sent: r.now}
@@ -91,8 +92,8 @@ func (r *run) landed(p, i int, do Do, landing Landing) {
 	}
 }
 
-// loadApart has callers load for themselves, each for one: what they have waited for is for nobody
-// else.
+// loadApart lets each of these callers load for itself, because the result for which they have
+// waited is for one caller only.
 func (r *run) loadApart(p int, was flight, callers uint8) {
 	pr := &r.procs[p]
 	for range callers {
@@ -129,7 +130,7 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 		if f.m.Claims && !f.m.Ended {
 			r.fail("cancelsWrite")
 		}
-		if r.turns > 0 && f.load.runs { // it has the slot until it returns
+		if r.turns > 0 && f.load.runs { // the cancelled load has its slot until it returns
 			pr.late++
 		}
 		r.endRenewal(f)
@@ -187,7 +188,7 @@ func (r *run) perform(p, i int, d Do, landing Landing) {
 	}
 }
 
-// conclusion is how the store is told of a load that leaves no value.
+// conclusion returns the command that tells the store of a load without a value.
 func (r *run) conclusion(f *flight) command {
 	over := f.over
 	switch {
@@ -202,8 +203,7 @@ func (r *run) conclusion(f *flight) command {
 	}
 }
 
-// hasOtherLoad reports whether the slot that a miss has, together with others, is that of another
-// load.
+// hasOtherLoad reports whether another load has the slot that a miss shares with its group.
 func (r *run) hasOtherLoad(p, i int) bool {
 	f := &r.procs[p].flights[i]
 	for j := range r.procs[p].flights {
@@ -215,7 +215,7 @@ func (r *run) hasOtherLoad(p, i int) bool {
 	return false
 }
 
-// begin begins a load, which reads the origin now, or a write, which is not there yet.
+// begin begins a load or a write. A load reads the origin now. A write reaches the origin later.
 func (r *run) begin(f *flight) {
 	if f.load.runs {
 		r.fail("twoLoadsOfOne")
@@ -232,12 +232,12 @@ func (r *run) begin(f *flight) {
 		r.fail("loadsForNobody")
 	}
 	r.loads = min(r.loads+1, 9)
-	if f.load.leased && !f.m.Claims { // a write that has lost its lease will find out
+	if f.load.leased && !f.m.Claims { // a write may have lost its lease already
 		r.beginsWithLease(f)
 	}
 }
 
-// endRenewal stops what renews a lease. A renewal that is on its way may arrive all the same.
+// endRenewal stops the renewal of a lease. A renewal that is on its way may still arrive.
 func (r *run) endRenewal(f *flight) {
 	if f.renewal.kind.kind != noVerb && !f.renewal.applied {
 		r.sendCopy(f.renewal.kind)
@@ -245,7 +245,7 @@ func (r *run) endRenewal(f *flight) {
 	f.renewal, f.renews = op{}, false
 }
 
-// seal closes a flight to newcomers.
+// seal closes a flight to new callers.
 func (r *run) seal(p, i int) {
 	pr := &r.procs[p]
 	if k := pr.flights[i].key; pr.open[k] == uint8(i)+1 {
@@ -253,7 +253,7 @@ func (r *run) seal(p, i int) {
 	}
 }
 
-// land gives all who wait what they get, and ends the flight.
+// land gives the result to all callers of a flight, checks the result, and seals the flight.
 func (r *run) land(p, i int, landing Landing) {
 	pr := &r.procs[p]
 	f := &pr.flights[i]
@@ -391,7 +391,7 @@ func (r *run) use(version uint8, stale bool) Use {
 	return OnError
 }
 
-// looked goes on after the look-up of the caller that leads.
+// looked continues after the look-up of the leading caller.
 func (r *run) looked(p, i int, a reply) {
 	f := &r.procs[p].flights[i]
 	f.seen, f.seenOf = a.version, a.load
@@ -415,7 +415,9 @@ func (r *run) looked(p, i int, a reply) {
 		*f = flight{}
 		r.refreshBehind(p, was)
 		return
-	case Passing: // who leads may find something to be shared, the others don't wait for that
+	case Passing:
+		// Each caller loads for itself. Only the leading caller asks for the lease, because the
+		// next result may be for all callers again.
 		was := *f
 		r.seal(p, i)
 		f.m.Reads, f.m.Solo, f.members = false, true, 1
@@ -426,10 +428,12 @@ func (r *run) looked(p, i int, a reply) {
 	r.tell(p, i, Event{Kind: Begin})
 }
 
-// inShadow reports whether the callers of a process are to get results of its own loads only.
+// inShadow reports whether the callers of a process must only get results of the process's own
+// loads.
 func (r *run) inShadow(p int) bool { return r.shadow && p == 1 }
 
-// refreshBehind has a value refreshed that callers have, unless that is under way.
+// refreshBehind starts a refresh of the value that callers have got, unless the process is
+// refreshing the key already.
 func (r *run) refreshBehind(p int, f flight) {
 	pr := &r.procs[p]
 	for j := range pr.flights {
@@ -448,7 +452,7 @@ func (r *run) refreshBehind(p int, f flight) {
 	}
 }
 
-// begins notes since when a miss waits.
+// begins records when a miss begins to wait.
 func (r *run) begins(f *flight) {
 	if r.longest > 0 {
 		f.began = r.now
@@ -485,7 +489,7 @@ func (r *run) hears(p int, m message) {
 	}
 }
 
-// follows tells a miss that follows of a message.
+// follows tells a following miss of a message.
 func (r *run) follows(p, i int, m message) {
 	f := &r.procs[p].flights[i]
 	switch {
@@ -497,7 +501,7 @@ func (r *run) follows(p, i int, m message) {
 		r.fail("anothersOutcome")
 	case m.tells == TellsFilled:
 		load, version, stale := m.load, m.version, false
-		if r.large { // it isn't in the message
+		if r.large { // the value isn't in the message
 			s := r.slots[f.key].At(at(r.now))
 			load, version, stale = inFrame(s.Frame)
 		}

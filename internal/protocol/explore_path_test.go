@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// note is a line of a diagram.
+// note is one line of a diagram.
 type note struct {
 	column int
 	text   string
@@ -19,7 +19,7 @@ func (r *run) note(column int, format string, args ...any) {
 	r.notes = append(r.notes, note{column, fmt.Sprintf(format, args...)})
 }
 
-// letter names a load in a diagram.
+// letter returns the letter of a load in a diagram.
 func letter(t token) rune {
 	if t == 0 {
 		return '-'
@@ -27,7 +27,7 @@ func letter(t token) rune {
 	return 'a' + rune(t) - 1
 }
 
-// diagram shows events in columns, one for each process and one for the store.
+// diagram shows the events of a path in columns, one for each process and one for the store.
 func (s *scene) diagram(path []event) string {
 	var b strings.Builder
 	for p := range s.processes {
@@ -60,7 +60,7 @@ func (s *scene) diagram(path []event) string {
 	return b.String()
 }
 
-// describe says what is about to happen.
+// describe returns a description of an event before it happens.
 func (r *run) describe(e event) string {
 	f := &r.procs[e.p].flights[min(int(e.i), maxFlights-1)]
 	name := whatNames[e.what]
@@ -116,8 +116,8 @@ func (s *scene) replay(t *testing.T, printed string) (w world, bad string) {
 	return w, r.bad
 }
 
-// TestReplay replays a path as it is printed: a fill arrives twice, and between the copies the key
-// is invalidated.
+// TestReplay replays a printed path. In this path a fill arrives twice, and the key is invalidated
+// between the two copies.
 func TestReplay(t *testing.T) {
 	i := slices.IndexFunc(scenes, func(s scene) bool { return s.name == "late copies" })
 	const printed = "[call.0.0 reach.0.0 reply.0.0 load.0.0 repeat.0.0 arrive.0.0 write.0.7 reachWrite.0.0 reach.0.0 reply.0.0]"

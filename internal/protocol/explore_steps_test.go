@@ -10,18 +10,18 @@ type event struct{ what, p, i uint8 }
 
 const (
 	call       uint8 = iota
-	callUnseen       // which asks for the lease in the place of a look-up
+	callUnseen       // a call that asks for the lease in place of a look-up
 	updating
-	joining // a refresh
+	joining // a caller joins a refresh
 	leave
-	leaveReturned // and the load has noticed first
+	leaveReturned // the last caller leaves, and the load has returned because of this
 	turn
 	refuse
 	takesEffect
-	reach  // the store does what a flight asks for
-	repeat // a copy of it is left on its way
+	reach  // the store carries out the command of a flight
+	repeat // a copy of the command stays on its way
 	arrives
-	lose // the answer is lost, or the question
+	lose // the command or its answer is lost
 	renewing
 	reachRenewal
 	replyRenewal
@@ -39,7 +39,7 @@ const (
 	crash
 	closing
 	closingReturned
-	arrive // a command that was on its way
+	arrive // a command on its way reaches the store
 	evictValue
 	evictLease
 	tick
@@ -61,7 +61,8 @@ var whatNames = [whats]string{
 
 func (e event) String() string { return fmt.Sprintf("%s.%d.%d", whatNames[e.what], e.p, e.i) }
 
-// steps lists what can happen in a world. optional says that it may just as well not happen.
+// steps calls can for each event that can happen in a world. optional says that the event may also
+// never happen.
 func (s *scene) steps(w *world, can func(e event, optional bool)) {
 	b := &w.left
 	for p := range s.all(w) {
@@ -74,7 +75,7 @@ func (s *scene) steps(w *world, can func(e event, optional bool)) {
 		}
 		if b.calls > 0 && !pr.closed {
 			for k := range s.keys {
-				if s.batch { // one at a time
+				if s.batch { // the process makes one batch at a time
 					if pr.flights == [maxFlights]flight{} {
 						on(call, k, true)
 					}
@@ -231,7 +232,7 @@ func (s *scene) turnSteps(pr *process, b *budget, can func(what uint8, optional 
 	}
 }
 
-// slots is how many of them are in use.
+// slots returns how many slots of a process are in use.
 func (pr *process) slots() int {
 	n := int(pr.late)
 	for i := range pr.flights {
@@ -247,7 +248,8 @@ func (pr *process) slots() int {
 	return n
 }
 
-// isHalfAsked reports whether the store has not answered all that was asked together with this.
+// isHalfAsked reports whether the store has yet to carry out the flight's request, or a request
+// that was sent together with it.
 func (pr *process) isHalfAsked(f *flight) bool {
 	for i := range pr.flights {
 		if o := &pr.flights[i]; o.op.kind.kind == f.op.kind.kind && o.op.sent == f.op.sent &&
@@ -294,7 +296,7 @@ func (r *run) do(e event) {
 		if e.what == refuse {
 			b.refusals--
 		}
-		for j := range pr.flights { // a batch takes one slot for all that want one
+		for j := range pr.flights { // a batch takes one slot for all its flights that want one
 			if o := &pr.flights[j]; o.used &&
 				(j == i || r.batch && o.m.State == f.m.State && f.m.State == Queued) && o != f {
 				r.turned(p, j, i, e.what == turn)
@@ -319,7 +321,7 @@ func (r *run) do(e event) {
 				with = append(with, j)
 			}
 		}
-		// Its load doesn't wait for a slot.
+		// The flight that is granted the lease goes first, so that its load has the slot.
 		if len(with) == 2 && pr.flights[with[1]].op.reply.kind == Granted {
 			slices.Reverse(with)
 		}
@@ -426,7 +428,7 @@ func (r *run) doElsewhere(e event) {
 		r.slots[e.i].Lease, r.slots[e.i].Record = Lease{}, Record{}
 		r.voids(e.i, before)
 	case tick:
-		if b.ticks > 0 { // else nothing else can happen
+		if b.ticks > 0 { // 0: the clock ticks because no other event must happen
 			b.ticks--
 		}
 		r.now++
@@ -473,18 +475,18 @@ func (r *run) call(p, key int) {
 	}
 }
 
-// looksUp has the caller that leads look the value up.
+// looksUp lets the leading caller look the value up.
 func (r *run) looksUp(p, i int) {
 	f := &r.procs[p].flights[i]
 	f.op = op{kind: command{kind: look, key: f.key}, sent: r.now}
-	if r.quickLook { // the look-up takes no time
+	if r.quickLook { // nothing can happen during the look-up
 		a := r.apply(f.op.kind)
 		f.op = op{}
 		r.looked(p, i, a)
 	}
 }
 
-// callUnseen is a call with a slot that asks for the lease in the place of a look-up.
+// callUnseen is a call that has a slot and asks for the lease in place of a look-up.
 func (r *run) callUnseen(p, key int) {
 	pr := &r.procs[p]
 	i := pr.room()
@@ -510,7 +512,7 @@ func (r *run) lose(p, i int) {
 		r.tell(p, i, Event{Kind: Begin})
 	case lease:
 		r.sendCopy(o.kind)
-		if r.batch { // the others' answers come with it
+		if r.batch { // the answers to the whole batch come together
 			f.op, f.op.applied, f.op.reply = o, true, reply{kind: Unanswered}
 			return
 		}
@@ -535,7 +537,7 @@ func (r *run) lose(p, i int) {
 	case invalidate:
 		r.sendCopy(o.kind)
 		r.withdrawn(p, i, false)
-	case conclude: // it is told again behind everybody's back
+	case conclude: // the driver tells the store again in the background
 		r.send(o.kind)
 		r.tell(p, i, Event{Kind: Told})
 	}
@@ -575,13 +577,13 @@ func (r *run) loadEnds(p, i int, how uint8) {
 	r.tell(p, i, Event{Kind: kind})
 }
 
-// returns lets a load return and give its slot back.
+// returns lets a load return. The load gives its slot back.
 func (r *run) returns(f *flight) {
 	r.endRenewal(f)
 	f.load.runs, f.load.returned, f.load.turn, f.group = false, true, false, 0
 }
 
-// loads reports whether one runs.
+// loads reports whether a load runs in the process.
 func (pr *process) loads() bool {
 	return slices.ContainsFunc(pr.flights[:], func(f flight) bool { return f.load.runs })
 }

@@ -1,15 +1,16 @@
 package protocol
 
-const leaseTicks = 2 // how long a lease lasts
+const leaseTicks = 2 // how many ticks a lease lasts
 
 func (s *scene) config() Config {
 	return Config{LeaseTTL: at(leaseTicks), FailClosed: s.failClosed}
 }
 
-// send puts a command on its way that arrives some time, unless its process is gone.
+// send puts a command on its way, which will arrive at some time.
 func (r *run) send(c command) { r.put(c) }
 
-// sendCopy leaves a copy on the way of a command that was given up: it may arrive or not.
+// sendCopy leaves a copy of a command on its way, for which no driver waits any longer. The copy
+// may arrive or not.
 func (r *run) sendCopy(c command) {
 	if c.kind != look {
 		c.optional = true
@@ -30,7 +31,7 @@ func (r *run) put(c command) {
 	r.fail("tooManyCommands")
 }
 
-// apply lets the store execute a command, and sends the command's messages to every process.
+// apply lets the store execute a command, and publishes the message about it.
 func (r *run) apply(c command) (a reply) {
 	slot := &r.slots[c.key]
 	before := slot.At(at(r.now))
@@ -132,7 +133,7 @@ func (r *run) ask(slot *Slot, c command, number uint8, before Slot) (a reply) {
 	return a
 }
 
-// holds reports whether a command is one of the grant in place.
+// holds reports whether the lease in the slot has the grant of the command.
 func (r *run) holds(c command, slot Slot) bool {
 	return slot.Lease.Until > 0 && slot.Lease.Token == id(c.load) &&
 		slot.Lease.Number == int64(c.number)
@@ -162,7 +163,7 @@ func (r *run) fills(c command, before Slot, kind Kind) {
 	}
 }
 
-// voids notes that a lease is gone before its time, of whoever thinks that it has it.
+// voids marks the flights whose lease a step has taken away before its end.
 func (r *run) voids(key uint8, before Slot) {
 	is := r.slots[key].Lease
 	if before.Lease.Until == 0 || before.Lease.Token == is.Token {
@@ -177,8 +178,8 @@ func (r *run) voids(key uint8, before Slot) {
 	}
 }
 
-// beginsWithLease checks that a load which begins now has the lease. Then nobody else has it: check
-// would find who believes so.
+// beginsWithLease checks that a load that begins now has the lease. Then no other load has it. If
+// another flight believed that it has the lease, check would fail.
 func (r *run) beginsWithLease(f *flight) {
 	l := r.slots[f.key].At(at(r.now)).Lease
 	if !f.void && (l.Until == 0 || l.Token != id(f.token) || l.Number != int64(f.number)) {
@@ -186,7 +187,7 @@ func (r *run) beginsWithLease(f *flight) {
 	}
 }
 
-// inboxOf is the inbox of the process that asks with a token.
+// inboxOf returns the inbox of the process that asks with this token.
 func (r *run) inboxOf(t token) uint64 {
 	for p := range r.all(&r.world) {
 		for i := range r.procs[p].flights {
@@ -195,7 +196,7 @@ func (r *run) inboxOf(t token) uint64 {
 			}
 		}
 	}
-	return 0 // whose caller has left
+	return 0 // the asking flight has ended
 }
 
 // publish puts a message on its way to each process that gets it and can use it.
@@ -219,7 +220,7 @@ func (r *run) publish(m message, waiters Waiters) {
 	}
 }
 
-// waits reports whether a message about the key could be for one of its flights.
+// waits reports whether a message about the key could be for one of the process's flights.
 func (pr *process) waits(key uint8) bool {
 	for i := range pr.flights {
 		if f := &pr.flights[i]; f.used && f.key == key &&
@@ -265,8 +266,8 @@ func (r *run) check() {
 			if f.m.State != Leading || f.void || f.m.Until <= at(r.now) {
 				continue
 			}
-			// It believes with reason that it has the lease, and must not believe so for longer
-			// than the store does.
+			// The flight has good reason to believe that it has the lease. It must not believe so
+			// for longer than the lease lasts in the store.
 			l := r.slots[f.key].At(at(r.now)).Lease
 			if l.Token != id(f.token) || l.Number != int64(f.number) || l.Until < f.m.Until {
 				r.fail("believesTooLong")

@@ -10,30 +10,30 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// scene is a first world and the events that may happen in it.
+// scene has a first world, and says which events may happen from there on.
 type scene struct {
 	name       string
 	processes  int
 	keys       int
-	turns      int   // slots for loads of a process; 0: as many as it takes
-	together   uint8 // callers of a flight at most
-	valueTicks uint8
-	backoff    uint8 // after a failure
+	turns      int   // slots for loads in each process; 0: there is no limit
+	together   uint8 // the most callers of a flight
+	valueTicks uint8 // the TTL of values; 0: forGood
+	backoff    uint8 // ticks of the back-off after a failure
 	writes     []verb
 	start      func(*world)
 	may        budget
-	longest    uint8 // a miss follows for that many ticks; 0: as long as it takes
-	remembered bool  // that a result was for one caller only
-	quiet      bool  // nothing disturbs: one load for each key
+	longest    uint8 // a miss follows for at most so many ticks; 0: there is no limit
+	remembered bool  // the store keeps the marker that a result was for one caller only
+	quiet      bool  // nothing disturbs the loads, so there is one load for each key
 	batch      bool  // a call asks for all keys
-	fails      bool  // loads do fail until the first write
-	onError    bool  // a stale value is served instead of an error only
-	large      bool  // values don't go with messages
+	fails      bool  // all loads fail until the first write
+	onError    bool  // a stale value is served only in place of an error
+	large      bool  // messages don't carry values
 	failClosed bool
-	quickLook  bool          // a look-up takes no time
-	tells      map[told]bool // nil, or collects what misses are told
+	quickLook  bool          // nothing can happen during a look-up
+	tells      map[told]bool // collects the events that misses are told, unless it is nil
 	shadow     bool          // the second process is in shadow
-	big        bool          // takes long: see TestExplore
+	big        bool          // the scene takes long: see TestExplore
 }
 
 // found is the result of a search.
@@ -54,9 +54,9 @@ type node struct {
 
 var seed = maphash.MakeSeed()
 
-// key stands for a world, and for those that differ from it in the order of processes only. That
-// two others have the same among a few million is one chance in a million, and each run draws
-// another seed.
+// key returns a hash of a world. Worlds that differ only in the order of their processes have the
+// same key. Among a few million worlds, the chance that two different worlds have the same key is
+// about one in a million, and each run draws another seed.
 func (s *scene) key(w *world) uint64 {
 	var all [1 + maxProcs]uint64
 	all[0] = maphash.Comparable(seed, w.shared)
@@ -65,7 +65,7 @@ func (s *scene) key(w *world) uint64 {
 	}
 	first := 1
 	if s.may.writes > 0 {
-		first = 2 // it has the writer
+		first = 2 // process 0 has the writer, so it can't change places
 	}
 	slices.Sort(all[first : 1+s.processes])
 	return maphash.Comparable(seed, all)
@@ -86,13 +86,13 @@ func (s *scene) first() (w world) {
 	return w
 }
 
-// open is a world that was reached, and whose next worlds are not known yet.
+// open is a world that was reached, and from which no further step has been taken yet.
 type open struct {
 	run
 	node int32
 }
 
-// opens is a list of them that is made once and used for one depth after another.
+// opens is a list of open worlds. Its memory is used again for each depth.
 type opens struct {
 	parts []*[256]open
 	n     int
@@ -100,7 +100,7 @@ type opens struct {
 
 func (l *opens) at(i int) *open { return &l.parts[i/len(l.parts[0])][i%len(l.parts[0])] }
 
-// next is room for one more, which is in the list when n counts it.
+// next returns room for one more world. The world is in the list when the caller has increased n.
 func (l *opens) next() *open {
 	if len(l.parts) == 0 || l.n == len(l.parts)*len(l.parts[0]) {
 		l.parts = append(l.parts, new([256]open))
@@ -167,9 +167,9 @@ func (s *scene) explore() (is found) {
 	return is
 }
 
-// possible lists what can happen. If only what may just as well not happen can, time passes as long
-// as somebody waits for it, and else the world is at rest: then the list begins with an event that
-// is none.
+// possible lists the events that can happen. If all of them are optional, one event is put in front
+// of the list: tick if a flight waits for time to pass. Otherwise the world is at rest, and the
+// event in front is whats, which is no event.
 func (s *scene) possible(w *world, events []event) []event {
 	must := false
 	events = append(events, event{what: whats})
@@ -199,9 +199,9 @@ func path(nodes []node, n int32) (events []event) {
 	return events
 }
 
-// TestExplore lets everything happen to Misses and a Slot that can, in every order, within the
-// bounds of each scene. The big ones are explored if CACHEGUARD_TEST is full, and without the race
-// detector, which is slow and has nothing to find in a scene: nothing is shared.
+// TestExplore lets all possible events happen to Misses and Slots, in every order, within the
+// bounds of each scene. Big scenes are explored only if CACHEGUARD_TEST is full, and without the
+// race detector. It is slow, and it can find nothing here, because a scene runs on one goroutine.
 func TestExplore(t *testing.T) {
 	var big []string
 	var all allTold

@@ -2,9 +2,9 @@ package protocol
 
 import "time"
 
-// The explorer's world: a store that is a real Slot for each key, processes with real Misses, and
-// between them what a driver does about their actions, commands and messages on their way, and a
-// clock that ticks. It is a comparable value.
+// The explorer's world has these parts: a store with a real Slot for each key; processes with real
+// Misses; a driver that performs the actions of the Misses; commands and messages on their way; and
+// a clock that ticks. A world is a comparable value.
 //
 // A token is a small number. If no part of the world knows a token any more, it is used again,
 // because otherwise no two worlds would ever be the same.
@@ -16,7 +16,7 @@ const (
 	maxKeys    = 2
 	tokens     = 24
 	versions   = 6
-	marker     = versions - 1 // as a version: each caller loads for itself
+	marker     = versions - 1 // the version that stands for: each caller loads for itself
 )
 
 func (s *scene) all(w *world) []process { return w.procs[:s.processes] }
@@ -30,76 +30,79 @@ type world struct {
 type shared struct {
 	now    uint8
 	slots  [maxKeys]Slot
-	origin [maxKeys]uint8 // the version of the data there
+	origin [maxKeys]uint8 // the version of the data at the origin
 	broken bool           // loads fail
-	since  [maxKeys]since // what the newest change that has returned vouches for
-	made   [maxKeys]since // and the newest that the store has made
+	since  [maxKeys]since // the oldest versions allowed after the changes that have returned
+	made   [maxKeys]since // the same after the changes that the store has carried out
 	writer writer
 	net    [5]command
 	left   budget
-	loads  uint8 // begun so far
+	loads  uint8 // how many loads have begun, at most 9
 	failed failed
 }
 
-// budget has, for each kind of event, how often it may still happen.
+// budget says for each kind of event how often it may still happen.
 type budget struct {
 	calls, leaves, ticks, lost, again, gone, twice, cuts, crashes, closes uint8
 
 	evictions, writes, renewals, unstorable, unshared, refusals, updates, joins, unseen uint8
 }
 
-// since has two versions of the origin: no answer may be older than the first, and no fresh answer
-// may be older than the second.
+// since is two versions of the origin. No answer may be older than the version all, and no fresh
+// answer may be older than the version fresh.
 type since struct{ all, fresh uint8 }
 
 func (s *since) raise(o since) { s.all, s.fresh = max(s.all, o.all), max(s.fresh, o.fresh) }
 
-// failed is the load of key 0 whose failure the store has recorded last.
+// failed is the load of key 0 whose failure the store has recorded last. A later grant or change
+// removes it, and so does the end of the record.
 type failed struct {
 	load          token
-	backoff, keep uint8 // until when
+	backoff, keep uint8 // when the back-off ends, and when the record ends
 }
 
 type process struct {
-	dead, closed, cut bool // cut: messages don't arrive
-	told              [maxKeys]since
-	open              [maxKeys]uint8 // the flight that callers join, from 1
+	dead, closed, cut bool           // cut: messages don't arrive
+	told              [maxKeys]since // the oldest versions allowed after the changes it knows of
+	open              [maxKeys]uint8 // the flight that callers join, counted from 1; 0: none
 	flights           [maxFlights]flight
-	late              uint8 // loads that were cancelled and have not returned
+	late              uint8 // how many cancelled loads have not returned yet
 	inbox             [6]message
 }
 
 type flight struct {
-	used    bool
-	key     uint8
-	old     bool // a change has returned in this process since it began
+	used bool
+	key  uint8
+	// No caller may join: since the flight began, a change has returned in this process, or the
+	// flight has learned that its lease may be over.
+	old     bool
 	m       Miss
 	members uint8
-	floor   since  // what its callers know
+	floor   since  // the oldest versions that its callers may get
 	seen    uint8  // the version of the value in hand, 0: none
-	seenOf  token  // and whose that is
-	token   token  // of the last question
-	number  uint8  // of the grant
-	awaited token  // the load it was told to wait for last, whatever the miss makes of that
-	theirs  uint8  // the version that a load has read which left no value
-	behind  bool   // it was begun behind callers' backs
-	wants   bool   // a slot
-	group   uint8  // with which it has its slot, from 1; 0: it has none
-	over    ending // of its own load
-	ends    uint8  // when its lease ends for all that it can know
-	void    bool   // something has taken the lease away since it was granted
-	op      op     // the look-up, the question or what settles the load
+	seenOf  token  // the load that made the value in hand
+	token   token  // the token of its last request for the lease
+	number  uint8  // the number of its grant
+	awaited token  // the load that it was last told to wait for; m.Awaited should be the same
+	theirs  uint8  // the version of the outcome that another load has left
+	behind  bool   // it is a refresh in the background
+	wants   bool   // it waits for a slot
+	group   uint8  // flights of one group share a slot; 0: it has no slot
+	over    ending // how its own load or the awaited load has ended
+	ends    uint8  // when its lease ends, as far as the process can know
+	void    bool   // its lease was taken away before the end
+	op      op     // the command whose answer it awaits
 	renewal op
 	renews  bool
 	load    loading
-	timer   uint8 // while it follows
-	began   uint8 // counts only where there is a longest wait
-	stored  bool  // of an update: its result is
-	box     message
+	timer   uint8   // when it asks again, while it follows
+	began   uint8   // when it began; 0 if the scene has no longest wait
+	stored  bool    // the store has taken its result; matters for an update
+	box     message // the message that has come while it asks for the lease
 }
 
-// isUnderWay reports whether its miss has begun and not landed. While the caller that leads looks
-// up, or asks in the place of that, the flight is not.
+// isUnderWay reports whether the flight's miss has begun and has not landed. The flight isn't under
+// way while its leading caller looks the value up, or asks for the lease in place of a look-up.
 func (f *flight) isUnderWay() bool {
 	return f.used && f.m.State != Begun && f.m.State != Landed && !f.m.Unseen
 }
@@ -108,9 +111,9 @@ func (f *flight) isUnderWay() bool {
 type loading struct {
 	runs, leased, fails bool
 	returned            bool
-	read                uint8 // the version that it has read, or written
+	read                uint8 // the version that it has read or written; 0: it hasn't written yet
 	turn                bool  // it has the slot
-	waits               bool  // another load has its slot
+	waits               bool  // another load of its group has the slot, so it waits for one
 }
 
 // op is a command whose answer a miss awaits.
@@ -137,12 +140,12 @@ type command struct {
 	key      uint8
 	load     token
 	number   uint8
-	version  uint8 // of what it stores, or what a change vouches for
+	version  uint8 // the version that it stores, or that a change has made
 	ending   ending
 	seen     token
 	awaited  token
-	waited   token // the load that the asker was told to wait for, whatever it makes of that
-	optional bool  // it may never arrive
+	waited   token // the load that the asker was told to wait for; awaited should be the same
+	optional bool  // the command may never arrive
 }
 
 type verb uint8
@@ -165,7 +168,7 @@ var verbNames = [verbs]string{
 	"", "get", "lease", "fill", "conclude", "renew", "release", "invalidate", "mark", "claim",
 }
 
-// ending is how a load ended that left no value.
+// ending says how a load has ended that left no value.
 type ending uint8
 
 const (
@@ -173,18 +176,18 @@ const (
 	failure
 	unstored
 	unshared
-	givenUp // which is no ending that anybody may be told of
+	givenUp // the load was cancelled; no process may be told of this ending
 )
 
-// message is one to a process, or in the box of a flight.
+// message is a message to a process, or in the box of a flight.
 type message struct {
 	tells   Tells
 	key     uint8
 	load    token
 	version uint8
 	ending  ending
-	since   since // of TellsChanged
-	again   bool  // to a flight: messages arrive again
+	since   since // with TellsChanged: the oldest versions allowed after the change
+	again   bool  // not a message: it tells flights that messages arrive again
 }
 
 // writer changes the origin and then the cache, in process 0.
@@ -195,7 +198,7 @@ type writer struct {
 	version uint8
 }
 
-// Frames, which Slots compare, are made once.
+// frames has each frame once, because Slots compare frames.
 var frames = func() (all [tokens][versions][2]string) {
 	for t := range all {
 		for v := range all[t] {
@@ -217,7 +220,7 @@ var ids = func() (all [tokens]string) {
 	return all
 }()
 
-// inFrame is the content of a frame.
+// inFrame returns the content of a frame.
 func inFrame(f string) (load token, version uint8, stale bool) {
 	if f == "" {
 		return 0, 0, false
@@ -239,7 +242,7 @@ func use(version uint8, stale bool) Use {
 
 func at(n uint8) time.Duration { return time.Duration(n) }
 
-// fresh returns an unused token and an unused number.
+// unused returns an unused token and an unused number.
 func (w *world) unused(s *scene) (t token, n uint8) {
 	var used, numbers uint64 = 1, 1
 	note := func(ts ...token) {
@@ -310,7 +313,7 @@ func (r *run) tidy() {
 			}
 		}
 	}
-	for k := range r.slots { // who is told and doesn't wait makes no difference
+	for k := range r.slots { // a message to a process that doesn't wait makes no difference
 		for p := range r.all(&r.world) {
 			if w := &r.slots[k].Waiters; w.Inboxes&(1<<p) != 0 && !r.procs[p].waits(uint8(k)) {
 				if w.Inboxes &^= 1 << p; w.Inboxes == 0 {
@@ -329,9 +332,9 @@ func (r *run) tidy() {
 	}
 }
 
-// isVain reports whether a command on its way can do nothing any more: its load has no lease, and
-// no question of that load is on its way. (Its grant may be another by now: that it does nothing
-// then is for the store to show.)
+// isVain reports whether a command on its way can't have an effect any more: its load has no lease,
+// and no request of that load for the lease is on its way. If the load has a lease with another
+// grant, isVain returns false, because the store must show that the command has no effect then.
 func (r *run) isVain(c command) bool {
 	asks := func(o command) bool { return (o.kind == lease || o.kind == claim) && o.load == c.load }
 	if asks(c) || c.kind == invalidate || c.kind == mark ||

@@ -23,7 +23,8 @@ func (s *scene) writerSteps(w *world, can func(e event, optional bool)) {
 	}
 }
 
-// writes changes the origin, and begins to change the cache. Set claims first, and then fills.
+// writes changes the origin, and begins to change the cache. For a Set this is a claim, and then a
+// fill.
 func (r *run) writes(kind verb) {
 	r.origin[0]++
 	r.broken = false
@@ -35,7 +36,7 @@ func (r *run) writes(kind verb) {
 	r.writer = writer{kind: kind, version: c.version, op: op{kind: c}}
 }
 
-// wrote goes on when the store has answered the writer, or hasn't.
+// wrote continues the write after the store's answer, or when the answer was lost.
 func (r *run) wrote(answered bool) {
 	w := r.writer
 	if answered && w.op.kind.kind == claim {
@@ -58,7 +59,8 @@ func (r *run) wrote(answered bool) {
 	r.changed(0, s, answered)
 }
 
-// changed notes that a change returns, which vouches for that if the store has answered.
+// changed records that a change returns. No later caller may join an older flight. If the store has
+// answered, no later caller may get anything older than s.
 func (r *run) changed(p int, s since, answered bool) {
 	pr := &r.procs[p]
 	for i := range pr.flights {
@@ -71,13 +73,13 @@ func (r *run) changed(p int, s since, answered bool) {
 	}
 }
 
-// knows notes the version on which later callers in a process rely.
+// knows records the oldest versions that later callers in a process may get.
 func (r *run) knows(p int, s since) {
 	r.procs[p].told[0].raise(s)
 	r.since[0].raise(s)
 }
 
-// update begins to write the origin under a lease of its own.
+// update begins an update, which writes the origin under a claimed lease.
 func (r *run) update(p int) {
 	pr := &r.procs[p]
 	token, _ := r.unused(r.scene)
@@ -89,7 +91,7 @@ func (r *run) update(p int) {
 	}
 }
 
-// claims goes on with an update when the store has answered the claim, or hasn't.
+// claims continues an update after the store's answer to its claim, or when the answer was lost.
 func (r *run) claims(p, i int, o op, answered bool) {
 	pr := &r.procs[p]
 	f := &pr.flights[i]
@@ -104,7 +106,8 @@ func (r *run) claims(p, i int, o op, answered bool) {
 	}
 }
 
-// withdrawn goes on when the store has removed what an update could not store, or may have.
+// withdrawn ends an update whose value could not be stored. The store has removed what it had about
+// the key, or its answer was lost.
 func (r *run) withdrawn(p, i int, answered bool) {
 	pr := &r.procs[p]
 	s := since{all: pr.flights[i].load.read}

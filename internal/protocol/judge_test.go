@@ -16,9 +16,9 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestTooFarAhead: a value with a stamp from the far future could not be invalidated by a tag
-// before its TTL is over. A store may let generations be a day ahead, and a process' clock may be a
-// little behind the store's.
+// TestTooFarAhead: no invalidation by tag would be later than a stamp from the far future, so such
+// a value would stay until its TTL is over. A stamp may be a day and a second ahead: a store allows
+// generations that are a day ahead, and a process's clock may be a little behind the store's.
 func TestTooFarAhead(t *testing.T) {
 	now := time.UnixMicro(1_000_000)
 	for ahead, want := range map[time.Duration]bool{
@@ -31,8 +31,8 @@ func TestTooFarAhead(t *testing.T) {
 	}
 }
 
-// TestJudge has a value with a TTL of a minute, that may be served for 10 s longer while it is
-// refreshed, and for 20 s longer in place of an error.
+// TestJudge judges a value with a TTL of a minute. After its TTL the value may be served for 10 s
+// while it is refreshed, and for 20 s in place of an error.
 func TestJudge(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	never := time.Duration(-1)

@@ -15,8 +15,7 @@ var update = flag.Bool("update", false, "write testdata/steps.txt anew")
 
 const tableTTL = 10 * time.Second
 
-// misses are misses that differ in their fields, apart from their state. The first is the plain
-// one.
+// misses are misses with different fields, apart from their state. The first one is called plain.
 var misses = []struct {
 	name string
 	set  func(*Miss)
@@ -42,7 +41,8 @@ var misses = []struct {
 	{"lease over", func(m *Miss) { m.Until = 0 }},
 }
 
-// events are all events that a miss can be told, with the values of their fields.
+// events returns all events that a miss can be told, with the values of their fields, and their
+// names.
 func events() (all []Event, called []string) {
 	add := func(name string, e Event) { all, called = append(all, e), append(called, name) }
 	for k := range kinds {
@@ -75,7 +75,7 @@ func events() (all []Event, called []string) {
 	return all, called
 }
 
-// in is a miss in a state, as it gets there.
+// in returns a miss in a state, with the fields that it has when it gets there.
 func in(s State, set func(*Miss)) Miss {
 	m := Miss{Config: Config{LeaseTTL: tableTTL}, State: s}
 	m.Turn = s == Asking
@@ -102,9 +102,9 @@ func answer(m Miss, e Event) string {
 	return text
 }
 
-// TestTable compares what each state answers to each event with the table in testdata. It leaves
-// out what changes nothing, and of the misses that are not plain those for which the answer is the
-// plain one.
+// TestTable compares what a miss in each state does at each event with the table in testdata. The
+// table leaves out events that change nothing. A miss that isn't plain is left out if it does the
+// same as the plain miss.
 func TestTable(t *testing.T) {
 	var got bytes.Buffer
 	got.WriteString(
@@ -182,7 +182,8 @@ func FuzzMiss(f *testing.F) {
 	})
 }
 
-// orderly checks that a miss takes and gives back what it needs in pairs, whatever it is told.
+// orderly checks that a miss gives back everything that it has taken, and only once, whatever
+// events it is told.
 func orderly(steps []byte) error {
 	if len(steps) < 2 {
 		return nil
@@ -205,7 +206,7 @@ func orderly(steps []byte) error {
 			waitsForTurn = waitsForTurn && all[i].Kind != Turned && all[i].Kind != Refused
 			turn = turn || all[i].Kind == Turned
 		}
-		// That one has it beforehand.
+		// An unseen miss has its slot before it begins.
 		turn = turn || was.Unseen && was.State == Begun && m.State == Asking
 		if was.State == Asking && all[i].Kind == Granted {
 			leased = true
@@ -253,7 +254,8 @@ func orderly(steps []byte) error {
 			return wrong("a load runs that nobody waits for, or the other way round")
 		case waitsForTurn != (m.State == Queued || m.State == Spared):
 			return wrong("it waits for a turn that it hasn't asked for, or the other way round")
-		case m.State == Landed && leased && !has(CancelLoad): // a write's caller sees to that
+		// If a miss cancels a write, the writer releases the lease.
+		case m.State == Landed && leased && !has(CancelLoad):
 			return wrong("it leaves a lease behind")
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
-// A mutant breaks one rule in one place, and the check that it is for finds it. The files are the
-// machine, the slot, and for what is the driver's part the driver in the explorer's world.
+// A mutant breaks one rule in one place, and one check of the explorer must find it. The file is
+// the machine or the slot. For rules that the driver must follow, it is a file of the explorer's
+// driver.
 type mutant struct {
-	rule     string // a number in doc.go, and in short what goes wrong
+	rule     string // the number of the rule in doc.go, and in short what goes wrong
 	file     string
-	old, new string // the first is there once
+	old, new string // old is in the file once, and new replaces it
 	scene    string
 	check    string
 }
@@ -433,18 +434,18 @@ var mutants = []mutant{
 
 var failsBy = regexp.MustCompile(`fails by "(\w+)"`)
 
-// testWithoutRace explores scenes in a test of its own, without the race detector.
+// testWithoutRace explores scenes in a go test of their own, without the race detector.
 func testWithoutRace(t *testing.T, scenes []string, flags ...string) ([]byte, error) {
 	for i, name := range scenes {
 		scenes[i] = regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_"))
 	}
 	run := "^TestExplore$/^(" + strings.Join(scenes, "|") + ")$"
-	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=5m", "-run", run}, flags...)
+	args := append([]string{"test", "-count=1", "-vet=off", "-timeout=20m", "-run", run}, flags...)
 	return exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput()
 }
 
-// overlay makes what go test takes to build the mutant, and returns its name. The files in without
-// are left out.
+// overlay writes an overlay file with which go test builds the mutant, and returns the file's name.
+// The build leaves out the files in without.
 func (m mutant) overlay(t *testing.T, without ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(m.file)
@@ -478,7 +479,7 @@ func (m mutant) overlay(t *testing.T, without ...string) string {
 	return overlay
 }
 
-// OverlayOf is overlay for the mutant with that rule.
+// OverlayOf returns the overlay of the mutant with this rule.
 func OverlayOf(t *testing.T, rule string) string {
 	t.Helper()
 	for _, m := range mutants {
@@ -502,8 +503,9 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			const loader = "audit_test.go" // it needs the whole cache, which the explorer does not
-			// A mutant is found soon, so that optimizing it takes longer than it saves.
+			// The explorer doesn't need the whole cache, which audit_test.go imports.
+			const loader = "audit_test.go"
+			// A mutant is found soon, so optimizing the build would take longer than it saves.
 			out, err := testWithoutRace(t, []string{m.scene}, "-overlay", m.overlay(t, loader),
 				"-gcflags=-N -l -dwarf=false", "-ldflags=-s -w")
 			got := failsBy.FindSubmatch(out)
@@ -519,8 +521,9 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestDocHasRules checks that with each rule in the documentation stand the checks of its mutants,
-// and no others, and that each check of the explorer has a mutant, but for those of its own bounds.
+// TestDocHasRules checks that each rule in doc.go names the checks of its mutants, and no others.
+// It also checks that each check of the explorer has a mutant. The checks of the explorer's own
+// bounds, which begin with tooMany, need none.
 func TestDocHasRules(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// names are the constants of this package in the order of their declarations, by type.
+// names has, for each type of this package, the names of its constants in the order of their
+// declarations.
 var names = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for _, file := range []string{"miss.go", "slot.go"} {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// awaited are the events for which a miss waits in a state. End may always come.
+// awaited has, for each state, the events for which a miss waits in that state. End may come in
+// every state.
 var awaited = map[State][]Kind{
 	Begun:     {Begin},
 	Queued:    {Turned, Refused},
@@ -21,9 +22,9 @@ var awaited = map[State][]Kind{
 	Landed:    nil,
 }
 
-// TestLateEventsChangeNothing: answers, messages and ends of loads arrive late, when the miss waits
-// for something else already. If one of them counted, callers could get the result of a load that
-// was cancelled, or two results.
+// TestLateEventsChangeNothing: an answer, a message or the end of a load can arrive late, when the
+// miss already waits for something else. If such an event changed the miss, callers could get the
+// result of a cancelled load, or two results.
 func TestLateEventsChangeNothing(t *testing.T) {
 	all, called := events()
 	for s := Begun; s <= Landed; s++ {
@@ -36,7 +37,7 @@ func TestLateEventsChangeNothing(t *testing.T) {
 				was := m
 				do, landing := m.Step(e)
 				if was.Unseen {
-					m.Unseen = was.Unseen // it is for the first answer only, whatever that is
+					m.Unseen = was.Unseen // the first answer ends Unseen, whatever the answer is
 				}
 				if do != 0 || landing != 0 || m != was {
 					t.Errorf("%v (%s), %s: %v %v, now %v", s, kind.name, called[i], do, landing,
@@ -47,8 +48,8 @@ func TestLateEventsChangeNothing(t *testing.T) {
 	}
 }
 
-// before says why an action comes before another one, by their names, and what goes wrong in the
-// other order.
+// before has pairs of actions: the first one must come before the second one. The value says what
+// goes wrong in the other order.
 var before = map[string]string{
 	"Seal CancelLoad":      "a caller joins a load that is being cancelled",
 	"Seal Land":            "a caller joins a flight that has landed",

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// TestMissByMissRule says for single steps of a miss what callers, the origin and other processes
-// would suffer if the step were another one. The explorer sees what breaks a promise in some order
-// of events. These steps break none there, because the model's callers or its store make up for
-// them, or because the model leaves out what they cost.
+// TestMissByMissRule tests single steps of a miss. If one of these steps were different, callers,
+// the origin or other processes would suffer. The explorer can't find such a change. It finds
+// steps that break a promise in some order of events. A change of these steps breaks no promise in
+// the explorer's world, because the callers or the store there make up for it, or because the cost
+// isn't modelled.
 func TestMissByMissRule(t *testing.T) {
 	const ttl = tableTTL
 	asking := Miss{State: Asking, Turn: true}
@@ -359,8 +360,9 @@ func TestMissByMissRule(t *testing.T) {
 	}
 }
 
-// TestRestartsAreCounted: whatever makes a miss ask again counts as a restart, so that no key keeps
-// a caller waiting for ever. A reason to look again that says nothing counts as none.
+// TestRestartsAreCounted: each event that makes a miss ask again counts as a restart, so that no
+// key keeps a caller waiting for ever. A wake-up without news, and an old value in a message, don't
+// count.
 func TestRestartsAreCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		state State
@@ -387,8 +389,9 @@ func TestRestartsAreCounted(t *testing.T) {
 	}
 }
 
-// TestLeaseIsCountedFromItsRequest: a renewal counts from when it was sent, and an answer that says
-// nothing ends the lease only if it may be over.
+// TestLeaseIsCountedFromItsRequest: a lease is counted from the time when the request or the
+// renewal was sent. A renewal without an answer ends the lease only if it was sent at the end of
+// the lease or later.
 func TestLeaseIsCountedFromItsRequest(t *testing.T) {
 	m := Miss{State: Asking, Turn: true}
 	m.LeaseTTL = tableTTL
@@ -411,12 +414,12 @@ func TestLeaseIsCountedFromItsRequest(t *testing.T) {
 	}
 }
 
-// TestStepsThatFollow looks at what an event leaves for the next one.
+// TestStepsThatFollow tests steps that depend on an earlier event.
 func TestStepsThatFollow(t *testing.T) {
 	for name, c := range map[string]struct {
 		m       Miss
 		events  []Event
-		do      Do // of the last event
+		do      Do // the actions that the last event requests
 		landing Landing
 		state   State
 	}{

@@ -1,13 +1,13 @@
 package protocol
 
-const forGood = 200 // ticks that no scene has
+const forGood = 200 // more ticks than any scene has
 
-// The scenes. Each has the whole machine and the whole slot, and of what may happen to them a part
-// that can be visited.
+// scenes has the explorer's scenes. Each scene uses the whole Miss and the whole Slot. It limits
+// the events that may happen, so that all its worlds can be visited.
 //
-// Calls come at any moment in any process, and loads, commands, answers and messages take as long
-// as they like. What else may happen is in may, each so many times at most in all. Time passes by
-// may.ticks, and without end while everybody waits for it.
+// Calls come at any moment in any process. Loads, commands, answers and messages take any time. The
+// field may says how often each other kind of event may happen in the whole scene. The clock ticks
+// up to may.ticks times, and also whenever all that is left to do is to wait.
 var scenes = []scene{
 	{name: "quiet", processes: 3, together: 2, quiet: true, may: budget{calls: 5}},
 	{name: "quiet slots", processes: 2, together: 2, turns: 1, quiet: true, may: budget{calls: 4}},
@@ -369,5 +369,5 @@ func isHeld(w *world) {
 	w.slots[0].Lease = Lease{Token: id(tokens - 1), Number: tokens - 1, Until: at(3 * leaseTicks)}
 }
 
-// isPassing begins with a value that says that each caller loads for itself.
+// isPassing begins with a value that says: each caller loads for itself.
 func isPassing(w *world) { w.slots[0] = Slot{Frame: frames[1][marker][0], Until: at(forGood)} }

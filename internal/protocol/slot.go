@@ -158,7 +158,7 @@ func (s *Slot) Fill(
 }
 
 // Conclude ends the lease without a value, if the lease still has this grant. Unless keep is zero,
-// it leaves a record for this time. If drop is true, it removes the value, too.
+// it leaves a record for the time keep. If drop is true, it removes the value, too.
 func (s *Slot) Conclude(
 	now time.Duration, token ID, number int64, e Ending, drop bool, keep, backoff time.Duration,
 ) Tells {

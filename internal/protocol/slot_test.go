@@ -13,11 +13,11 @@ func id(n byte) (id ID) {
 	return id
 }
 
-// frameOf is a frame of a load, with a body.
+// frameOf returns a frame of a load, with a body.
 func frameOf(load ID, body string) string { return "v0" + string(load[:]) + body }
 
-// TestSlot shows what no test of a store can show on every store, for want of its clock or of its
-// bytes.
+// TestSlot tests what the tests of stores can't test on every store, because they can't set its
+// clock or its bytes.
 func TestSlot(t *testing.T) {
 	const ttl = 10 * time.Second
 	t.Run("a value too short for an id is none", func(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// told is an event that a driver tells a miss in a state, with what the miss has in hand at that
+// told is an event that a driver tells a miss, with the state of the miss and what it has at that
 // time.
 type told struct {
 	state                       State
 	ended, behind, solo, claims bool
-	leased                      bool // as far as it knows
-	turn                        bool // a slot is in its hand
-	load                        bool // its load runs
+	leased                      bool // the miss believes that it has the lease
+	turn                        bool // the miss has a slot, and no load has taken it over
+	load                        bool // the load of the miss runs
 	kind                        Kind
 }
 
@@ -44,7 +44,7 @@ func (t told) String() string {
 	return b.String()
 }
 
-// tellsOf returns the events that the driver in the explorer's world tells a flight.
+// tellsOf returns the told for an event that the explorer's driver tells the miss of a flight.
 func tellsOf(f *flight, k Kind) told {
 	m := &f.m
 	return told{
@@ -54,11 +54,11 @@ func tellsOf(f *flight, k Kind) told {
 	}
 }
 
-// allTold has the events that were told in any scene.
+// allTold has all events that were told in the scenes.
 type allTold struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	told  map[string]bool
-	small int // scenes that aren't big
+	small int // how many explored scenes aren't big
 }
 
 func (a *allTold) add(all map[told]bool, big bool) {
@@ -75,9 +75,10 @@ func (a *allTold) add(all map[told]bool, big bool) {
 	}
 }
 
-// compare compares with the table of drivetest, which has all that any scene has. The scenes that
-// aren't big have all of it by themselves. So the table is compared in both directions wherever
-// they are explored. Tests compare what the driver in package cacheguard does with the same table.
+// compare compares the events with the table of drivetest, which has every event of every scene.
+// The scenes that aren't big have all these events by themselves. So if all of them were explored,
+// the comparison also finds events that only the table has. Other tests compare the driver in
+// package cacheguard with the same table.
 func (a *allTold) compare(t *testing.T) {
 	var got bytes.Buffer
 	got.WriteString("What a driver tells a miss, by its state and what it has in hand.\n")

@@ -77,9 +77,10 @@ var (
 		"a Ring gives names to other shards while one is down, so that two could each hold the same; use a cluster, Sentinel or a single server")
 )
 
-// view returns the client on which a subscription is made. None of the user's hooks see it. It
-// doesn't retry when a connection is refused, so that the refusal is reported. If the server has
-// too many clients, a client with retries reports only that the connection is closed.
+// view returns the client on which a subscription is made. The user's hooks see its dials, but not
+// its commands. It doesn't retry when a connection is refused, so that the refusal is reported. If
+// the server has too many clients, a client with retries reports only that the connection is
+// closed.
 func (l *Link) view(c *redis.Client) *redis.Client {
 	view := c.WithTimeout(l.timeout)
 	view.Options().ContextTimeoutEnabled = true
@@ -125,9 +126,8 @@ func (l *Link) reroute(ctx context.Context) {
 	}
 }
 
-// Twice sends a step to the client that it passes to the step, and sends it once more if no answer
-// came within half of the timeout. The second copy of the step must recognise that the first copy
-// was executed.
+// Twice runs a step with the client that the step must use, and runs it once more if no answer came
+// within half of the timeout. The second run must recognise what the first run has done.
 func Twice[T any](
 	ctx context.Context, l *Link, step func(context.Context, redis.UniversalClient) (T, error),
 ) (v T, err error) {
@@ -136,7 +136,7 @@ func Twice[T any](
 		if err == nil && !l.routed.Load() {
 			l.routed.Store(true)
 		}
-		if err == nil || !NoAnswer(err) || ctx.Err() != nil {
+		if err == nil || !NoAnswer(err) || IsPanic(err) || ctx.Err() != nil {
 			break
 		}
 		l.reroute(ctx)
@@ -155,7 +155,7 @@ func Once[T any](
 	if l.direct == nil {
 		return Aside(ctx, func(ctx context.Context) (T, error) { return step(ctx, l.rdb) })
 	}
-	v, err := step(ctx, l.direct)
+	v, err := Shielded(ctx, l.direct, step)
 	err = Exhausted(l.direct, err)
 	if answered := err == nil || !NoAnswer(err); l.answers.Load() != answered {
 		l.answers.Store(answered)
@@ -204,9 +204,10 @@ func (c limited) Value(key any) any {
 	return c.Context.Value(key) // package context recognises its own contexts by this key
 }
 
-// Prompt reports whether a step on the caller's goroutine is likely to be answered soon. It is if
-// the previous step got an answer and ctx has enough time left. During the step the caller can't be
-// interrupted, but it still notices the end of its context in time.
+// Prompt reports whether a step on the caller's goroutine is likely to be answered soon. Prompt
+// returns true if the previous step got an answer and ctx has enough time left. During the step the
+// caller notices its deadline in time, because a step takes at most the timeout. It doesn't notice
+// that ctx is cancelled before the step ends.
 func (l *Link) Prompt(ctx context.Context) bool {
 	if !l.answers.Load() || ctx.Err() != nil {
 		return false
@@ -218,10 +219,33 @@ func (l *Link) Prompt(ctx context.Context) bool {
 // ErrGoexit is the error of a step whose goroutine was ended by runtime.Goexit.
 var ErrGoexit = errors.New("a hook of the client has ended the goroutine of the step")
 
-// Panicked returns the error of a step that panicked on a goroutine on which the panic would end
-// the process. p is what recover returned.
+// Shielded runs a step on this goroutine. A panic of the step, which is that of a hook of the
+// client, is its error. On many goroutines of stores and lockers the panic would end the process.
+func Shielded[T any](
+	ctx context.Context, rdb redis.UniversalClient,
+	step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = Panicked(p)
+		}
+	}()
+	return step(ctx, rdb)
+}
+
+// Panicked returns the error of a step that panicked. p is what recover returned.
 func Panicked(p any) error {
-	return fmt.Errorf("a hook of the client panicked: %v\n%s", p, debug.Stack())
+	return &panicked{fmt.Sprintf("a hook of the client panicked: %v\n%s", p, debug.Stack())}
+}
+
+type panicked struct{ text string }
+
+func (p *panicked) Error() string { return p.text }
+
+// IsPanic reports whether a step panicked. Then it says nothing about the server.
+func IsPanic(err error) bool {
+	var p *panicked
+	return errors.As(err, &p)
 }
 
 // Aside runs a step on another goroutine and stops waiting for it when ctx ends. A panic of the

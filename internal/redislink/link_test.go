@@ -2,9 +2,12 @@ package redislink
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A step of a caller who waits for as long as it takes ends after half of the timeout, or up to a
@@ -35,6 +38,18 @@ func TestStepsEndInTime(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(half)
 	})
+}
+
+// A panic of a hook is the error of its step.
+func TestPanicOfAHook(t *testing.T) {
+	l := &Link{timeout: time.Hour, direct: redis.NewClient(&redis.Options{})}
+	defer func() { _ = l.direct.Close() }()
+	v, err := Once(t.Context(), l, func(context.Context, redis.UniversalClient) (int, error) {
+		panic("boom")
+	})
+	if v != 0 || err == nil || !strings.Contains(err.Error(), "a hook of the client panicked: boom") {
+		t.Errorf("%d, %v", v, err)
+	}
 }
 
 // A step ends with its caller's context.

@@ -62,7 +62,7 @@ func (s Sources) failed(text string) (command string, key int) {
 
 // Rules are the rights that a package needs in Redis' access control.
 type Rules struct {
-	Package string  // the package whose documentation lists all rights
+	Package string  // the package that needs the rights
 	Keys    string  // pattern of the package's keys
 	Channel string  // pattern or name of the package's channels
 	Sources Sources // sources of the package's scripts
@@ -103,8 +103,8 @@ func (r Rules) Explained(err error, keys ...any) error {
 		if right := r.missing(err.Error(), command); right != "" {
 			return lacking{right, err}
 		}
-		return fmt.Errorf("%w one of the rights in the documentation of %s: %w", errRights,
-			r.Package, err)
+		return fmt.Errorf("%w one of the rights that %s needs (docs/redis.md, docs/locks.md): %w",
+			errRights, r.Package, err)
 	case err != nil && len(keys) > 0 && strings.Contains(err.Error(), "WRONGTYPE"):
 		command, key := r.Sources.failed(answerOf(err))
 		if key > 0 && key <= len(keys) {

@@ -37,7 +37,7 @@ func (sub *Subscription) listen(
 ) error {
 	ps := rdb.Subscribe(ctx) // no channel yet: this doesn't dial
 	defer ps.Close()
-	// Because a read from the socket doesn't see the context.
+	// A read from the socket doesn't see the context, so the end of ctx closes ps.
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
 	s := &session{
 		sub: sub, ps: ps, stands: make(map[string]struct{}), left: make(map[string]struct{}),

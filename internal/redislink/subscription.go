@@ -39,8 +39,8 @@ type Ear struct {
 	// Heard is called with each message.
 	Heard func(payload string)
 
-	// Lost is called with the reason when messages stop arriving. It is called again when an
-	// attempt to subscribe has failed.
+	// Lost is called with the reason when messages stop arriving, and again when an attempt to
+	// subscribe has failed. If Stop has ended the session, the reason is context.Canceled.
 	Lost func(err error)
 
 	// NowAndThen is called after each message, and about every second without one. It may be nil.

@@ -84,7 +84,8 @@ func (a *awaited) delivered() int {
 	return n
 }
 
-// left is delivered at the end of the connection, after which no reply is delivered any more.
+// left is like delivered, but for the end of the connection. It also counts the commands whose
+// replies will never come.
 func (a *awaited) left() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

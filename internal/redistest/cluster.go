@@ -21,7 +21,10 @@ const (
 	// that lives may be silent for a second.
 	nodeTimeout = 1500 * time.Millisecond
 
-	soon = time.Second / 2 // a node that answers no PING within this time is not asked further
+	// joinTimeout is how long several servers may take to start and to find each other.
+	joinTimeout = 2 * childproc.StartTimeout
+
+	soon = 2 * time.Second // a node that answers no PING within this time is not asked further
 )
 
 // Cluster is a Redis Cluster of processes on loopback: masters that share the slots evenly, with
@@ -37,7 +40,7 @@ type Cluster struct {
 // node, as Start does for a server.
 func StartCluster(tb TB, masters, replicas int, args ...string) *Cluster {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
 	c, err := NewCluster(ctx, masters, replicas, args...)
 	return childproc.ForOneTest(tb, kit.Needs, c, err)
@@ -187,36 +190,42 @@ func (c *Cluster) Replica(ctx context.Context, master string) (string, error) {
 // returns when every node that answers, including the new master, names this master and reports
 // that the cluster is in order. ctx bounds the wait.
 func (c *Cluster) AwaitFailover(ctx context.Context, key, old string) (master string, err error) {
-	err = until(ctx, func() error {
-		master = ""
-		for _, node := range c.answering(ctx) {
-			its, err := masterOf(ctx, node, key)
-			if err != nil {
-				return err
-			}
-			if master == "" {
-				master = its
-			}
-			if its == old || its != master {
-				return fmt.Errorf("%s has %s as master of %q", node.Addr(), its, key)
-			}
-			if err := inOrder(ctx, node); err != nil {
-				return err
-			}
-		}
-		if master == "" {
-			return errors.New("no node answers")
-		}
-		role, err := ask(ctx, c.Node(master), "ROLE")
-		if err != nil {
-			return err
-		}
-		if first(role) != "master" {
-			return fmt.Errorf("%s says it is %v", master, first(role))
-		}
-		return nil
+	err = until(ctx, func() (err error) {
+		master, err = c.replaced(ctx, key, old)
+		return err
 	})
 	return master, err
+}
+
+// replaced is one look of AwaitFailover: it returns the new master, or why AwaitFailover has to go
+// on waiting.
+func (c *Cluster) replaced(ctx context.Context, key, old string) (master string, err error) {
+	for _, node := range c.answering(ctx) {
+		its, err := masterOf(ctx, node, key)
+		if err != nil {
+			return "", err
+		}
+		if master == "" {
+			master = its
+		}
+		if its == old || its != master {
+			return "", fmt.Errorf("%s has %s as master of %q", node.Addr(), its, key)
+		}
+		if err := inOrder(ctx, node); err != nil {
+			return "", err
+		}
+	}
+	if master == "" {
+		return "", errors.New("no node answers")
+	}
+	role, err := ask(ctx, c.Node(master), "ROLE")
+	if err != nil {
+		return "", err
+	}
+	if first(role) != "master" {
+		return "", fmt.Errorf("%s says it is %v", master, first(role))
+	}
+	return master, nil
 }
 
 // Failover makes a replica the master of a key although the present master works, and returns when
@@ -227,27 +236,31 @@ func (c *Cluster) Failover(ctx context.Context, key, replica string) error {
 	if err != nil {
 		return err
 	}
-	for {
-		_, refused := ask(ctx, c.Node(replica), "CLUSTER", "FAILOVER")
-		attempt, cancel := context.WithTimeout(ctx, 6*time.Second)
-		_, err := c.AwaitFailover(attempt, key, old)
-		cancel()
-		if err == nil {
-			return nil
+	var told time.Time
+	var refused error
+	// Only ctx cuts off a look, because on a slow machine a look may take longer than six seconds.
+	err = until(ctx, func() error {
+		if time.Since(told) > 6*time.Second {
+			_, refused = ask(ctx, c.Node(replica), "CLUSTER", "FAILOVER")
+			told = time.Now()
 		}
-		if ctx.Err() != nil {
-			return errors.Join(err, refused)
-		}
+		_, err := c.replaced(ctx, key, old)
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, refused)
 	}
+	return nil
 }
 
 // AwaitWhole returns when every node answers, knows all other nodes and reports that the cluster is
 // in order, when every replica follows its master, and when all nodes agree on the epochs. ctx
 // bounds the wait.
 //
-// After slots were moved, two masters may have the same epoch, and one of them then takes a higher
-// one by itself. If it dies before its replica has heard of that, the replica is elected with an
-// epoch that the others take for an old one, and the slots have no master for good.
+// After slots were moved, two masters may have the same epoch. One of them then takes a higher
+// epoch by itself. If this master dies before its replica has heard of the higher epoch, the
+// replica is elected with an epoch that the other nodes take for an old one. Then the slots have no
+// master for good.
 func (c *Cluster) AwaitWhole(ctx context.Context) error {
 	return until(ctx, func() error {
 		var agreed string

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-
-	"github.com/cacheguard/cacheguard/internal/childproc"
 )
 
 func waiting(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), childproc.StartTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), joinTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -94,8 +94,8 @@ func IsCommand(names ...string) func(Command) bool {
 	}
 }
 
-// IsEval matches calls of one script, given by its text or its SHA-1. It also matches if the client
-// sends the other form.
+// IsEval matches calls of one script. script is its text or its SHA-1. A call matches whether the
+// client sends the text or the SHA-1.
 func IsEval(script string) func(Command) bool {
 	hash := scriptHash(script)
 	return func(c Command) bool {

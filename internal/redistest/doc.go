@@ -5,11 +5,10 @@
 // lost.
 //
 // The package knows package testing only through the interface TB, so that a program may also use
-// it. NewServer and NewProxy are for programs, Start and Shared are for tests.
+// it. NewServer and NewProxy are for programs. Start, Shared and StartProxy are for tests.
 //
 //	server := redistest.Start(t)
-//	proxy, err := redistest.NewProxy(server.Addr())
-//	...
+//	proxy := redistest.StartProxy(t, server.Addr())
 //	lost := proxy.DropReply(redistest.IsCommand("SET"))
 //	ok, err := rdb.SetNX(ctx, "lease", token, ttl).Result() // rdb speaks to proxy.Addr()
 //	<-lost.Struck()                                         // the SET was applied, its reply is gone

@@ -3,24 +3,18 @@ package redistest
 import (
 	"context"
 	"errors"
+
+	"github.com/cacheguard/cacheguard/internal/faultproxy"
 )
 
 // Then is the state of a connection after a command or a reply was lost on it.
-type Then int
+type Then = faultproxy.Then
 
+// These are the states. Silence is the default.
 const (
-	// Silence is the default, and the behaviour of a network. A stream has no holes, so no more
-	// data passes in this direction, and the connection stays open. So a client that pipelines
-	// can't mistake another reply for the lost one.
-	Silence Then = iota
-
-	// GoOn loses only the one command or reply, and the data after it passes. The client then takes
-	// the next reply for the lost one, unless it gives the connection up first. No network behaves
-	// like this.
-	GoOn
-
-	// Hangup closes the connection, to the client and to the server.
-	Hangup
+	Silence = faultproxy.Silence
+	GoOn    = faultproxy.GoOn
+	Hangup  = faultproxy.Hangup
 )
 
 // Fault is a fault of a Proxy that strikes one command, once. If the connection ends after the
@@ -141,7 +135,7 @@ var ErrNotStruck = errors.New("redistest: the fault hasn't struck")
 
 // Release sends the kept command to the server, on a new connection of the proxy on which no fault
 // strikes (database 0, no password). It returns the reply in RESP2: nil, string, int64 or []any. An
-// error reply is a ReplyError. Each call sends it once more. It ends with ctx.
+// error reply is a ReplyError. Each call sends the command once more. Release ends with ctx.
 func (h *Held) Release(ctx context.Context) (any, error) {
 	select {
 	case <-h.struck:

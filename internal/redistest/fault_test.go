@@ -142,7 +142,7 @@ func TestHoldBackLeavesTheClientWithoutAnAnswer(t *testing.T) {
 func TestReleaseReportsWhatTheServerSays(t *testing.T) {
 	s := Start(t)
 	ctx := testContext(t)
-	p := newProxy(t, s.Addr())
+	p := StartProxy(t, s.Addr())
 	held := p.HoldBack(IsCommand("INCR"), Hangup)
 	w := dial(t, p.Addr())
 	w.send("INCR n")
@@ -281,7 +281,7 @@ func TestDisarm(t *testing.T) {
 // waits for the next command.
 func TestFaultOutlivesTheConnection(t *testing.T) {
 	s := Start(t)
-	p := newProxy(t, s.Addr())
+	p := StartProxy(t, s.Addr())
 	f := p.DropReply(IsCommand("BLPOP", "GET"))
 	w := dial(t, p.Addr())
 	w.send("BLPOP list 0")

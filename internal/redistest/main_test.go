@@ -29,25 +29,11 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-func newProxy(t *testing.T, target string) *Proxy {
-	t.Helper()
-	p, err := NewProxy(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return p
-}
-
 // sharedProxy is a proxy in front of the shared server.
 func sharedProxy(t *testing.T) (*Server, *Proxy) {
 	t.Helper()
 	s := Shared(t)
-	return s, newProxy(t, s.Addr())
+	return s, StartProxy(t, s.Addr())
 }
 
 // newClient is a go-redis client that gives up soon and doesn't retry.

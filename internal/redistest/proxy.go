@@ -45,9 +45,8 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, err
 }
 
-// Close closes the proxy with all its connections and waits until everything
-// has ended. It returns the first breach of protocol that made the proxy
-// close a connection, if there was one.
+// Close closes the proxy with all its connections and waits until everything has ended. It returns
+// the first breach of protocol that made the proxy close a connection, if there was one.
 func (p *Proxy) Close() error {
 	p.Proxy.Close()
 	p.mu.Lock()
@@ -61,8 +60,8 @@ func (p *Proxy) Close() error {
 func (p *Proxy) Slow(by time.Duration) { p.slow.Store(int64(by)) }
 
 // Idle reports whether each reply to a command that the proxy has forwarded has reached the client,
-// or never will. A test that has seen the effect of a command in Redis waits for this before a
-// blackhole that shall not swallow the reply.
+// or never will. A test that has seen the effect of a command in Redis can wait until Idle returns
+// true before it turns a blackhole on. So the blackhole doesn't swallow the reply.
 func (p *Proxy) Idle() bool { return p.owed.Load() == 0 }
 
 // Counts returns how many commands were forwarded from clients to the server since the start or

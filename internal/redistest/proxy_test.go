@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -215,7 +216,7 @@ func TestCloseReportsABreachOfProtocol(t *testing.T) {
 
 func TestProxyWithoutAServer(t *testing.T) {
 	s := Start(t)
-	p := newProxy(t, s.Addr())
+	p := StartProxy(t, s.Addr())
 	w := answered(t, p)
 	s.Kill()
 	w.wantEnd()
@@ -258,7 +259,9 @@ func TestLongPipeline(t *testing.T) {
 func TestBigValuesStream(t *testing.T) {
 	s, p := sharedProxy(t)
 	ctx := testContext(t)
-	rdb := newClient(t, p.Addr())
+	rdb := newClient(t, p.Addr(), func(o *redis.Options) {
+		o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute // a busy machine takes seconds
+	})
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
 	if err := rdb.Set(ctx, "k", big, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -288,7 +291,8 @@ func TestBigValuesStream(t *testing.T) {
 // its own replies.
 func TestManyClients(t *testing.T) {
 	_, p := sharedProxy(t)
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
 	rdb := newClient(t, p.Addr(), func(o *redis.Options) { o.PoolSize = 8; o.MaxRetries = 3 })
 	subscription := rdb.Subscribe(ctx, "c")
 	defer subscription.Close()

@@ -35,7 +35,7 @@ type Sentinel struct {
 // Start does for a server.
 func StartSentinel(tb TB, replicas, sentinels int) *Sentinel {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), childproc.StartTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
 	s, err := NewSentinel(ctx, replicas, sentinels)
 	return childproc.ForOneTest(tb, kit.Needs, s, err)

@@ -45,7 +45,7 @@ func (c *Cluster) BeginMove(ctx context.Context, key, to string) (*Move, error) 
 	return m, err
 }
 
-// Keys moves at most this number of the slot's keys, and returns how many it has moved.
+// Keys moves up to the given number of the slot's keys, and returns how many it has moved.
 func (m *Move) Keys(ctx context.Context, most int) (int, error) {
 	reply, err := ask(ctx, m.from, "CLUSTER", "GETKEYSINSLOT", m.slot, strconv.Itoa(most))
 	if err != nil {

@@ -32,9 +32,9 @@ var kit = childproc.Kit[*Server]{
 	},
 }
 
-// Start starts a redis-server for one test, with extra arguments, and stops it
-// when the test ends. Without a redis-server the test is skipped, or fails if
-// it runs under CACHEGUARD_TEST=full or soak.
+// Start starts a redis-server for one test, with extra arguments, and stops it when the test ends.
+// Without a redis-server the test is skipped, or fails if it runs under CACHEGUARD_TEST=full or
+// soak.
 func Start(tb TB, args ...string) *Server {
 	tb.Helper()
 	return kit.Start(tb, args...)
@@ -52,11 +52,28 @@ func Shared(tb TB) *Server {
 	return kit.Shared(tb)
 }
 
+// StartProxy starts a proxy for one test, on its own loopback port, to the server at target. The
+// server need not run. The proxy is closed when the test ends. The test fails if the proxy has
+// closed a connection for a breach of protocol.
+func StartProxy(tb TB, target string) *Proxy {
+	tb.Helper()
+	p, err := NewProxy(target)
+	if err != nil {
+		tb.Fatalf("%s needs a proxy: %v", tb.Name(), err)
+		return nil
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			tb.Errorf("the proxy closed a connection: %v", err)
+		}
+	})
+	return p
+}
+
 // Runner is the interface of *testing.M that TestMain uses.
 type Runner = childproc.Runner
 
-// Main runs the tests of a package and stops the shared server. It returns
-// the exit code:
+// Main runs the tests of a package and stops the shared server. It returns the exit code:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m Runner) int { return Wrap(m).Run() }

@@ -222,8 +222,9 @@ func newer(r *release) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// told: CHANGELOG.md begins with what the version has, under its name and date, and has no section
-// "Unreleased", whose changes would be in the version although they are not under its name.
+// told: CHANGELOG.md begins with a section that lists the changes of the version, under its name
+// and date. There is no section "Unreleased", because its changes would be in the version without
+// being listed under its name.
 func told(r *release) (wrong []string, err error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, "CHANGELOG.md"))
 	if err != nil {

@@ -9,12 +9,13 @@
 // Every step works on a clone of the last commit, in a temporary folder. Files that aren't
 // committed, hooks and other settings of the working copy have no effect. Only prepare changes the
 // working copy, at its end. If a step is interrupted, only temporary folders are left, and nothing
-// has to be done; if prepare fails while it writes, git checkout makes the files as before.
+// has to be done; if prepare fails while it writes, git checkout restores the files.
 //
 // # Steps of a release
 //
-//  1. Give the section "Unreleased" of CHANGELOG.md (if there is one) the version and the date, as
-//     "## v0.1.0 (2026-01-31)". Commit this.
+//  1. Rename the heading "Unreleased" in CHANGELOG.md to the version and the date:
+//     "## v0.1.0 (2026-01-31)". If there is no such heading, write this section at the top, with
+//     the changes. Commit this.
 //  2. prepare the version. Commit what it changed.
 //  3. .ci/run on a clean clone of that commit.
 //  4. check the version. It prints the commands that tag the commit for each module, and push the

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// unreleased are modules whose packages are not imported or run by version.
+// unreleased are the modules that get no tag, because nobody imports or runs their packages by
+// version.
 var unreleased = []string{"bench/peers", "internal/alltest", "internal/release"}
 
 // repo is a clone of the repository that has one commit checked out.
@@ -63,7 +64,7 @@ func clone(from, commit, to string) (*repo, error) {
 		to); err != nil {
 		return nil, err
 	}
-	// No filters, for example.
+	// These variables keep settings of this machine, such as filters, out of the checkout.
 	alone := []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}
 	if _, err := command(to, alone, "git", "checkout", "--quiet", "--detach", commit); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func write(r *repo, here, version string, p proxy) error {
 	if _, err := prepare(r, version, p); err != nil {
 		return err
 	}
-	if err := asCommitted(); err != nil { // somebody may work on
+	if err := asCommitted(); err != nil { // somebody may have changed a file meanwhile
 		return err
 	}
 	for _, name := range r.changed(here) {

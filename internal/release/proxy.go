@@ -72,9 +72,10 @@ func (p proxy) folder(m *mod) (string, error) {
 	return filepath.Join(string(p), "proxy", filepath.FromSlash(escaped), "@v"), err
 }
 
-// env has the go command find the modules of the repository in the folder, outside of any
-// workspace, and all others where this machine finds them. The go command doesn't look for hashes
-// of the repository's modules in the public database, which doesn't have them yet.
+// env returns variables for the go command. With these variables it uses no workspace, and finds
+// the modules of the repository in the folder and all other modules where this machine finds them.
+// It doesn't look for hashes of the repository's modules in the public database, which doesn't have
+// them yet.
 func (p proxy) env(r *repo) ([]string, error) {
 	here, err := command(r.dir, nil, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -93,8 +94,8 @@ func (p proxy) env(r *repo) ([]string, error) {
 }
 
 // unset are settings of the go command that would change what the steps find. The values are those
-// that the go command has by default. GOFLAGS is a space, because "go env -w" counts if it is
-// empty.
+// that the go command has by default. GOFLAGS is a space, because the value of "go env -w" would
+// count if GOFLAGS were empty.
 var unset = []string{
 	"GOFLAGS= ", "GOWORK=auto", "GOOS=", "GOARCH=", "GO111MODULE=", "GOEXPERIMENT=",
 }

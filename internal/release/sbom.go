@@ -50,7 +50,8 @@ func bills(r *repo, version, dir, work string, out io.Writer) error {
 	return nil
 }
 
-// versioned gives the module that a bill is about its version, which has no tag yet.
+// versioned writes the version of a module into the module's bill. cyclonedx-gomod doesn't know
+// this version, because it has no tag yet.
 func versioned(bill []byte, path, version string) ([]byte, error) {
 	named := strings.ReplaceAll(string(bill), `"pkg:golang/`+path+`?`,
 		`"pkg:golang/`+path+`@`+version+`?`)

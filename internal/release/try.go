@@ -49,9 +49,9 @@ func try(r *repo, work string, out io.Writer) error {
 	return nil
 }
 
-// apart type-checks each module without the workspace, in the environment that prepare returned. Of
-// a released module it checks the packed files, which are not all: there are no symbolic links, for
-// example.
+// apart type-checks each module without the workspace, in the environment that prepare returned.
+// For a released module it checks only the packed files. Some files, such as symbolic links, aren't
+// packed.
 func apart(r *repo, version string, p proxy, env []string) error {
 	var errs []error
 	for _, m := range r.modules {

@@ -86,7 +86,8 @@ type checker struct {
 	checked map[string]*gotypes.Package
 	asked   int // packages that were asked for
 	errs    []error
-	// Texts of errs: a package with tests in it is checked a second time with them.
+	// The texts of errs, so that no error is reported twice: a package that has tests is checked a
+	// second time together with its tests.
 	wrong map[string]bool
 }
 
@@ -101,7 +102,7 @@ func (c *checker) check(p listed) {
 	if p.Error != nil {
 		c.fail(fmt.Errorf("%s: %s", p.ImportPath, strings.TrimSpace(p.Error.Err)))
 	}
-	// Go test makes the latter.
+	// go test generates the packages whose names end in .test.
 	if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") {
 		return
 	}

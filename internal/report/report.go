@@ -1,6 +1,7 @@
 // Package report writes the log lines of this module. Each line names the event, its cause in
 // words, its consequence for callers, and the part of docs/operations.md with more details. No line
-// has a key. Instead, an error names the server and the cause.
+// has a key. Instead, an error names the server and the cause. Observers that show keys, or hashes
+// of keys, get their texts from QuoteKey and HashKey.
 package report
 
 import (
@@ -18,7 +19,7 @@ import (
 const Page = "docs/operations.md"
 
 // Line is a line of the log. Its fields are constant, and only the arguments of Log differ. A test
-// of package cacheguard checks that every Line in the source is on the page.
+// in internal/alltest checks that every Line in the source is on the page.
 type Line struct {
 	Level slog.Level
 	Text  string // the event, after the name of the package

@@ -13,13 +13,14 @@ import (
 // that a new log file also has it. If a problem comes and goes, only the first few times in a
 // minute are logged. A Spell is safe for concurrent use. The zero value is ready to use.
 type Spell struct {
-	// When the problem must be logged again, in Unix nanoseconds; 0: there is no logged problem.
+	// When the problem must be logged again, in Unix nanoseconds; 1: at once; 0: there is no logged
+	// problem.
 	next atomic.Int64
 
 	mu    sync.Mutex // guards the fields below
 	since time.Time  // when the problem was first logged
-	from  time.Time
-	n     int // the number of beginnings since then
+	from  time.Time  // when the minute began in which beginnings are counted
+	n     int        // the number of beginnings since from
 }
 
 const (
@@ -81,7 +82,7 @@ func (s *Spell) Anew() {
 		s.from, s.n = now, 0
 	}
 	if next := s.next.Load(); next != 0 && s.n < mostSpells &&
-		s.next.CompareAndSwap(next, now.UnixNano()) {
+		s.next.CompareAndSwap(next, 1) {
 		s.n++
 	}
 }

@@ -91,7 +91,8 @@ func (s *simulation) ask(f *flight) {
 	})
 }
 
-// refresh answers with a stale value, and goes on without callers.
+// refresh answers the callers with a stale value. The flight goes on without callers and asks for
+// the lease.
 func (s *simulation) refresh(f *flight) {
 	s.tell(f, old, 0)
 	f.behind = true

@@ -288,7 +288,8 @@ func (l *line) pass(n, room, slot, most float64) (wait, begun, dropped float64) 
 // equal number of requests.
 const samples = 16
 
-// record counts the requests of the keys in bulk, and their latency.
+// record counts the requests of one slot in bulk, except hits, and draws their latency. close
+// counts the hits.
 func (b *bulk) record(n counts, wait int64) {
 	s := b.s
 	s.arrived += n.missed + n.joined + n.stale + n.errors

@@ -31,7 +31,7 @@ type Config struct {
 	LoadTimeout time.Duration `json:"loadTimeoutNanos"`
 	// Loads that the origin runs at a time; the others wait there; 0: no limit.
 	Capacity int `json:"capacity"`
-	// Largest number of loads that wait at the origin; it refuses further loads.
+	// Largest number of loads that wait at the origin; it refuses further loads; 0: no limit.
 	Queue int `json:"queue"`
 	// Loads that the fleet begins at a time, in policies with a budget.
 	Budget int `json:"budget"`

@@ -12,7 +12,7 @@ type Policy struct {
 	Limit bool // the fleet has a budget for loads
 }
 
-// Policies are the policies that are compared. From lease on, each policy has the features of the
+// Policies are the policies that are compared. Each policy after lease has the features of the
 // policy before it, and more.
 var Policies = []Policy{
 	{Name: "none"},

@@ -7,7 +7,7 @@ import (
 )
 
 func TestZipfShares(t *testing.T) {
-	for _, s := range []float64{0, 0.6, 1, 1.3} {
+	for _, s := range []float64{0, 0.6, 1 - 1e-8, 1, 1 + 1e-12, 1.3} {
 		const n = 300_000
 		z := newZipf(n, s)
 		exact := 0.0

@@ -26,7 +26,7 @@ const (
 
 func withLocal(ttl time.Duration) cacheguard.Options[fact] {
 	return cacheguard.Options[fact]{
-		Jitter: -1, Local: cacheguard.Local[fact]{Entries: 1000, TTL: ttl},
+		TTL: time.Hour, Jitter: -1, Local: cacheguard.Local[fact]{Entries: 1000, TTL: ttl},
 	}
 }
 
@@ -85,7 +85,7 @@ func TestLocalTierForgetsWhatOthersChange(t *testing.T) {
 						return
 					}
 					last = began
-					time.Sleep(20 * time.Microsecond) // the machine has others to serve
+					<-time.After(20 * time.Microsecond) // it leaves time to others
 				}
 			}()
 			<-reading
@@ -153,7 +153,7 @@ func TestLocalTierKeepsQuietReadsFromRedis(t *testing.T) {
 			if res.Local {
 				local++
 			}
-			time.Sleep(2 * time.Millisecond) // they are to take a few TTLs
+			<-time.After(2 * time.Millisecond) // the reads take longer than a few TTLs
 		}
 		took := time.Since(began)
 		stats, err := redistest.CommandStats(t.Context(), rdb)
@@ -210,11 +210,7 @@ type glance struct {
 func breakMessages(t *testing.T, harm, heal func(*redistest.Proxy) error) (wrong []string) {
 	const keys, readers = 8, 2
 	server := redistest.Shared(t)
-	messages, err := redistest.NewProxy(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Close()
+	messages := redistest.StartProxy(t, server.Addr())
 	at := seat{
 		redis: server.Addr(),
 		store: redisstore.Options{Prefix: memberPrefix(), OpTimeout: replicaPatience},

@@ -52,9 +52,9 @@ func watchMachine(tell func(time.Duration)) (stop func()) {
 	}
 }
 
-// watchRedis tells how long each standstill of the shared Redis was, until stop is called.
-func watchRedis(t *testing.T, tell func(time.Duration)) (stop func()) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr()})
+// watchRedis tells how long each standstill of a Redis was, until stop is called.
+func watchRedis(addr string, tell func(time.Duration)) (stop func()) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -93,7 +93,7 @@ func steadily(t *testing.T, trial func(t *testing.T) (wrong []string)) {
 			defer mu.Unlock()
 			still = max(still, d)
 		}
-		stop, leave := watchMachine(tell), watchRedis(t, tell)
+		stop, leave := watchMachine(tell), watchRedis(redistest.Shared(t).Addr(), tell)
 		wrong := trial(t)
 		stop()
 		leave()

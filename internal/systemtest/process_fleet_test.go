@@ -46,7 +46,7 @@ type replicaProcess struct {
 	gone    chan struct{} // closed when the process has ended
 	killed  bool          // by the test
 	ending  bool          // by order of the test
-	stopped bool          // by the test, be it for a while
+	stopped time.Time     // since when the test has stopped it, be it for a while; zero: never
 }
 
 // start starts n replicas and returns when all are warm.
@@ -254,7 +254,9 @@ func (r *replicaProcess) finish() {
 
 // stop has the process stand still as if its machine did, soon, and resume ends that.
 func (r *replicaProcess) stop() {
-	r.stopped = true
+	if r.stopped.IsZero() {
+		r.stopped = time.Now()
+	}
 	r.signal(syscall.SIGSTOP)
 }
 

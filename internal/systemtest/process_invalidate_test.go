@@ -87,7 +87,9 @@ func (f *processFleet) invalidateDuringALoad(try int) {
 
 // As soon as a process has heard of an Invalidate, its callers don't join a load that began before.
 func TestProcessesLeaveALoadThatWasInvalidatedElsewhere(t *testing.T) {
-	withProcesses(t, 3, replicaConfig{}, func(f *processFleet) {
+	// If the older load renewed its lease while the newer one has it, its caller would follow the
+	// newer load.
+	withProcesses(t, 3, replicaConfig{LeaseTTL: 5 * time.Minute}, func(f *processFleet) {
 		for n := 0; n < 10 && !f.failed(); n++ {
 			f.leaveALoad(fmt.Sprintf("left-%d", n))
 		}

@@ -60,11 +60,12 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 				before := f.keepOn("outage", key, callers, plan)
 				f.await("the first attempt", 1, failedOf(key))
 				f.pass(lasts)
+				f.await("attempts that go on", 3, failedOf(key))
 				f.openAll("outage")
 				sum := f.sums(before...)
 				f.settle()
 				attempts := f.all(failedOf(key))
-				f.wantPauses(key, attempts, test.least, test.most)
+				f.wantPauses(attempts, test.least, test.most)
 
 				f.setOrigin(key, 1_000_000)
 				well := time.Now()
@@ -74,7 +75,7 @@ func TestProcessesLeaveAnOriginAloneThatFails(t *testing.T) {
 				})[0].At.Sub(well)
 				f.openAll("well")
 				f.sums(after...)
-				if most := test.most + 2*time.Second; normal > most {
+				if most := test.most + 3*time.Second; normal > most {
 					f.Errorf("the origin was asked again %v after it was well, want a back-off of %v at most",
 						normal, test.most)
 				}
@@ -165,9 +166,9 @@ func pausesOf(attempts []replicaReport) (pauses []time.Duration) {
 }
 
 // wantPauses checks that attempts were made one at a time with pauses of at least so much between
-// them, and that they went on.
+// them.
 func (f *processFleet) wantPauses(
-	key string, attempts []replicaReport, least func(nth int) time.Duration, most time.Duration,
+	attempts []replicaReport, least func(nth int) time.Duration, most time.Duration,
 ) {
 	pauses := pausesOf(attempts)
 	for i, pause := range pauses {
@@ -180,15 +181,12 @@ func (f *processFleet) wantPauses(
 				pause, most)
 		}
 	}
-	if len(attempts) < 3 {
-		f.Errorf("%d attempts at loading %s, want that they go on", len(attempts), key)
-	}
 }
 
 // wantOutageSum checks what callers got while the origin failed, and that none of them stood in
 // line for it.
 func (f *processFleet) wantOutageSum(sum replicaSum, serves string, took time.Duration) {
-	const slack = 2 * time.Second // for standstills; a line of a hundred callers would take 5 s
+	const slack = 4 * time.Second // for standstills; a line of a hundred callers would take 5 s
 	if sum.Longest > took+slack {
 		f.Errorf("a caller waited %v for an origin that answers within %v", sum.Longest, took)
 	}

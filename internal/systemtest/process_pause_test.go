@@ -22,7 +22,7 @@ func TestProcessesRefuseTheFillOfALeaderThatStoodStill(t *testing.T) {
 		{"newer load under way, renewal first", (*pausedLeader).renewalDuringNewer},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			withProcesses(t, 3, replicaConfig{LeaseTTL: time.Second}, func(f *processFleet) {
+			withProcesses(t, 3, replicaConfig{LeaseTTL: 5 * time.Second}, func(f *processFleet) {
 				test.run(f.pauseALeader())
 			})
 		})
@@ -146,7 +146,7 @@ func TestProcessesWaitForALeaderThatStoodStillForAMoment(t *testing.T) {
 	const (
 		key      = "blink"
 		callers  = 10
-		leaseTTL = 3 * time.Second
+		leaseTTL = 6 * time.Second
 	)
 	withProcesses(t, 3, replicaConfig{LeaseTTL: leaseTTL}, func(f *processFleet) {
 		orders := f.get(key, callers, replicaLoad{Gate: key})

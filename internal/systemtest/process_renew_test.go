@@ -15,8 +15,8 @@ func TestProcessesWaitForALoadLongerThanItsLease(t *testing.T) {
 	const (
 		key      = "long"
 		callers  = 10
-		leaseTTL = 600 * time.Millisecond
-		took     = 2500 * time.Millisecond
+		leaseTTL = 2 * time.Second
+		took     = 8500 * time.Millisecond
 	)
 	withProcesses(t, 4, replicaConfig{LeaseTTL: leaseTTL}, func(f *processFleet) {
 		orders := f.get(key, callers, replicaLoad{Took: took})
@@ -42,11 +42,11 @@ func TestProcessesGiveUpALoadThatNeverReturns(t *testing.T) {
 	const (
 		key         = "hung"
 		callers     = 5
-		loadTimeout = time.Second
-		slack       = 500 * time.Millisecond
+		loadTimeout = 5 * time.Second
+		slack       = 2 * time.Second
 	)
 	config := replicaConfig{
-		LeaseTTL: 600 * time.Millisecond, LoadTimeout: loadTimeout, ErrorTTL: -1,
+		LeaseTTL: 3 * time.Second, LoadTimeout: loadTimeout, ErrorTTL: -1,
 	}
 	withProcesses(t, 4, config, func(f *processFleet) {
 		// The others come when the first one loads already, so that it is known who hangs.

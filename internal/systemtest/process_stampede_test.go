@@ -19,7 +19,7 @@ func TestProcessesLoadAColdKeyOnce(t *testing.T) {
 		fleets = 4
 	}
 	for range fleets {
-		withProcesses(t, 16, replicaConfig{LeaseTTL: 20 * time.Second}, func(f *processFleet) {
+		withProcesses(t, 16, replicaConfig{LeaseTTL: time.Minute}, func(f *processFleet) {
 			for round := range 5 {
 				f.stampede(fmt.Sprintf("cold-%d", round))
 			}

@@ -88,7 +88,8 @@ func callerLines() string {
 // wait for its turn.
 func (f *processFleet) longestStandstill() (longest time.Duration) {
 	for _, r := range f.all(func(r replicaReport) bool {
-		meant := r.Replica < 0 || !f.replicas[r.Replica].stopped
+		meant := r.Replica < 0 || f.replicas[r.Replica].stopped.IsZero() ||
+			r.At.Before(f.replicas[r.Replica].stopped)
 		return meant &&
 			(r.Kind == reportStoodStill || r.Kind == reportTripped && r.Took > standstill)
 	}) {

@@ -676,6 +676,7 @@ func (s *soak) recovers(t *testing.T) {
 		})
 	}
 	s.weather.note("all stores work again, %v after the last fault", took)
+	defer watchRedis(s.server.Addr(), s.weather.stood)()
 	for n := 0; ; n++ {
 		began, wrong := time.Now(), s.stampede(t, fmt.Sprint("fresh-", n))
 		if wrong == "" {

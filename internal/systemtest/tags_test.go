@@ -168,7 +168,7 @@ func (tr *trio) race(t *testing.T, try int, bump way, local bool) {
 // invalidated.
 func TestUndisturbedTagsAreLoadedOnce(t *testing.T) {
 	keys, rounds := 60, 20
-	tr := newTrio(t, cacheguard.Options[fact]{})
+	tr := newTrio(t, cacheguard.Options[fact]{TTL: time.Hour})
 	all := []*member{tr.loading, tr.invalidating, tr.other}
 	var working sync.WaitGroup
 	for n, m := range all {
@@ -210,11 +210,7 @@ func TestMarkStaleDuringLoads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Shared(t)
-			proxy, err := redistest.NewProxy(server.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer proxy.Close()
+			proxy := redistest.StartProxy(t, server.Addr())
 			opts := cacheguard.Options[fact]{StaleWhileRevalidate: windows}
 			at := seat{
 				redis: server.Addr(),

@@ -8,7 +8,8 @@ import (
 // Acquire is the common part of Lock and TryLock of all systems. It checks the name, the lock that
 // the caller's context may carry, and whether the keeper is closed. Then it calls ask with a
 // context that ends with the caller's context and with the keeper. The error names the package and
-// the lock. If the context has ended, the error also has the reason.
+// the lock. If the context has ended, the error has the reason for that instead of the error of
+// ask.
 func (k *Keeper) Acquire(
 	ctx context.Context, of, name string, ask func(context.Context) (*Hold, error),
 ) (*Hold, error) {

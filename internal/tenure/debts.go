@@ -39,7 +39,7 @@ func NewDebts(keeper *Keeper, pause time.Duration) *Debts {
 }
 
 // Owe calls pay repeatedly, until pay reports that the system has answered, until the time until,
-// or until the keeper is closed.
+// or until the keeper is closed. If there are already mostDebts debts, Owe does nothing.
 func (o *Debts) Owe(until time.Time, pay func() bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

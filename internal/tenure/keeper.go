@@ -66,7 +66,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	k.mu.Lock()
 	k.tenures[t] = struct{}{}
 	k.mu.Unlock()
-	if k.life.Err() != nil { // Close has made only the tenures lost that existed at that time
+	if k.life.Err() != nil { // Close has ended only the tenures that existed at that time
 		t.lose()
 	}
 
@@ -74,7 +74,7 @@ func (k *Keeper) Begin(terms Terms) *Hold {
 	defer t.mu.Unlock()
 	if t.check() == nil {
 		if terms.Renew != nil && terms.Every > 0 && !terms.Until.IsZero() {
-			// Earlier than the end, and sets the timer for the end.
+			// The first renewal begins before the end of the lock, and sets the timer for the end.
 			t.renewal = time.AfterFunc(t.pause(), t.renew)
 		} else {
 			t.expireInTime()
@@ -117,8 +117,8 @@ func (k *Keeper) Do(work func()) {
 }
 
 // Close ends running acquisitions, and reports all held locks to their holders as lost. The holders
-// then have one lease of time to stop. Close waits until no work is running any longer. A second
-// Close also waits.
+// then have the rest of their leases to stop their work. Close waits until no work is running any
+// longer. A second Close also waits.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.close()

@@ -235,8 +235,8 @@ func (t *tenure) beginRenewal() (context.Context, context.CancelFunc) {
 	if t.expiry == nil {
 		t.expireInTime()
 	}
-	// While t.mu is held, so that Close, which loses this tenure, either waits for the renewal or
-	// prevents it.
+	// occupy is called while t.mu is held. So Close, which makes this tenure lost, either waits for
+	// the renewal or prevents it.
 	t.keeper.occupy()
 	ctx, over := context.WithDeadline(context.Background(), t.until)
 	t.over = over

@@ -3,13 +3,13 @@
 // front of a server that can cut connections, swallow traffic, or lose the reply to exactly the
 // request that a test names. Ensemble is a group of servers that elect a leader.
 //
-// It needs a Java runtime, and zookeeper.jar in the folder of Debian's libzookeeper-java. If
-// zookeeper.jar is at another place, set CACHEGUARD_ZOOKEEPER_JARS to a class path.
+// It needs a Java runtime, and zookeeper.jar and slf4j-simple.jar in /usr/share/java, the folder of
+// Debian's libzookeeper-java. If the jars are at another place, set CACHEGUARD_ZOOKEEPER_JARS to a
+// class path.
 //
 //	server := zktest.Start(t)
-//	proxy, err := zktest.NewProxy(server.Addr())
-//	...
-//	lost := proxy.LoseReply(zktest.IsOp("create"))
+//	proxy := zktest.StartProxy(t, server.Addr())
+//	lost := proxy.LoseReply(zktest.IsOp("create"), zktest.Hangup)
 //	path, err := conn.Create(...) // conn speaks to proxy.Addr()
 //	<-lost.Struck()               // the node was created, the reply is gone, and the connection with it
 package zktest

@@ -1,20 +1,17 @@
 package zktest
 
-// Then is the state of a connection after a reply was lost on it.
-type Then int
+import "github.com/cacheguard/cacheguard/internal/faultproxy"
 
+// The state of a connection after a reply was lost on it.
 const (
-	// Hangup is the default. The connection is closed, to the client and to the server.
-	Hangup Then = iota
-
-	// Silence keeps the connection open, and no more data reaches the client.
-	Silence
+	Silence = faultproxy.Silence
+	Hangup  = faultproxy.Hangup
 )
 
 // Fault is the loss of one reply.
 type Fault struct {
 	match  func(Request) bool
-	then   Then
+	then   faultproxy.Then
 	struck chan struct{}
 
 	taken bool // a request was found; guarded by the proxy's mu
@@ -25,12 +22,10 @@ type Fault struct {
 func (f *Fault) Struck() <-chan struct{} { return f.struck }
 
 // LoseReply forwards the next request that matches. It loses the request's reply and all later data
-// on the connection. Only one call of match runs at a time. match must not wait.
-func (p *Proxy) LoseReply(match func(Request) bool, then ...Then) *Fault {
-	f := &Fault{match: match, struck: make(chan struct{})}
-	if len(then) > 0 {
-		f.then = then[0]
-	}
+// on the connection. then is Silence or Hangup. Only one call of match runs at a time. match must
+// not wait.
+func (p *Proxy) LoseReply(match func(Request) bool, then faultproxy.Then) *Fault {
+	f := &Fault{match: match, then: then, struck: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = append(p.faults, f)

@@ -11,7 +11,7 @@ import (
 const (
 	moment  = 30 * time.Millisecond // for what must not happen
 	session = 10 * time.Second      // what clients ask for
-	brief   = 2 * time.Second       // a session that ends soon
+	brief   = 6 * time.Second       // a session that ends soon
 )
 
 func TestMain(m *testing.M) {

@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -53,4 +54,16 @@ func (p *Proxy) noteEvent() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.events++
+}
+
+// RestartBehind restarts a server while its proxy refuses all connections. A server that is not
+// ready yet may accept a connection and never read from it, because closing a connection fails
+// while the server has no database (a NullPointerException in ZooKeeperServer.removeCnxn). Its
+// client would wait for an answer until several session times are over.
+func RestartBehind(p *Proxy, s *Server) error {
+	if err := p.Refuse(true); err != nil {
+		return err
+	}
+	p.Cut()
+	return errors.Join(s.Restart(), p.Refuse(false))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/cacheguard/cacheguard/internal/faultproxy"
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
@@ -42,10 +43,10 @@ func TestProxyPassesAndCounts(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	s := Shared(t)
 	direct := client(t, s.Addr(), session)
-	for path, then := range map[string]Then{"/hangup": Hangup, "/silence": Silence} {
+	for path, then := range map[string]faultproxy.Then{"/hangup": Hangup, "/silence": Silence} {
 		p := StartProxy(t, s.Addr())
 		conn := client(t, p.Addr(), brief)
-		other := p.LoseReply(func(r Request) bool { return r.Path == "/other" })
+		other := p.LoseReply(func(r Request) bool { return r.Path == "/other" }, Hangup)
 		lost := p.LoseReply(IsOp("create"), then)
 		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 		if !errors.Is(err, zk.ErrConnectionClosed) {

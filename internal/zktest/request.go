@@ -21,7 +21,7 @@ func IsOp(op string) func(Request) bool {
 var ops = map[int32]string{
 	1: "create", 2: "delete", 3: "exists", 4: "getData", 5: "setData", 6: "getACL", 7: "setACL",
 	8: "getChildren",
-	// Create with the node's Stat, of a container, and of a node with a TTL.
+	// 12 also returns the node's Stat. 19 creates a container, and 21 a node with a TTL.
 	9: "sync", 12: "getChildren", 19: "create", 21: "create",
 	11: "ping", 14: "multi", 100: "auth", 101: "setWatches", -11: "close",
 }

@@ -24,7 +24,8 @@ const (
 	debianJars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 )
 
-// ErrNoServer means that there is no java on the PATH, or no zookeeper.jar.
+// ErrNoServer means that there is no java on the PATH, or that zookeeper.jar or the jar of its
+// logger is missing.
 var ErrNoServer = errors.New("zktest: no java on the PATH, or no zookeeper.jar")
 
 // Server is one standalone ZooKeeper on its own loopback port. After Restart it still has its data,
@@ -107,7 +108,7 @@ func split(args []string) (properties []string, lines string) {
 		// For a fast start, because the server doesn't live long.
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		// Tests only use kill -9, so data need not reach the disk.
+		// Writes need not reach the disk: tests end only the process, never the machine.
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
 	}
 	for _, a := range args {

@@ -38,11 +38,12 @@ func TestServerServesAndStops(t *testing.T) {
 func TestRestartKeepsSessions(t *testing.T) {
 	const lasts = 6 * session // and no server here lets one last longer
 	s := Start(t)
+	p := StartProxy(t, s.Addr())
 	for try := 1; ; try++ {
-		conn, since := client(t, s.Addr(), lasts), time.Now()
+		conn, since := client(t, p.Addr(), lasts), time.Now()
 		create(t, conn, "/a")
 		id := conn.SessionID()
-		if err := s.Restart(); err != nil {
+		if err := RestartBehind(p, s); err != nil {
 			t.Fatal(err)
 		}
 		waittest.Until(t, "the client", func() bool {

@@ -19,21 +19,31 @@
 // # What it does
 //
 // For each sample and each variation Audit makes a handler with an empty cache and sends the
-// variation first, then the sample. It compares the response to the sample with the responses that
-// the sample gets alone. If they don't differ, it does the same in the other order, except for
-// requests that a cache may answer by itself (Range, conditions, Cache-Control, Pragma, HEAD). Each
-// difference is a [Finding] with the two requests. Parts of a response that differ between two
-// equal requests (times, counters, random tokens) are not compared. In these parts only one thing
-// counts as a difference: a mark that a variation has put into one request appears in the response
-// to the other request. The order of the members of Allow, Vary and the lists of CORS means nothing
-// and is not compared.
+// variation first, then the sample. For comparison it sends the sample to other handlers with an
+// empty cache, without the variation. If the sample's response after the variation equals none of
+// the responses without it, there is a difference. If there is none, Audit does the same in the
+// other order, except for requests that a cache may answer by itself (Range, conditions,
+// Cache-Control, Pragma, HEAD), and for requests with fields that Connection names. Each difference
+// is a [Finding] with the two requests. Parts of a response that differ between two equal requests
+// (times, counters, random tokens) are not compared. In these parts only one thing counts as a
+// difference: a mark that a variation has put into one request appears in the response to the other
+// request. The order of the members of Allow, Vary and the lists of CORS means nothing and is not
+// compared.
 //
 // # What it varies
 //
-// Most variations are one change of a sample. Four kinds are compared with another request than the
-// sample: duplicates with both values in one line, fields that Connection names with the same
-// fields without Connection, a connection by TLS with another one by TLS, and Config.Users with
-// each other.
+// Most variations are one change of a sample. Four kinds of requests are not compared with the
+// sample itself:
+//
+//   - A request that has a field twice is compared with one that has both values in one line, and
+//     with one that has the two lines in the other order.
+//   - A request with fields that Connection names is compared with one with the same fields and
+//     without Connection.
+//   - A request with another TLS handshake or another host by TLS is compared with a usual request
+//     by TLS.
+//   - The requests of Config.Users are compared with each other, and with a request of no user.
+//
+// The variations are:
 //
 //   - fields: the fields in [Fields], which frameworks and handlers read (forwarded hosts, schemes,
 //     addresses and paths, rewritten URLs, negotiation, client hints, Origin, Referer, User-Agent,
@@ -41,17 +51,21 @@
 //   - users: Authorization (Basic, Bearer), and the cookies of Cookies, of the sample and of
 //     Config.Cookies. With Config.Users each of your own users is compared with no user and with
 //     each other user
-//   - fields that Connection names, and that a proxy behind the cache removes: each of the fields
-//     above, Cookie and Authorization
+//   - fields that Connection names, and that a proxy behind the cache removes: Cookie,
+//     Authorization, and each of the fields above except Range, conditions, Cache-Control and
+//     Pragma
 //   - the host and the scheme: another host; the host in capitals, with a port, with the scheme's
 //     own port, and with a dot at its end; the other scheme
 //   - the connection: another server's name or no name in the TLS handshake; another host by TLS
 //     for the same server; a client's certificate; HTTP/1.0 and HTTP/2; the client's address
 //   - the method: HEAD, OPTIONS, POST with an override, a GET with a body
-//   - duplicates: two lines of a field against one with both values, in both orders
-//   - the query: an unknown parameter, a second value for each parameter of the sample, and the
+//   - duplicates: two lines of a field against one with both values, and against the same lines in
+//     the other order
+//   - the query: an unknown parameter and common ones (q, id, utm_source and others); for each
+//     parameter of the sample another value, a second value, and ";" in place of "&"; and the
 //     order, encoding, case and absence of these parameters
-//   - the path: a slash more or less, doubled, dots, encoding, capitals, a parameter behind ";"
+//   - the path: another path, a slash more or less, doubled, dots, encoding, capitals, a parameter
+//     behind ";", a suffix such as that of a style sheet
 //
 // # What it doesn't find
 //

@@ -19,7 +19,7 @@ var changedByCaches = []string{
 }
 
 // sets are the fields whose members have no order (RFC 9110, sections 10.2.1 and 12.5.5, and the
-// Fetch standard's section 3.3). Routers write them in the order of a map.
+// Fetch standard's section 3.3). Routers write the members in the order of a map.
 var sets = []string{
 	"Allow", "Vary", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers",
 	"Access-Control-Expose-Headers",

@@ -119,7 +119,8 @@ func svg(title string, height float64, content string) template.HTML {
 			esc(title), content))
 }
 
-// legend writes the names of the colours, in one or several rows, and returns its height.
+// legend writes the names of the colours from y on, in one or several rows, and returns the y below
+// the last row.
 func legend(b *strings.Builder, names []string, y float64) float64 {
 	x := 0.0
 	for i, name := range names {

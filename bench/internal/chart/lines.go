@@ -80,7 +80,7 @@ func (c Lines) SVG() template.HTML {
 const mostRows = 60
 
 // Table returns the points of all curves as a table, in the order of X. If there are more than
-// mostRows points, it leaves points out at regular intervals.
+// mostRows values of X, it leaves rows out at regular intervals.
 func (c Lines) Table() Table {
 	t := Table{Head: []string{c.X}}
 	at := map[float64][]string{}

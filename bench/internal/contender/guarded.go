@@ -20,21 +20,33 @@ const window = time.Hour
 // quiet discards log lines about events that the benchmark counts.
 var quiet = slog.New(slog.DiscardHandler)
 
-// OpTimeoutEnv is the environment variable with the OpTimeout of all stores, for example "4s". The
-// replicas of a run inherit it. Without it, the stores have the default. Tests set it, because on a
-// busy machine Redis can be silent for longer than the default. Then replicas load without a lease.
+// OpTimeoutEnv is the environment variable with the OpTimeout of all stores, for example "4s",
+// and with the time that rueidislock waits for a request. The replicas of a run inherit it.
+// Without it, they have their defaults. Tests set it, because on a busy machine Redis can be
+// silent for longer than the default. Then replicas load without a lease.
 const OpTimeoutEnv = "CACHEGUARD_BENCH_OP_TIMEOUT"
+
+// OpTimeout returns the time in OpTimeoutEnv, or 0 for the default.
+func OpTimeout() (time.Duration, error) {
+	wanted := os.Getenv(OpTimeoutEnv)
+	if wanted == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(wanted)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", OpTimeoutEnv, err)
+	}
+	return d, nil
+}
 
 // OpenStore opens a store that doesn't log. An empty prefix means the default one.
 func OpenStore(rdb *redis.Client, prefix string) (*redisstore.Store, error) {
-	o := redisstore.Options{Prefix: prefix, Logger: quiet}
-	if wanted := os.Getenv(OpTimeoutEnv); wanted != "" {
-		var err error
-		if o.OpTimeout, err = time.ParseDuration(wanted); err != nil {
-			return nil, fmt.Errorf("%s: %w", OpTimeoutEnv, err)
-		}
+	within, err := OpTimeout()
+	if err != nil {
+		return nil, err
 	}
-	return redisstore.New(rdb, o)
+	return redisstore.New(rdb,
+		redisstore.Options{Prefix: prefix, Logger: quiet, OpTimeout: within})
 }
 
 type options = cacheguard.Options[string]

@@ -57,8 +57,9 @@ func (n *noop) Get(ctx context.Context, key string) (string, bool, error) {
 	return n.value, n.found, n.err
 }
 
-// flightOnly is the loader's own flight without the lease, around the plain pattern. As in the
-// loader, the read is on the caller's goroutine, and the load on another goroutine.
+// flightOnly is ReadThrough (GET, load, SET) inside a flight of package cacheguard, without the
+// lease. As in package cacheguard, the read is on the caller's goroutine, and the load on another
+// goroutine.
 type flightOnly struct {
 	ReadThrough
 	group flight.Group[flown]

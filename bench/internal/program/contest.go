@@ -290,13 +290,14 @@ func (t *contest) round(need int, during func() error, keys ...string) error {
 
 // midway waits until the first load of a key has begun and half of its time is over.
 func (t *contest) midway(key string) error {
-	timer := time.NewTimer(t.arena.Patience)
+	patience := max(t.arena.Patience, mostPatience) // it only ends runs that hang
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-t.origin.Begun(key):
 		await(t.ctx, t.arena.Load/2)
 	case <-timer.C:
-		return fmt.Errorf("no load within %v", t.arena.Patience)
+		return fmt.Errorf("no load within %v", patience)
 	case <-t.ctx.Done():
 	}
 	return t.ctx.Err()

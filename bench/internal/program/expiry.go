@@ -66,8 +66,8 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 		"cacheguard-early", "cacheguard-early+swr")
 	flags.DurationVar(&p.Time, "time", 20*time.Second, "how long each protection is measured")
 	flags.StringVar(&p.html, "html", "",
-		"`file` to write a page with charts to, of the last repetition")
-	flags.StringVar(&p.svg, "svg", "", "`file` to draw the loads of the last repetition to")
+		"`file` to which a page with charts of the last repetition is written")
+	flags.StringVar(&p.svg, "svg", "", "`file` to which a picture of the loads of the last repetition is written")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -81,9 +81,9 @@ func parseExpiry(args []string, stderr io.Writer) (p expiryPlan, err error) {
 type expiryTally struct {
 	steadyTally
 	Loads     int     `json:"loads"`
-	Lifetimes int     `json:"lifetimes"` // versions that these loads replaced
+	Lifetimes int     `json:"lifetimes"` // the number of versions that the loads in Loads replaced
 	Most      int     `json:"most"`      // the most loads that replaced the same version
-	PerTTL    float64 `json:"perTTL"`    // loads
+	PerTTL    float64 `json:"perTTL"`    // the loads in the time of one TTL
 	// The longest time for which an answer's TTL had been over when its request arrived.
 	Oldest int64 `json:"oldestNanos"`
 }
@@ -138,13 +138,14 @@ func (p expiryPlan) print(w io.Writer, about about, all map[string][]expiryTally
 			ms(ts, func(t expiryTally) int64 { return t.LateP999 }))
 	}
 	s.say(`
-per expiry: loads divided by the versions they replaced, which is TTL expiries, or refreshes where those come first. most: of one version.
-stale: answers, by the protection's own word. oldest: the longest that an answer's TTL had been over when its request arrived.
-per TTL: loads in the time of one TTL. Latency is counted from when a request was to arrive, percentiles are of all
-requests of all processes, median of the repetitions (least to most).
+per expiry: the number of loads, divided by the number of versions that they replaced. A version is replaced after its expiry or by
+an early refresh. most: the largest number of loads that replaced one version. per TTL: the number of loads in the time of one TTL.
+stale: the number of answers that the protection reported as stale. oldest: the longest time for which the TTL of an answer had
+been over when its request arrived. p50, p99, p99.9, max: the latency of all requests of all processes, counted from the time at
+which a request was due. It is the median of the repetitions, with the least and the most in brackets.
 %s
-noop: the generator alone. none: GET, load, SET. get: a plain GET of a key that doesn't expire, the floor. xfetch: early refresh, as cacheguard-early has it,
-and a flight in each process, without a lease. swr: StaleWhileRevalidate. early: EarlyRefresh 1.
+noop is the generator alone. none is GET, load, SET. get is a plain GET of a key that doesn't expire. xfetch is early refresh as in
+cacheguard-early, with a flight in each process and without a lease. swr means StaleWhileRevalidate. early means EarlyRefresh 1.
 `, noise)
 	return s.printTo(w)
 }
@@ -204,8 +205,8 @@ func timeline(name string, seen sight) (waits, loads chart.Series) {
 	return waits, loads
 }
 
-// underWay returns the number of loads that run at the origin at the same time. It takes ten
-// samples in the time of a load.
+// underWay draws the number of loads that run at the origin at the same time. It takes ten samples
+// in the time of a load, but not more than one per millisecond.
 func (p expiryPlan) underWay(seen map[string]sight) chart.Lines {
 	step := max(p.Load/10, time.Millisecond)
 	picture := chart.Lines{

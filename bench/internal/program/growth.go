@@ -18,7 +18,7 @@ const growthFloor = "singleflight"
 // growthPlan contains the settings of growth, which measures a cold key with larger and larger
 // fleets.
 type growthPlan struct {
-	// The numbers of processes, each with Callers[0] callers.
+	// The numbers of processes, each process with growthCallers callers.
 	Processes []int         `json:"processes"`
 	Callers   []int         `json:"callers"` // the numbers of callers in each of growthProcesses
 	Load      time.Duration `json:"loadNanos"`
@@ -54,7 +54,7 @@ type growthTimes struct {
 	P99 []int64 `json:"p99Nanos"` // of latency without the load
 	// The time until the first load begins, the median of the rounds.
 	First []int64 `json:"firstLoadNanos"`
-	// The time from the end of the load to the caller's answer.
+	// The p99 of the time from the end of the load to a caller's answer.
 	Woken []int64 `json:"wakeUpP99Nanos"`
 }
 
@@ -122,18 +122,19 @@ func (p growthPlan) rows(
 func parseGrowth(peers Peers, args []string, stderr io.Writer) (p growthPlan, err error) {
 	flags := newFlags("bench growth", stderr)
 	processes := flags.String("processes", "1,2,4,8,16,32",
-		fmt.Sprintf("fleets of so many processes, with %d callers in each", growthCallers))
+		fmt.Sprintf("numbers of processes, each with %d callers", growthCallers))
 	callers := flags.String("callers", "10,100,1000,5000",
-		fmt.Sprintf("so many callers in each of %d processes", growthProcesses))
+		fmt.Sprintf("numbers of callers in each of %d processes", growthProcesses))
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
 	flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes")
 	flags.StringVar(&p.redis, "redis", "", redisHelp)
-	flags.StringVar(&p.Contender, "contender", "cacheguard", "which to compare with "+growthFloor)
+	flags.StringVar(&p.Contender, "contender", "cacheguard",
+		"the contender that is compared with "+growthFloor)
 	flags.IntVar(&p.Idle, "idle", 100,
-		"processes that have nothing to do: what two others cost beside so many of another cache, and so many of theirs; 0: not measured")
+		"number of idle processes beside which the cost of two busy processes is measured, first with another cache and then also with the same cache; 0: this isn't measured")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
-	flags.StringVar(&p.html, "html", "", "`file` to write a page with charts to")
+	flags.StringVar(&p.html, "html", "", "`file` to which a page with charts is written")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -157,7 +158,7 @@ func (p growthPlan) row(
 ) (growthRow, error) {
 	a := &arena{server: server, setting: setting{
 		Processes: processes, Callers: callers, Load: p.Load, Size: 1024, Rounds: p.Rounds,
-		TTL: time.Minute, LockTTL: 3 * time.Second, Poll: 100 * time.Millisecond,
+		TTL: time.Minute, LockTTL: benchLease, Poll: 100 * time.Millisecond,
 		Patience: 30*time.Second + 2*p.Load,
 	}}
 	row := growthRow{Processes: processes, Callers: callers}
@@ -232,11 +233,11 @@ func (p growthPlan) print(
 		}
 	}
 	if len(byProcesses) > 1 {
-		s.say("\n%.2f commands for each process and %.1f besides, by the least squares over the first table.\n",
+		s.say("\nA burst takes %.2f commands for each process, plus %.1f commands, by the least squares over the first table.\n",
 			perProcess, fixed)
 	}
 	if len(beside) > 0 {
-		s.say("\nWhat Redis sends for a load of 1 KiB in one process that another one waits for, and for an Invalidate; medians of %d.\n\n",
+		s.say("\nThe bytes that Redis sends for a load of 1 KiB for which one other process waits, and for an Invalidate: medians of %d.\n\n",
 			idleRounds)
 		s.columns("idle, another cache", "idle, same cache", "load, bytes", "load, commands",
 			"Invalidate, bytes")
@@ -245,9 +246,10 @@ func (p growthPlan) print(
 		}
 	}
 	s.say(`
-commands: at Redis in a round, those in scripts too, the median and the most. p99: of latency without the load. first load: until
-the first load begins. wake-up: from the end of the load to the answer, p99. Medians of the repetitions (least to most), beside
-those of %s: a flight in each process that asks no other.
+commands, most: the median and the largest number of commands of Redis in a round, including commands in scripts. p99: the 99th
+percentile of the latency without the load. first load: the time until the first load begins. wake-up: the 99th percentile of
+the time from the end of the load to the answer. Each is the median of the repetitions, with the least and the most in
+brackets, beside that of %s, in which each process loads by itself.
 `, growthFloor)
 	return s.printTo(w)
 }

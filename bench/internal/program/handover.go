@@ -69,8 +69,9 @@ func handover(ctx context.Context, peers Peers, args []string, stdout, stderr io
 	return p.print(stdout, server.about(ctx), seen)
 }
 
-// lasts returns the least time that the whole run takes. It follows from two random times: how long
-// a contender holds the lock, and how long it waits before it wants the lock again.
+// lasts returns about how long all hand-overs take: the mean of the random times for which
+// contenders hold the lock, and for which they wait before they want it again. The whole run takes
+// longer.
 func (p handoverPlan) lasts() time.Duration {
 	turns := p.Repeat * (p.Contenders + p.Handovers)
 	for _, processes := range p.Growth {
@@ -87,22 +88,22 @@ func parseHandover(peers Peers, args []string, stderr io.Writer) (p handoverPlan
 	}
 	flags := newFlags("bench handover", stderr)
 	flags.IntVar(&p.Contenders, "contenders", 16,
-		"who wants the lock: one holds it, the others wait")
-	flags.IntVar(&p.Processes, "processes", 4, "replicas that they are in, each a process")
+		"contenders for the lock: one holds it, the others wait")
+	flags.IntVar(&p.Processes, "processes", 4, "processes in which the contenders are")
 	flags.IntVar(&p.Handovers, "handovers", 500,
-		"how often the lock changes hands in each repetition")
+		"number of hand-overs in each repetition")
 	flags.DurationVar(&p.Hold, "hold", 5*time.Millisecond,
-		"how long the lock is held at least, with all others waiting")
+		"shortest time for which a contender holds the lock while all others wait")
 	flags.DurationVar(&p.Spread, "spread", pollEvery,
-		"how much longer, at random, and after how long, at random, the last holder wants it again: a lock that polls must not be in step with its releases")
+		"longest random time that is added to -hold, and after which the last holder wants the lock again; it keeps locks that poll out of step with the releases")
 	growth := flags.String("growth", "2,4,8,16",
-		"processes for the growth of messages, each with a tenth of the hand-overs; empty: not at all")
+		"numbers of processes with which the growth of messages is measured, each with a tenth of the hand-overs; empty: it isn't measured")
 	flags.IntVar(&p.Alone, "alone", 500,
-		"how often the lock is had and given back in each repetition while nobody else wants it")
-	flags.IntVar(&p.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
+		"number of times in each repetition that one contender takes the lock and gives it back while nobody else wants it")
+	flags.IntVar(&p.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order of the lockers")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	chosenLockers := flags.String("lockers", strings.Join(names, ","),
-		"which to compare, of "+strings.Join(names, ", "))
+		"the lockers to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -249,11 +250,12 @@ func (p handoverPlan) print(w io.Writer, about about, seen handoverResults) erro
 				figure(ts, "%.2f", func(t handoverTally) float64 { return t.Messages })))
 	}
 	s.say(`
-From just before Unlock is called to when another contender's Lock has returned, by the wall clock of the one machine.
-Median of the repetitions (least to most). trips, commands, messages: for one hand-over, with what those who wait do
-meanwhile; commands in scripts are counted too, messages where they arrive.
+p50, p90, p99, max: the time from just before Unlock is called until another contender's Lock has returned, by the machine's
+wall clock. The median of the repetitions is shown, and in brackets the least and the most. trips, commands, messages: their
+number for one hand-over, including those of contenders that wait meanwhile. Commands in scripts are counted, too. A message
+is counted by each process in which it arrives.
 
-Nobody else wants the lock: Lock and Unlock, %d times x %s
+One contender calls Lock and Unlock while nobody else wants the lock, %d times x %s
 
 `, p.Alone, repetitions(p.Repeat))
 	s.columns("alone", "p50 µs", "p99 µs", "p50 over "+floor.Name, "trips", "commands")
@@ -266,7 +268,7 @@ Nobody else wants the lock: Lock and Unlock, %d times x %s
 			figure(ts, "%.1f", func(t aloneTally) float64 { return t.Commands }))
 	}
 	if len(p.Growth) > 0 {
-		s.say("\nMessages for one hand-over / commands, by the number of processes that the contenders are in\n\n")
+		s.say("\nMessages / commands for one hand-over, by the number of processes in which the contenders are\n\n")
 		heads := []any{"processes"}
 		for _, n := range p.Growth {
 			heads = append(heads, n)

@@ -92,8 +92,9 @@ func TestHandover(t *testing.T) {
 				continue
 			}
 			for _, one := range ts {
+				// The calls of broadcast also ask after each pollEvery, however long they wait.
 				if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 ||
-					one.Commands > 40 {
+					one.Commands > 40 && name != "broadcast" {
 					t.Errorf("%s: %+v", name, one)
 				}
 				// If a lock was given back before the next holder was in the queue, no message is

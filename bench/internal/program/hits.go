@@ -90,17 +90,17 @@ func hits(ctx context.Context, peers Peers, args []string, stdout, stderr io.Wri
 func parseHits(peers Peers, args []string, stderr io.Writer) (p hitsPlan, err error) {
 	flags := newFlags("bench hits", stderr)
 	goroutines := flags.String("goroutines", "1,64",
-		"so many callers in one process, each with one call after the other; several: all for one key, and each for its own")
-	sizes := flags.String("sizes", "100,10240", "bytes of the value")
+		"numbers of callers in one process, each with one call after the other; several callers first all ask for one key, then each for its own key")
+	sizes := flags.String("sizes", "100,10240", "sizes of a value in bytes")
 	flags.DurationVar(&p.Time, "time", 2*time.Second, "how long each run takes")
-	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order of the contenders")
 	flags.StringVar(&p.redis, "redis", "", redisOrEmbeddedHelp)
 	flags.IntVar(&p.Many, "many", 0,
-		"each call asks for so many keys at once, of contenders that can; 0: for one")
+		"number of keys for which each call asks at once, if the contender has a call for many keys; 0: each call asks for one key")
 	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", hitsFloor+",cacheguard,cacheguard-local",
-		"which to compare, of "+strings.Join(names, ", "))
-	floor := flags.String("floor", hitsFloor, "the one of them that the others are compared with")
+		"the contenders to compare, of "+strings.Join(names, ", "))
+	floor := flags.String("floor", hitsFloor, "the contender with which the others are compared")
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -190,8 +190,8 @@ func (p hitsPlan) print(w io.Writer, about about, rows []*hitsRow) error {
 		s.row(r.Size, r.Goroutines, r.Keys, r.Contender, perSecond, ratio, us(r.P50), us(r.P99))
 	}
 	s.say(`
-a second: calls, the median of the repetitions. ratio: to those of %s, by itself a plain GET, in the same repetition, the median.
-p50, p99: of one call, medians of the repetitions.
+a second: the number of calls, the median of the repetitions. ratio: this number, divided by that of %s in the same repetition,
+the median. none is a plain GET. p50, p99: the time of one call, medians of the repetitions.
 `, p.Floor)
 	return s.printTo(w)
 }
@@ -223,7 +223,8 @@ func us(ns []int64) string { return fmt.Sprintf("%.2f", float64(median(ns))/1e3)
 
 var _ = known[hitAnswer](hitsJob{})
 
-// hitsJob makes callers ask for cached keys for some time, one call after another.
+// hitsJob runs several callers at the same time, for some time. Each caller asks for cached keys,
+// one call after another.
 type hitsJob struct {
 	Key           string
 	Keys, Callers int

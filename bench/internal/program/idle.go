@@ -102,7 +102,7 @@ func (s heldStore) Lease(
 	return ans, err
 }
 
-// open opens one more process.
+// open opens one more store with a cache. To Redis it looks like one more process.
 func (b *bystanders) open(cache string, held chan<- struct{}) (*cacheguard.Cache[string], error) {
 	quiet := slog.New(slog.DiscardHandler)
 	store, err := contender.OpenStore(b.rdb, b.prefix)

@@ -55,7 +55,10 @@ var floor = Locker{Name: "set+del", Open: func(
 // ours returns the Open of redislock.
 func ours(opts redislock.Options) func(context.Context, *redis.Client) (LockFunc, func(), error) {
 	return func(ctx context.Context, rdb *redis.Client) (LockFunc, func(), error) {
-		opts.Lease, opts.Logger = lockTTL, slog.New(slog.NewTextHandler(io.Discard, nil))
+		// A first request dials, which takes time on a busy machine. No hand-over takes so long
+		// that the default would make a difference.
+		opts.Lease, opts.OpTimeout = lockTTL, lockTTL
+		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 		l, err := redislock.New(rdb, opts)
 		if err != nil {
 			return nil, nil, err

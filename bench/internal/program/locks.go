@@ -23,7 +23,7 @@ type locksPlan struct {
 	Names      int           `json:"names"`
 	Lease      time.Duration `json:"leaseNanos"`
 	Time       time.Duration `json:"timeNanos"`
-	Wait       time.Duration `json:"-"` // how much longer until a lock is handed over, at most
+	Wait       time.Duration `json:"-"` // the longest wait after Time for the first hand-over
 	Seed       uint64        `json:"seed"`
 	Lockers    []string      `json:"lockers"`
 	Redis      string        `json:"-"`
@@ -83,18 +83,18 @@ func isMissing(err error) bool {
 func parseLocks(args []string, stderr io.Writer) (p locksPlan, err error) {
 	flags := newFlags("bench locks", stderr)
 	flags.IntVar(&p.Processes, "processes", 4,
-		"replicas that the holders are in, each a process that is stopped and continued at random")
-	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each of them")
-	flags.IntVar(&p.Names, "names", 3, "what there are locks of")
+		"processes in which the holders are; each process is stopped and continued at random")
+	flags.IntVar(&p.Goroutines, "goroutines", 50, "holders in each process")
+	flags.IntVar(&p.Names, "names", 3, "number of locks")
 	flags.DurationVar(&p.Lease, "lease", 300*time.Millisecond,
-		"how long a lock outlives its holder; processes are stopped for a fifth to two of it; those of zklock and sqlite are longer at least")
+		"time after which the lock of a dead holder ends; for zklock, sqlite and postgresql this is at least one or two seconds; processes are stopped for a fifth of this time to twice this time")
 	flags.DurationVar(&p.Time, "time", 5*time.Second,
-		"how long each locker is stressed; longer while no lock has been handed over")
-	flags.Uint64Var(&p.Seed, "seed", 0, "draws what is stopped when, and for how long; 0: any")
+		"time for which each locker is tested; the test goes on until a lock has been handed over")
+	flags.Uint64Var(&p.Seed, "seed", 0, "seed of the random stops and of their times; 0: a random seed")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp+"; redlock's masters are always started")
 	chosenLockers := flags.String("lockers", strings.Join(lockSystemNames, ","),
-		"which, of "+strings.Join(lockSystemNames, ", ")+
-			"; those whose servers are not installed are left out")
+		"the lockers to test, of "+strings.Join(lockSystemNames, ", ")+
+			"; lockers whose servers are not installed are left out")
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -148,14 +148,18 @@ func (p locksPlan) print(w io.Writer, about about, seen []lockTally) error {
 			one.LateStopped, one.LateRunning, one.Refused, one.Deaths, one.Troubles)
 	}
 	s.say(`
-handed over: acquired after a holder in another process. stops: processes that were stopped and continued. masters: of redlock, that
-were stopped, or killed and begun again empty; emptied: those that were back sooner than its documentation wants it.
-overlaps: two were asked whether they have the lock, after both had begun, and Err of both was nil; or of one, when a larger fencing
-token than its own had been seen. There must be none. excused: the same within a lease after a master was emptied.
-late: a holder acted, or began, when the next one had begun: it had looked at Err before, was stopped meanwhile, and one in four
-doesn't look again after its work; running: it wasn't stopped. No lock prevents that. refused: of those, by their fencing tokens,
-which redlock has none of.
-lost: holders that were told so. troubles: errors of calls that met servers, or their own process, standing still.
+handed over: the number of acquisitions after a holder in another process. stops: how often a process was stopped and continued.
+masters: how often a master of redlock was stopped, or was killed and restarted without data. emptied: the number of these
+restarts that came sooner than redlock's documentation demands. lost: the number of holders that learned of the loss of their lock.
+overlaps: how often two holders believed to have the same lock. After both had begun, both were asked, and Err was nil for both;
+or a holder's Err was nil although a larger fencing token than its own had been seen. There must be no overlap. excused: the
+number of overlaps within a lease after a master was emptied, or while the machine's clock was set forward by more than 1 ms;
+they aren't counted as overlaps.
+late: how often a holder acted or began after the next holder had begun. No lock prevents this: the holder has checked Err before,
+and one holder in four doesn't check it again after its work. late, stopped: the holder was stopped after its check. late, running:
+it wasn't stopped. refused: the number of late actions that were refused because of their fencing tokens. redlock has no tokens.
+deaths: the number of processes that ended by themselves. troubles: the number of calls with an error, because a server or the
+calling process stood still.
 `)
 	if at := slices.IndexFunc(seen, func(t lockTally) bool { return t.Trouble != "" }); at >= 0 {
 		s.say("The first trouble of %s: %s\n", seen[at].Locker,

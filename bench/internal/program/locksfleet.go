@@ -166,12 +166,13 @@ func (s *seat) stand(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// leases returns a random time.
+// leases returns a random time, from least to most times a lease.
 func leases(rng *rand.Rand, lease time.Duration, least, most float64) time.Duration {
 	return time.Duration((least + rng.Float64()*(most-least)) * float64(lease))
 }
 
-// tail keeps the beginning of the last output of a process: the panic that ended it.
+// tail keeps the beginning of a process's output, about 4 KiB. If a panic ends the process, tail
+// keeps the output from the panic on.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte

@@ -51,7 +51,7 @@ type holders struct {
 // acquired too late.
 type begun struct{ Hold, Token int64 }
 
-// toAcquire waits for a lock, or tries to get it. From then on the holder relies on the lock until
+// toAcquire waits for a lock, or tries to get it. A holder that has got the lock relies on it until
 // toGiveBack.
 type toAcquire struct {
 	Name string
@@ -117,8 +117,8 @@ func (hold toSay) do(_ context.Context, w *worker) (believes bool, err error) {
 	return got != nil && got.Err() == nil, nil
 }
 
-// toGiveBack makes a holder give back its lock, after it has stopped relying on it. The answer is
-// whether the lock was lost.
+// toGiveBack makes a holder give back its lock. Before this job is sent, the referee has recorded
+// that the holder no longer relies on the lock. The answer is whether the lock was lost.
 type toGiveBack int64
 
 func (hold toGiveBack) do(_ context.Context, w *worker) (lost bool, err error) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 // referee judges the holders of some names. Holders report to it when they begin, before they act
@@ -16,8 +18,8 @@ import (
 // acquired. So both locks were held when the report of the later one arrived, however slow or
 // stopped the reports were on their way to the referee. One such answer is enough if a larger
 // fencing token has been seen: in this case another holder was given the lock while this one could
-// still rely on it. A process that was stopped must not say so either, because Err looks at the
-// clock.
+// still rely on it. A process that was stopped must not believe in a lock that it has lost either,
+// because Err looks at the clock.
 //
 // The referee excuses a holder that checks Err, is stopped, and acts when the next hold has begun,
 // because no lock prevents that. Fencing tokens are made for this case: the protected resource
@@ -25,6 +27,8 @@ import (
 type referee struct {
 	lease time.Duration
 	ask   func(process int, hold, question int64)
+	// How far the machine's clock was set forward since a time.
+	clockSet func(since time.Time) time.Duration
 
 	handed chan struct{} // closed at the first hand-over
 
@@ -43,25 +47,29 @@ type lockTally struct {
 	Locker       string `json:"locker"`
 	Acquisitions int    `json:"acquisitions"`
 	Handovers    int    `json:"handovers"` // acquisitions after an acquisition of another process
-	Stops        int    `json:"stops"`     // of processes
-	// How often masters were stopped, or killed and restarted.
+	Stops        int    `json:"stops"`     // the number of stops of processes
+	// The number of times that a master was stopped, or was killed and restarted.
 	Masters int `json:"masters"`
-	// Restarts of masters without data, sooner than the documentation demands.
+	// The number of restarts of masters without data, sooner than the documentation demands.
 	Emptied int `json:"emptied"`
-	// Acquisitions whose holder learned that it had lost the lock.
+	// The number of acquisitions whose holder learned that it had lost the lock.
 	Lost int `json:"lost"`
-	// Two holders believed at the same time that they had the same lock.
+	// The number of times that two holders believed at the same time to have the same lock.
 	Overlaps int `json:"overlaps"`
-	Excused  int `json:"excused"` // the same, after a master had lost its data
-	// A holder acted after the next hold had begun, and was stopped after its check of Err.
+	// The number of these times after a master had lost its data, or while the machine's clock was
+	// set forward, which Overlaps excludes.
+	Excused int `json:"excused"`
+	// The number of times that a holder acted after the next hold had begun, and had been stopped
+	// after its check of Err.
 	LateStopped int `json:"lateStopped"`
-	// The same, but the holder wasn't stopped: it had lost the lock in another way, or was slow.
+	// The number of times that a holder acted after the next hold had begun without such a stop: it
+	// had lost the lock in another way, or was slow.
 	LateRunning int `json:"lateRunning"`
-	// Late actions that were refused because of their tokens.
+	// The number of late actions that were refused because of their tokens.
 	Refused int    `json:"refused"`
-	Deaths  int    `json:"deaths"` // of processes that ended by themselves
+	Deaths  int    `json:"deaths"` // the number of processes that ended by themselves
 	Death   string `json:"death,omitempty"`
-	// Errors of Lock, TryLock and Unlock other than ErrHeld and ErrLost.
+	// The number of errors of Lock, TryLock and Unlock other than ErrHeld and ErrLost.
 	Troubles int    `json:"troubles"`
 	Trouble  string `json:"trouble,omitempty"`
 	First    string `json:"first,omitempty"` // overlap
@@ -98,7 +106,7 @@ type doubt struct {
 
 func newReferee(lease time.Duration, ask func(process int, hold, question int64)) *referee {
 	return &referee{
-		lease: lease, ask: ask, handed: make(chan struct{}),
+		lease: lease, ask: ask, clockSet: wallclock.SetSince, handed: make(chan struct{}),
 		names: make(map[string]*judged), holds: make(map[holdOf]*holding),
 		doubts: make(map[int64]*doubt), stood: make(map[int]time.Time),
 	}
@@ -159,7 +167,7 @@ func (r *referee) answers(question int64, believes bool) {
 	delete(r.doubts, question)
 	switch {
 	case d.denied:
-	case r.forgotten(d):
+	case r.forgotten(d), r.shortened(d):
 		r.tally.Excused++
 	default:
 		r.tally.Overlaps++
@@ -175,6 +183,13 @@ func (r *referee) forgotten(d *doubt) bool {
 	return slices.ContainsFunc(r.emptied, func(at time.Time) bool {
 		return d.asked.Before(at.Add(r.lease))
 	})
+}
+
+// shortened reports whether the machine's clock was set forward since the first of the holders got
+// its lock, by more than lockers allow for. Locks that end by this clock then end earlier, and
+// their holders can't know.
+func (r *referee) shortened(d *doubt) bool {
+	return len(d.of) > 1 && r.clockSet(d.of[0].began) > max(time.Millisecond, r.lease/100)
 }
 
 func (d *doubt) String() string {

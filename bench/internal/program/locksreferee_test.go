@@ -150,6 +150,18 @@ func TestReferee(t *testing.T) {
 			c.begins(second, "a", 0)
 			c.say(1, 2)
 		}, lockTally{Acquisitions: 2, Handovers: 1, Emptied: 1, Overlaps: 1}},
+		{"the machine's clock is set forward, and both believe", func(c *court) {
+			c.clockSet = func(time.Time) time.Duration { return testLease/100 + time.Millisecond }
+			c.begins(first, "a", 0)
+			c.begins(second, "a", 0)
+			c.say(1, 2)
+		}, lockTally{Acquisitions: 2, Handovers: 1, Excused: 1}},
+		{"the machine's clock is set forward by no more than lockers allow for", func(c *court) {
+			c.clockSet = func(time.Time) time.Duration { return testLease / 100 }
+			c.begins(first, "a", 0)
+			c.begins(second, "a", 0)
+			c.say(1, 2)
+		}, lockTally{Acquisitions: 2, Handovers: 1, Overlaps: 1}},
 		{"one died", func(c *court) {
 			c.begins(first, "a", 0)
 			c.begins(second, "a", 0)

@@ -47,7 +47,7 @@ var lockSystems = map[string]lockSystem{
 // lockSystemNames are the names, in the order in which they are listed.
 var lockSystemNames = []string{"redislock", "redlock", "zklock", "sqlite", "postgresql"}
 
-const (
+var ( // longer in tests
 	benchLease = 3 * time.Second // the same as the loader's lease
 	// The limit for a step in a system of locks; long, because the machine is busy.
 	lockTimeout = time.Second

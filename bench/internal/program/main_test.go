@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
@@ -19,6 +22,7 @@ func TestMain(m *testing.M) {
 	zktest.SuppressRace()
 	// On a busy machine Redis can be late by seconds. The replicas inherit the variable.
 	_ = os.Setenv(contender.OpTimeoutEnv, "4s")
+	benchLease, lockTimeout = 30*time.Second, 10*time.Second
 	if os.Getenv(childEnv) != "" {
 		Main(testPeers)
 	}
@@ -93,10 +97,29 @@ func TestWrongCommandLines(t *testing.T) {
 		"proxy -origin http://127.0.0.1:1?a=b",
 		"proxy -origin http://127.0.0.1:1 -redis 127.0.0.1:1",
 		"proxy -origin http://127.0.0.1:1 -heuristic 2", "simulate -low 0 -high 0",
-		"simulate -processes 4", "simulate -validate -keys 5",
+		"results -only nobody", "results more", "simulate -processes 4", "simulate -validate -keys 5",
 	} {
 		if code, _, stderr := bench(t, strings.Fields(args)...); code != 2 || stderr == "" {
 			t.Errorf("bench %s: exit code %d, want 2; stderr %q", args, code, stderr)
+		}
+	}
+}
+
+// The documentation of the command lists every command.
+func TestCommandsAreDocumented(t *testing.T) {
+	source, err := os.ReadFile("../../main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, rest, _ := strings.Cut(string(source), "// Each of these commands")
+	_, proxy, _ := strings.Cut(rest, "// # A proxy")
+	for _, name := range commandNames() {
+		if slices.Contains(scenarioNames(), name) { // the list has them in a sentence
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(list) {
+				t.Errorf("the scenario %s is not listed", name)
+			}
+		} else if !strings.Contains(list+proxy, "go run ./bench "+name+" ") {
+			t.Errorf("the command %s is not listed", name)
 		}
 	}
 }

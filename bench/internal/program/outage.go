@@ -51,10 +51,10 @@ func parseOutage(args []string, stderr io.Writer) (p outagePlan, err error) {
 	flags := newFlags("bench outage", stderr)
 	p.flags(flags, "cacheguard-stale", "cacheguard-stale-if-error", "cacheguard", "singleflight")
 	flags.DurationVar(&p.Before, "before", 5*time.Second, "how long the origin works at first")
-	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long it fails then")
+	flags.DurationVar(&p.Outage, "outage", 30*time.Second, "how long the origin fails after that")
 	flags.DurationVar(&p.After, "after", 0,
-		"how long it works again; default: the longest back-off, which is three times the first, and two TTLs")
-	flags.DurationVar(&p.Backoff, "backoff", 5*time.Second, "Options.Backoff")
+		"how long the origin works after its failure; default: three times -backoff, plus two times the sum of -ttl and -load")
+	flags.DurationVar(&p.Backoff, "backoff", 5*time.Second, "value of Options.Backoff")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -160,13 +160,14 @@ func (p outagePlan) print(w io.Writer, about about, all map[string][]outageTally
 			ms(ts, func(t outageTally) int64 { return t.LateP999 }))
 	}
 	s.say(`
-requests, errors, stale and latencies: of requests that arrived during the outage. A load fails when its time is over.
-attempts: loads begun during the outage, by all processes. per back-off: most of them within %v, the shortest back-off there is:
-a fifth less than the first; it grows with the failures, up to %v. Without a value to serve it is ErrorTTL, 1s, that holds.
-at once: errors in less than a tenth of the time of a load; those who ask while a load is under way wait for how it ends.
+requests, errors, stale, p50, p99, p99.9, max: they count only requests that arrived during the outage. In an outage a load fails when
+its time is over. attempts: the number of loads that all processes began during the outage. per back-off: the largest number of
+attempts within %v, the shortest back-off, which is a fifth shorter than -backoff. The back-off grows with the failures, up to %v.
+If there is no value to serve, loads wait for ErrorTTL (1s) instead. at once: the share of errors that took less than a tenth of
+the time of a load. A caller that asks during a load waits for the end of the load. fresh after: the time from the origin's return
+to the first answer with a value made since. bad until: the time from the origin's return to the last error or older answer.
 %s
-stale: StaleIfError and StaleWhileRevalidate. stale-if-error: the first of them alone.
-fresh after, bad until: from the origin's return to the first answer made since, and to the last error or answer made before.
+cacheguard-stale has StaleIfError and StaleWhileRevalidate. cacheguard-stale-if-error has only StaleIfError.
 `, time.Duration(shortestBackoff*float64(p.Backoff)), longestBackoff*p.Backoff, noise)
 	return s.printTo(w)
 }

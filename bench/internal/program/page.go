@@ -57,15 +57,15 @@ func pageOf(ctx context.Context, peers Peers, args []string, stdout, stderr io.W
 
 func parsePage(peers Peers, args []string, stderr io.Writer) (p pagePlan, err error) {
 	flags := newFlags("bench page", stderr)
-	flags.IntVar(&p.Processes, "processes", 4, "replicas, each a process")
-	flags.IntVar(&p.Callers, "callers", 50, "callers in each; as many keys in an avalanche")
+	flags.IntVar(&p.Processes, "processes", 4, "number of processes")
+	flags.IntVar(&p.Callers, "callers", 50, "callers in each process, and number of keys in avalanche")
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second,
-		"how long a lock or a lease outlives its holder, where it has an end")
+		"time after which the lock or lease of a dead holder ends, for contenders with this setting")
 	flags.DurationVar(&p.HitsTime, "hits", time.Second, "how long hits are counted in each run")
-	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order of the contenders")
 	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","),
-		"which to compare, of "+strings.Join(names, ", "))
+		"the contenders to compare, of "+strings.Join(names, ", "))
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}
@@ -140,14 +140,14 @@ func (p pagePlan) markdown(
 			"Italics: in this scenario the contender did what nobody wants, and the list below the table says what. A dash: nobody got an answer, or the number wasn't counted. A contender passes a scenario with %s; in failing, errors don't count. "+
 			"In remarks, -lock-ttl and -poll are the times above, -ttl is %v, and -patience is four times the load and -lock-ttl together.",
 		passing, p.TTL)))
-	say("| |")
+	heads := []string{""}
 	for _, r := range reports {
-		say(" %s |", r.Scenario)
+		heads = append(heads, r.Scenario)
 	}
-	say("\n|---|%s\n", strings.Repeat("--:|", len(reports)))
 	scores := scoresOf(reports, chosen)
+	var rows [][]string
 	for i, c := range chosen {
-		say("| %s, %d of %d |", c.Name, scores[i].passed, len(reports))
+		row := []string{fmt.Sprintf("%s, %d of %d", c.Name, scores[i].passed, len(reports))}
 		for _, r := range reports {
 			rs := r.Results[c.Name]
 			cell := fmt.Sprintf("%d / %s / %s", slices.Max(allLoads(rs)), wholeMs(rs),
@@ -155,11 +155,11 @@ func (p pagePlan) markdown(
 			if r.Failed[c.Name] != "" {
 				cell = "*" + cell + "*"
 			}
-			say(" %s |", cell)
+			row = append(row, cell)
 		}
-		say("\n")
+		rows = append(rows, row)
 	}
-	say("\nThe scenarios:\n\n")
+	say("%s\nThe scenarios:\n\n", markdownTable(heads, rows))
 	for _, r := range reports {
 		say("%s", wrapped("- ", fmt.Sprintf("%s: %s.", r.Scenario, r.What)))
 	}
@@ -179,11 +179,12 @@ func (p pagePlan) markdown(
 		"Calls for a cached value, compared with a plain `GET` in the same repetition: 2.0 is twice as many calls in the same time. `%d callers` each ask for a key of their own. "+
 			"Contenders with a ratio far above 1 answer from the memory of the process.",
 		pageCallers)))
-	say("| | one caller | %d callers |\n|---|--:|--:|\n", pageCallers)
+	rows = nil
 	for i, row := range one {
-		say("| %s | %s | %s |\n", row.Contender, factor(row.Ratio), factor(all[i].Ratio))
+		rows = append(rows, []string{row.Contender, factor(row.Ratio), factor(all[i].Ratio)})
 	}
-	say("\n## What each one is, and what it does better\n\n")
+	heads = []string{"", "one caller", fmt.Sprint(pageCallers, " callers")}
+	say("%s\n## What each one is, and what it does better\n\n", markdownTable(heads, rows))
 	for _, c := range chosen {
 		text := "**" + c.Name + "**: " + described(c)
 		if c.Better != "" {
@@ -192,6 +193,18 @@ func (p pagePlan) markdown(
 		say("%s", wrapped("- ", text))
 	}
 	return page.String()
+}
+
+// markdownTable returns a table. All columns except the first one are aligned at the right.
+func markdownTable(heads []string, rows [][]string) string {
+	var table strings.Builder
+	for i, row := range append([][]string{heads}, rows...) {
+		fmt.Fprintf(&table, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&table, "|---|%s\n", strings.Repeat("--:|", len(heads)-1))
+		}
+	}
+	return strings.ReplaceAll(table.String(), "|  |", "| |")
 }
 
 // wholeMs returns the median of the p99 in whole milliseconds, or a dash.

@@ -11,12 +11,20 @@ import (
 // prose wraps.
 func TestPage(t *testing.T) {
 	redistest.Start(t) // this skips the test without a redis-server, because the page needs one
-	code, page, stderr := bench(t, "page", "-contenders", "none,cacheguard", "-processes", "2",
-		"-callers", "3",
-		"-lock-ttl", "2s", "-repeat", "1", "-hits", "20ms")
-	if code != 0 {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
+	var page string
+	inOneOf(t, 3, func() (wrong []string) {
+		var code int
+		var stderr string
+		code, page, stderr = bench(t, "page", "-contenders", "none,cacheguard", "-processes", "2",
+			"-callers", "3", "-lock-ttl", "2s", "-repeat", "1", "-hits", "20ms")
+		if code != 0 {
+			t.Fatalf("exit code %d, stderr %q", code, stderr)
+		}
+		if !strings.Contains(page, "*6 / ") { // a process that is late finds the value
+			wrong = append(wrong, "none doesn't load six times")
+		}
+		return wrong
+	})
 	rows := map[string][]string{} // by their first cell
 	for line := range strings.Lines(page) {
 		line = strings.TrimSuffix(line, "\n")

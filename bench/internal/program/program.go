@@ -46,7 +46,7 @@ func Main(peers Peers) {
 // commandNames returns the names of the commands for users.
 func commandNames() []string {
 	return append(scenarioNames(), "hits", "growth", "stampede", "expiry", "outage", "handover",
-		"locks", "simulate", "compare", "proxy", "page")
+		"locks", "simulate", "compare", "proxy", "page", "results")
 }
 
 // run is the part of Main that tests can use. It returns 2 for a wrong command line.
@@ -83,6 +83,8 @@ func run(
 		err = proxy(ctx, args, stdout, stderr)
 	case "page":
 		err = pageOf(ctx, peers, args, stdout, stderr)
+	case "results":
+		err = results(ctx, args, stderr)
 	default:
 		if command == "" || slices.Contains(scenarioNames(), command) {
 			err = contests(ctx, peers, command, args, stdout, stderr)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/cacheguard"
 	"github.com/cacheguard/cacheguard/cacheguard/memstore"
 	"github.com/cacheguard/cacheguard/cacheguard/redisstore"
@@ -145,14 +146,19 @@ func (p proxyPlan) store(
 		return nil, nil,
 			errors.Join(usageError(fmt.Sprintf("-redis %s: %v", p.Redis, err)), rdb.Close())
 	}
-	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "bench-proxy"})
+	opTimeout, err := contender.OpTimeout()
+	if err != nil {
+		return nil, nil, errors.Join(err, rdb.Close())
+	}
+	s, err := redisstore.New(rdb, redisstore.Options{Prefix: "bench-proxy", OpTimeout: opTimeout})
 	if err != nil {
 		return nil, nil, errors.Join(err, rdb.Close())
 	}
 	return s, func() error { return errors.Join(s.Close(), rdb.Close()) }, nil
 }
 
-// origin returns the handler behind the cache. It forwards each request unchanged to the origin.
+// origin returns the handler behind the cache. It forwards each request to the origin, with the
+// request's own Host and query.
 func (p proxyPlan) origin(stderr io.Writer) http.Handler {
 	transport := &http.Transport{
 		DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cacheguard/cacheguard/bench/internal/contender"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 )
 
@@ -45,6 +46,7 @@ func TestProxy(t *testing.T) {
 	for name, args := range map[string]func(t *testing.T) []string{
 		"memory": func(*testing.T) []string { return nil },
 		"redis": func(t *testing.T) []string {
+			t.Setenv(contender.OpTimeoutEnv, "3s") // more than the default LeaseTTL would be logged
 			return []string{"-redis", redistest.Start(t).Addr()}
 		},
 	} {

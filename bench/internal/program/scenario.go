@@ -13,7 +13,7 @@ import (
 type scenario struct {
 	Name  string
 	What  string // a sentence about the events
-	Least int    // processes that it needs
+	Least int    // the least number of processes
 
 	run   func(t *contest) error
 	wrong []fault // the faults that count in this scenario

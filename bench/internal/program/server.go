@@ -47,8 +47,8 @@ func (m miniature) Stop() error {
 
 // These are the help texts of -redis.
 const (
-	redisHelp           = "host:port of a Redis to use, without a password or TLS; its counters are reset, and keys are left there, bench:..., lock:..., handover:... and cg:..., not all of which end; default: start a redis-server"
-	redisOrEmbeddedHelp = redisHelp + ", or embed one if there is none"
+	redisHelp           = "host:port of a Redis without a password or TLS; the run resets its counters, and leaves keys bench:..., lock:..., handover:... and cg:... there, some of them without an end; default: the run starts a redis-server"
+	redisOrEmbeddedHelp = redisHelp + ", or embeds a Redis if there is no redis-server"
 )
 
 // openRedisOrEmbedded is like openRedis. But if there is no redis-server, it uses a Redis that is
@@ -103,8 +103,8 @@ func openRedis(ctx context.Context, addr string) (*server, error) {
 	return s, nil
 }
 
-// try tests an existing Redis: it sends each command that a run needs, once. So if the Redis
-// refuses one of them, this is reported once, before the run starts.
+// try tests an existing Redis: it writes a key, and resets and reads the counters. So if the Redis
+// refuses one of these commands, this is reported once, before the run starts.
 func (s *server) try(ctx context.Context) error {
 	if err := reach(ctx, s.rdb, s.addr); err != nil {
 		return err

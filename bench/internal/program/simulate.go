@@ -58,18 +58,18 @@ const simulateHelp = `bench simulate runs a fleet's day in virtual time, once fo
 
   none    every request that finds no value loads
   local   the requests of one process share a load
-  lock    and processes a lock (SET NX PX); who doesn't get it polls
-  lease   and processes a lease; who doesn't get it is woken by a message, as cacheguard does it
-  stale   and nobody waits for a refresh within -stale of expiry
-  early   and readers draw lots for a refresh before expiry, and the fleet begins at most -budget loads at a time
+  lock    as local, and a process loads only with a lock (SET NX PX); the other processes poll
+  lease   as local, and a process loads only with a lease; a message wakes the other processes, as in cacheguard
+  stale   as lease, and for -stale after its expiry a value is served while it is refreshed
+  early   as stale, and readers draw lots for a refresh before the expiry; the fleet begins at most -budget loads at a time
 
-The standard run takes about 15 seconds of one core and 50 MB, the largest (-replicas 10000 -keys 10000000 -low 50000
--high 200000 -one-by-one 1000000) 2 minutes and 600 MB; -steps bounds both. The same flags give the same output. What the
-model leaves out is in the documentation of package simulate. The costs' defaults were measured on one machine with
-Redis 7.0.15 on the loopback device: say -round-trip 500µs for a network.
+The standard run takes about 15 seconds of one core and 50 MB. The largest run (-replicas 10000 -keys 10000000 -low 50000
+-high 200000 -one-by-one 1000000) takes 2 minutes and 600 MB. -steps limits the time and the memory. The same flags give
+the same output. The documentation of package simulate lists what the model leaves out. The defaults of the costs were
+measured on one machine with Redis 7.0.15 on the loopback device. For a network, set -round-trip 500µs.
 
--validate runs the stampedes of the command of that name, none, singleflight, singleflight+lock and cacheguard, and simulates the
-same, with costs that are measured on the spot without a stampede; it takes a minute or two.
+-validate runs the stampedes of the command stampede with none, singleflight, singleflight+lock and cacheguard, and
+simulates the same stampedes. It first measures the costs without a stampede. It takes a minute or two.
 
 -json prints an object with the members plan (all flags, times in nanoseconds) and results, a list with a member for
 each column of the tables, in the order of -policies. With -validate: about, plan, calibrations and results.
@@ -84,77 +84,80 @@ func parseSimulation(args []string, stderr io.Writer) (p simulationPlan, err err
 	}
 	p.Config = simulate.Default()
 	c := &p.Config
-	flags.Uint64Var(&c.Seed, "seed", c.Seed, "of all that is drawn")
-	flags.IntVar(&c.Replicas, "replicas", c.Replicas, "processes, at most 10000")
-	flags.IntVar(&c.Keys, "keys", c.Keys, "at most 10000000")
-	flags.Float64Var(&c.Zipf, "zipf", c.Zipf, "exponent of their popularity; 0: all alike")
+	flags.Uint64Var(&c.Seed, "seed", c.Seed, "seed of all random numbers")
+	flags.IntVar(&c.Replicas, "replicas", c.Replicas, "number of processes, at most 10000")
+	flags.IntVar(&c.Keys, "keys", c.Keys, "number of keys, at most 10000000")
+	flags.Float64Var(&c.Zipf, "zipf", c.Zipf, "exponent of the popularity of keys; 0: all keys are equally popular")
 	flags.Float64Var(&c.Low, "low", c.Low,
-		"requests a second of the fleet at the beginning of a day")
-	flags.Float64Var(&c.High, "high", c.High, "and half a day later")
+		"requests a second of the whole fleet at the beginning of a day")
+	flags.Float64Var(&c.High, "high", c.High,
+		"requests a second of the whole fleet in the middle of a day")
 	flags.DurationVar(&c.Day, "day", c.Day, "length of a day")
-	flags.DurationVar(&c.Time, "time", c.Time, "what is simulated")
+	flags.DurationVar(&c.Time, "time", c.Time, "length of the simulated time")
 	flags.DurationVar(&c.TTL, "ttl", c.TTL, "how long a value is fresh")
 	flags.Float64Var(&c.Jitter, "jitter", c.Jitter,
-		"share by which a TTL is shortened at most, at random")
-	flags.DurationVar(&c.Stale, "stale", c.Stale, "stale window of the policies that have one")
-	flags.Float64Var(&c.Beta, "beta", c.Beta, "of early refresh")
-	flags.DurationVar(&c.Load, "load", c.Load, "how long a load takes, on average")
+		"largest share by which a TTL is shortened at random")
+	flags.DurationVar(&c.Stale, "stale", c.Stale, "stale window of the policies stale and early")
+	flags.Float64Var(&c.Beta, "beta", c.Beta, "beta of early refresh: with a larger beta it begins earlier")
+	flags.DurationVar(&c.Load, "load", c.Load, "average time of a load")
 	flags.Float64Var(&c.Sigma, "sigma", c.Sigma,
-		"standard deviation of the logarithm of that; 0: all alike")
+		"standard deviation of the logarithm of a load's time; 0: all loads take the same time")
 	flags.DurationVar(&c.LoadTimeout, "load-timeout", c.LoadTimeout,
-		"longest time of a load, with its wait at the origin")
+		"longest time of a load, including its wait at the origin")
 	flags.IntVar(&c.Capacity, "capacity", c.Capacity,
 		"loads that the origin runs at a time; 0: no limit")
 	flags.IntVar(&c.Queue, "queue", c.Queue,
-		"loads that may wait there, beyond which it refuses; 0: any number")
+		"loads that may wait at the origin, which refuses further loads; 0: no limit")
 	flags.IntVar(&c.Budget, "budget", c.Budget,
-		"loads that the fleet begins at a time, in the policy that has a budget")
-	flags.DurationVar(&c.Lease, "lease", c.Lease, "lease time")
-	flags.DurationVar(&c.Lock, "lock", c.Lock, "lock time")
+		"loads that the fleet begins at a time with the policy early")
+	flags.DurationVar(&c.Lease, "lease", c.Lease, "time after which a lease ends")
+	flags.DurationVar(&c.Lock, "lock", c.Lock, "time after which a lock ends")
 	flags.DurationVar(&c.PollLeast, "poll-least", c.PollLeast,
-		"least time between looks of who waits for a lock")
-	flags.DurationVar(&c.PollMost, "poll-most", c.PollMost, "and most")
+		"shortest time between two looks of a process that waits for a lock")
+	flags.DurationVar(&c.PollMost, "poll-most", c.PollMost,
+		"longest time between two looks of a process that waits for a lock")
 	flags.IntVar(&c.Deploys, "deploys", c.Deploys,
-		"how often all replicas restart, one after another")
-	flags.DurationVar(&c.DeployTime, "deploy-time", c.DeployTime, "how long that takes")
-	flags.DurationVar(&c.Down, "down", c.Down, "how long each is down")
-	flags.DurationVar(&c.FailoverAt, "failover-at", c.FailoverAt, "when Redis can't be reached")
-	flags.DurationVar(&c.FailoverFor, "failover", c.FailoverFor, "for how long; 0: never")
-	flags.BoolVar(&c.Loses, "loses", c.Loses, "Redis comes back without what was written")
-	flags.DurationVar(&c.Timeout, "timeout", c.Timeout, "after which a command is given up")
+		"number of deploys; in a deploy all replicas restart, one after another")
+	flags.DurationVar(&c.DeployTime, "deploy-time", c.DeployTime, "time of a deploy")
+	flags.DurationVar(&c.Down, "down", c.Down, "time for which a replica is down in a deploy")
+	flags.DurationVar(&c.FailoverAt, "failover-at", c.FailoverAt, "time after which Redis can't be reached")
+	flags.DurationVar(&c.FailoverFor, "failover", c.FailoverFor, "time for which Redis can't be reached; 0: it can always be reached")
+	flags.BoolVar(&c.Loses, "loses", c.Loses, "after the failover Redis is empty")
+	flags.DurationVar(&c.Timeout, "timeout", c.Timeout, "time after which a process gives up a command of Redis")
 	flags.BoolVar(&c.FailClosed, "fail-closed", c.FailClosed,
-		"without Redis requests get an error instead of loading")
+		"while Redis can't be reached, requests get an error instead of a load")
 	flags.IntVar(&c.OneByOne, "one-by-one", c.OneByOne,
-		"most expiries of a policy that are simulated one by one")
+		"largest number of expiries of a policy that are simulated one by one")
 	flags.IntVar(&c.Steps, "steps", c.Steps,
-		"most steps of a policy; it is cut short if it needs more, as where an origin doesn't recover")
+		"largest number of steps of a policy; a policy that needs more is cut short, for example if the origin doesn't recover")
 	costs := &c.Costs
 	flags.DurationVar(&costs.RoundTrip, "round-trip", costs.RoundTrip,
-		"to an idle Redis and back, without Redis' own time")
-	flags.DurationVar(&costs.Get, "get-time", costs.Get, "of Redis for a plain command")
-	flags.DurationVar(&costs.Script, "script-time", costs.Script, "of Redis for a lease's script")
-	flags.DurationVar(&costs.Fill, "fill-time", costs.Fill, "of Redis for the script that stores")
+		"time of a round trip to an idle Redis, without the time that Redis itself needs")
+	flags.DurationVar(&costs.Get, "get-time", costs.Get, "time that Redis needs for a plain command")
+	flags.DurationVar(&costs.Script, "script-time", costs.Script, "time that Redis needs for the script of a lease")
+	flags.DurationVar(&costs.Fill, "fill-time", costs.Fill, "time that Redis needs for the script that stores a value")
 	flags.DurationVar(&costs.Message, "message-time", costs.Message,
-		"of Redis for each process that a message goes to")
-	flags.DurationVar(&costs.Delivery, "delivery", costs.Delivery, "of a message")
+		"time that Redis needs for each process to which it sends a message")
+	flags.DurationVar(&costs.Delivery, "delivery", costs.Delivery, "time until a message has arrived")
 	flags.DurationVar(&costs.Noise, "noise", costs.Noise,
-		"mean of what scheduling adds to each answer")
+		"mean time that scheduling adds to each answer")
 	flags.DurationVar(&costs.Wake, "wake", costs.Wake,
-		"processor time for each caller that is woken")
+		"processor time that each woken caller needs")
 	var all []string
 	for _, policy := range simulate.Policies {
 		all = append(all, policy.Name)
 	}
-	names := flags.String("policies", strings.Join(all, ","), "which to compare")
+	names := flags.String("policies", strings.Join(all, ","), "the policies to compare")
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 
 	v := &p.Validation
 	flags.BoolVar(&p.Validate, "validate", false,
-		"compare simulated stampedes with real ones; takes -load, -processes, -callers, -rounds, -runs, -redis and -json")
-	processes := flags.String("processes", "4,8,16", "of those stampedes")
-	flags.IntVar(&v.Callers, "callers", 100, "callers in each process")
-	flags.IntVar(&v.Rounds, "rounds", 8, "cold keys in each run")
-	flags.IntVar(&v.Runs, "runs", 3, "runs of each stampede, each with fresh processes")
+		"compare simulated stampedes with real stampedes; only -load, -processes, -callers, -rounds, -runs, -redis and -json go with it")
+	processes := flags.String("processes", "4,8,16",
+		"numbers of processes of the stampedes of -validate")
+	flags.IntVar(&v.Callers, "callers", 100, "callers in each process of the stampedes of -validate")
+	flags.IntVar(&v.Rounds, "rounds", 8, "cold keys in each run of -validate")
+	flags.IntVar(&v.Runs, "runs", 3, "runs of each stampede of -validate, each with fresh processes")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -216,8 +219,10 @@ func (p simulationPlan) print(w io.Writer, results []simulate.Result) error {
 			rounded("%.0f%%", 100*r.RedisBusyMean), rounded("%.0f%%", 100*r.RedisBusy))
 	}
 	s.say(`
-peak: of any second. calm peak: outside the failover and the minute after it. most of one: loads of one key between two
-values. longest wait: in the origin's queue. messages: deliveries, one for each process that listens. A script is a command.
+per s: the average of a second. peak: the largest number in a second. calm peak: the peak outside of the failover and of the
+minute after it. most of one: the largest number of loads of one key between two values. at once: the largest number of loads
+that run at the same time. longest wait: the longest wait of a load in the origin's queue. messages: the number of deliveries,
+one for each process that listens. commands: a script counts as one command.
 
 `)
 	s.columns("requests", "all", "found none", "stale", "errors", "of them in failover", "p50 ms",
@@ -230,12 +235,12 @@ values. longest wait: in the origin's queue. messages: deliveries, one for each 
 	}
 	for _, r := range results {
 		if r.Until < c.Time.Truncate(time.Second) {
-			s.say("\n%s was cut short after %v, for it takes more than -steps: so many requests find no value and a busy origin. Its figures are of that time.\n",
+			s.say("\n%s was cut short after %v, because it needs more than -steps steps: too many requests find no value while the origin is busy. Its figures are those until then.\n",
 				r.Policy, r.Until.Round(time.Second))
 		}
 	}
 	r := results[0]
-	s.say("\n%d keys, of %.0f%% of requests, are simulated one by one, the others in bulk: of the most popular of those %.3f requests come during a load.\n",
+	s.say("\n%d keys with %.0f%% of the requests are simulated one by one. The other keys are simulated in bulk: for the most popular of them, %.3f requests come during a load.\n",
 		r.OneByOne, 100*r.OneByOnePart, r.Overlap)
 	return s.printTo(w)
 }

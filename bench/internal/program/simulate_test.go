@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,33 +86,50 @@ func TestSimulateForMachines(t *testing.T) {
 // certain. It doesn't compare times, because they depend on the machine.
 func TestSimulateAsItIs(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3",
-		"-callers", "5", "-rounds", "2",
-		// On a busy machine all requests arrive within this time.
-		"-runs", "2", "-load", "500ms", "-json")
-	var printed struct {
-		Calibrations []calibration
-		Results      []comparison
-	}
-	if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
-		t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
-	}
-	if len(printed.Results) != 8 || len(printed.Calibrations) != 4 {
-		t.Fatalf("%d results and %d calibrations, want 8 and 4", len(printed.Results),
-			len(printed.Calibrations))
-	}
-	for _, c := range printed.Results {
-		loads := map[string]int{
-			"none": 5 * c.Processes, "singleflight": c.Processes, contender.FlightLock: 1,
-			"cacheguard": 1,
-		}[c.Protection]
-		if want := (extent{loads, loads}); c.Loads != want || c.SimLoads != want || c.Errors != 0 {
-			t.Errorf("%s in %d processes: %v loads ran, %v were simulated, want %v; %d errors",
-				c.Protection, c.Processes, c.Loads, c.SimLoads, want, c.Errors)
+	inOneOf(t, 3, func() (wrong []string) {
+		code, stdout, stderr := bench(t, "simulate", "-validate", "-redis", addr, "-processes", "2,3",
+			"-callers", "5", "-rounds", "2",
+			// On a busy machine all requests arrive within this time.
+			"-runs", "2", "-load", "500ms", "-json")
+		var printed struct {
+			Calibrations []calibration
+			Results      []comparison
 		}
-		if len(c.P99) != 2 || slices.Min(c.SimP99) < 500e6 || slices.Min(c.P99) < 500e6 {
-			t.Errorf("%s in %d processes: 99th percentiles %v and %v, want 2 each of at least a load",
-				c.Protection, c.Processes, c.P99, c.SimP99)
+		if err := json.Unmarshal([]byte(stdout), &printed); code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v, stderr %q", code, err, stderr)
 		}
-	}
+		if len(printed.Results) != 8 || len(printed.Calibrations) != 4 {
+			t.Fatalf("%d results and %d calibrations, want 8 and 4", len(printed.Results),
+				len(printed.Calibrations))
+		}
+		for _, c := range printed.Results {
+			loads := map[string]int{
+				"none": 5 * c.Processes, "singleflight": c.Processes, contender.FlightLock: 1,
+				"cacheguard": 1,
+			}[c.Protection]
+			want := extent{loads, loads}
+			if c.Loads != want || c.SimLoads != want || c.Errors != 0 {
+				text := fmt.Sprintf(
+					"%s in %d processes: %v loads ran, %v were simulated, want %v; %d errors",
+					c.Protection, c.Processes, c.Loads, c.SimLoads, want, c.Errors)
+				// Without a lease, a process that is late finds the value instead of loading it. So
+				// does one in the simulation, if by a calibration requests begin late.
+				slow := slices.ContainsFunc(printed.Calibrations, func(m calibration) bool {
+					return int64(5*c.Processes)*(m.Start+m.Client) > 500e6
+				})
+				if loads == 1 || c.SimLoads != want && !slow {
+					t.Error(text)
+				}
+				wrong = append(wrong, text)
+			}
+			if len(c.P99) != 2 || slices.Min(c.SimP99) < 500e6 {
+				t.Errorf("%s in %d processes: 99th percentiles %v and %v, want 2 of at least a load",
+					c.Protection, c.Processes, c.P99, c.SimP99)
+			} else if slices.Min(c.P99) < 500e6 {
+				wrong = append(wrong, fmt.Sprintf("%s in %d processes: 99th percentiles %v",
+					c.Protection, c.Processes, c.P99))
+			}
+		}
+		return wrong
+	})
 }

@@ -36,7 +36,7 @@ type plan struct {
 	warmUp int // rounds before the counted rounds
 }
 
-// stampede runs the standard scenario.
+// stampede runs the scenario cold for each protection.
 func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p, err := parseStampede(args, stderr)
 	if err != nil {
@@ -62,15 +62,15 @@ func stampede(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 
 func parseStampede(args []string, stderr io.Writer) (p plan, err error) {
 	flags := newFlags("bench stampede", stderr)
-	flags.IntVar(&p.Processes, "processes", 16, "replicas, each a process")
-	flags.IntVar(&p.Callers, "callers", 250, "callers in each")
+	flags.IntVar(&p.Processes, "processes", 16, "number of processes")
+	flags.IntVar(&p.Callers, "callers", 250, "callers in each process")
 	flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
-	flags.IntVar(&p.Size, "size", 1024, "bytes of the value")
+	flags.IntVar(&p.Size, "size", 1024, "size of a value in bytes")
 	flags.IntVar(&p.Rounds, "rounds", 20, "cold keys in each repetition")
 	flags.IntVar(&p.Repeat, "repeat", 5, "repetitions, each with fresh processes")
 	flags.StringVar(&p.Redis, "redis", "", redisHelp)
 	names := flags.String("protections", strings.Join(plainNames[1:], ","),
-		"which to compare, of "+strings.Join(protectionNames, ", "))
+		"the protections to compare, of "+strings.Join(protectionNames, ", "))
 	flags.BoolVar(&p.JSON, "json", false, "print JSON")
 	if err := parse(flags, args); err != nil {
 		return p, err
@@ -94,7 +94,7 @@ type tally struct {
 	Tail     int64   `json:"tailNanos"`
 	Trips    int64   `json:"trips"`    // the most trips of one process in one round
 	Commands []int64 `json:"commands"` // in each round, including commands in scripts
-	// Commands that check whether the subscription is alive.
+	// Commands that check whether the subscription is alive, in all rounds.
 	Pings int64 `json:"pings"`
 }
 
@@ -184,9 +184,10 @@ func (p plan) print(w io.Writer, about about, all map[string][]tally) error {
 			slices.Max(flat(ts, func(t tally) []int64 { return t.Commands })))
 	}
 	s.say(`
-loads: of one round, least to most. p50, p99: latency minus load, median of the repetitions (least to most).
-first load: from the start to the first load. tail: from the end of that load to the 99th percentile.
-trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts counted, most.
+loads: the least and the largest number of loads in a round. p50, p99: the latency without the load, the median of the
+repetitions, with the least and the most in brackets. first load: the time from the start to the first load. tail: the time from
+the end of the first load to the 99th percentile. trips: the largest number of round trips of one process to Redis. commands: the
+largest number of commands of all processes in one round, including commands in scripts.
 `)
 	// Flight needs no lease.
 	if guarded, floor := all["cacheguard"], all["flight"]; guarded != nil && floor != nil {

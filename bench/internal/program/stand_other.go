@@ -10,6 +10,8 @@ import (
 
 func ownGroup(*exec.Cmd) {}
 
+func endGroup(*exec.Cmd) {}
+
 func standStill(*os.Process) error { return errors.ErrUnsupported }
 
 func goOn(*os.Process) error { return errors.ErrUnsupported }

@@ -16,3 +16,9 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 func standStill(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+// endGroup makes the end of the command's context end the child and the child's own children.
+func endGroup(cmd *exec.Cmd) {
+	ownGroup(cmd)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+}

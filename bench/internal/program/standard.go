@@ -167,8 +167,8 @@ func parseContests(
 ) (p runPlan, err error) {
 	flags := newFlags(strings.TrimSpace("bench "+name), stderr)
 	flags.Usage = func() {
-		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche, which an embedded Redis is too slow for.\nOther commands: " +
-			strings.Join(commandNames(), ", ") + "; each has its -h."
+		what := "The standard run: cold with 4 and 16 processes, missing, failing, killed, race-same, race-other and avalanche. An embedded Redis is too slow for avalanche.\nOther commands: " +
+			strings.Join(commandNames(), ", ") + ". Each lists its options with -h."
 		if name != "" {
 			what = name + ": " + scenarioNamed(name).What + "."
 		}
@@ -182,15 +182,15 @@ func parseContests(
 	p.Scenario = name
 	if name != "" {
 		flags.IntVar(&p.Processes, "processes", 4,
-			"replicas, each a process; dozens for each core measure the machine")
+			"number of processes; with dozens for each core the run measures the machine")
 	}
 	switch name {
 	case "":
 	case "avalanche":
 		flags.IntVar(&p.Keys, "keys", standardKeys,
-			"keys that are cold at once, with a caller for each in each replica")
+			"number of keys that are cold at the same moment; each process has one caller for each key")
 	default:
-		flags.IntVar(&p.Callers, "callers", 50, "callers in each")
+		flags.IntVar(&p.Callers, "callers", 50, "callers in each process")
 	}
 	if name == "" || name == "cold" {
 		flags.IntVar(&p.Rounds, "rounds", 6, "cold keys in each repetition")
@@ -198,31 +198,31 @@ func parseContests(
 	if name != "slow" {
 		flags.DurationVar(&p.Load, "load", 100*time.Millisecond, "how long a load takes")
 	}
-	flags.IntVar(&p.Size, "size", 1024, "bytes of the value")
+	flags.IntVar(&p.Size, "size", 1024, "size of a value in bytes")
 	flags.DurationVar(&p.TTL, "ttl", time.Minute, "how long a value is cached")
-	lockHelp := "how long a lock or a lease outlives its holder, where it has an end"
+	lockHelp := "time after which the lock or lease of a dead holder ends, for contenders with this setting"
 	if name == "slow" {
-		lockHelp += "; a load takes two and a half times as long"
+		lockHelp += "; a load takes two and a half times this time"
 	}
 	flags.DurationVar(&p.LockTTL, "lock-ttl", time.Second, lockHelp)
 	flags.DurationVar(&p.Poll, "poll", 100*time.Millisecond,
-		"how long those wait who ask again and again")
+		"time between two looks of contenders that poll")
 	patience := 4 * time.Second
 	if name == "slow" { // callers whose locks have ended load again, and these loads take time, too
 		patience = 12 * time.Second
 	}
 	flags.DurationVar(&p.Patience, "patience", patience,
-		"after which a caller without an answer is stuck")
-	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order")
+		"time after which a caller without an answer counts as stuck")
+	flags.IntVar(&p.Repeat, "repeat", 3, "repetitions, each with fresh processes and another order of the contenders")
 	if name != "redis-gone" { // this scenario kills Redis
 		flags.StringVar(&p.Redis, "redis", "", redisOrEmbeddedHelp)
 	}
 	names := contender.Names(peers.contenders())
 	against := flags.String("contenders", strings.Join(peers.standardContenders(), ","),
-		"which to compare, of "+strings.Join(names, ", "))
+		"the contenders to compare, of "+strings.Join(names, ", "))
 	flags.BoolVar(&p.json, "json", false, "print JSON")
 	flags.StringVar(&p.html, "html", "",
-		"`file` to write a page with charts to; the standard run's has a hot key that expires and fleets that grow besides")
+		"`file` to which a page with charts is written; the page of the standard run also has charts of a hot key that expires and of growing fleets")
 	if err := parse(flags, args); err != nil {
 		return p, err
 	}

@@ -55,12 +55,13 @@ func TestScenarios(t *testing.T) {
 			switch c.scenario {
 			case "race-same", "race-other":
 				// Enough time for a change in the middle of the load, without the end of a lock.
-				args = append(args, "-callers", "5", "-load", "2s", "-lock-ttl", "20s")
+				args = append(args, "-callers", "5", "-load", "2s", "-lock-ttl", "20s", "-patience",
+					"15s")
 			case "killed": // enough time for a busy machine to renew a lease
-				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "2s", "-patience",
-					"10s")
+				args = append(args, "-callers", "5", "-load", "1s", "-lock-ttl", "4s", "-patience",
+					"20s")
 			case "slow":
-				args = append(args, "-callers", "5", "-lock-ttl", "2s", "-patience", "20s")
+				args = append(args, "-callers", "5", "-lock-ttl", "4s", "-patience", "40s")
 			case "avalanche":
 				// Few enough keys for each step to be answered within its time on a busy machine,
 				// and a load that still runs when a process that is late asks.
@@ -127,7 +128,7 @@ func TestScenarioUnderLocks(t *testing.T) {
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
 	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers",
-		"5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s",
+		"5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s", "-patience", "15s",
 		"-contenders", "singleflight,cacheguard,cacheguard-strong")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -156,7 +157,8 @@ func TestStandardTable(t *testing.T) {
 func TestScenariosWithoutARedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, stdout, stderr := bench(t, "cold", "-processes", "2", "-callers", "5", "-rounds", "1",
-		"-repeat", "1", "-contenders", "singleflight,cacheguard")
+		"-repeat", "1", "-contenders", "singleflight,cacheguard", "-lock-ttl", "20s", "-patience",
+		"20s")
 	if code != 0 {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}

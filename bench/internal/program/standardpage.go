@@ -12,8 +12,8 @@ import (
 	"github.com/cacheguard/cacheguard/bench/internal/contender"
 )
 
-// writable checks before a run that the file can be written, so that this error doesn't come only
-// after the run.
+// writable checks before a run that the file isn't a directory, and that its directory exists. So
+// these errors don't come only after the run.
 func writable(html string) error {
 	if html == "" {
 		return nil
@@ -83,18 +83,18 @@ func matchSections(reports []matchReport, chosen []contender.Contender) []chart.
 			Text: []string{sentence(r.What)},
 			Figures: []chart.Figure{
 				{
-					Caption: "Loads of the origin, the most of a round, on a logarithmic scale; below a row, what the contender did that it must not.",
+					Caption: "The largest number of loads in a round, on a logarithmic scale. The text below a row says what the contender did wrong.",
 					Chart:   loads,
 				},
 				{
-					Caption: "How long callers took who got an answer, the load included; the middle one of the repetitions.",
+					Caption: "The time until callers had an answer, including the load: the median of the repetitions.",
 					Chart:   took,
 				},
 			},
 		}
 		if len(commands.Rows) > 0 {
 			s.Figures = append(s.Figures, chart.Figure{
-				Caption: "Commands at Redis in a round, those in scripts too, on a logarithmic scale.",
+				Caption: "The largest number of commands of Redis in a round, including commands in scripts, on a logarithmic scale.",
 				Chart:   commands,
 			})
 		}
@@ -121,7 +121,7 @@ func (p runPlan) page(about about, reports []matchReport, chosen []contender.Con
 		Intro: []string{
 			about.String(),
 			fmt.Sprintf(
-				"A load takes %v, values have %d bytes, locks and leases last %v, who polls does it every %v. Each scenario ran %d times, with fresh processes and the contenders in another order.",
+				"A load takes %v, values have %d bytes, locks and leases last %v, and contenders that poll do so every %v. Each scenario ran %d times, each time with fresh processes and another order of the contenders.",
 				p.Load, p.Size, p.LockTTL, p.Poll, p.Repeat),
 		},
 		Sections: sections,
@@ -177,23 +177,27 @@ func (p growthPlan) page(about about, byProcesses, byCallers []growthRow) chart.
 				chart.Point{X: float64(part.x(r)), Y: float64(r.Commands)})
 		}
 		s := chart.Section{Title: part.title, Figures: []chart.Figure{
-			{Caption: "Commands at Redis for one stampede, those in scripts too.", Chart: commands},
-			{Caption: "99th percentile of latency without the load, beside a flight in each process that asks no other.",
+			{
+				Caption: "The number of commands of Redis for one stampede, including commands in scripts.",
+				Chart:   commands,
+			},
+			{Caption: "The 99th percentile of the latency without the load, beside that of singleflight, in which each process loads by itself.",
 				Chart: both("p99", "ms over the load", func(t growthTimes) []int64 {
 					return t.P99
 				})},
-			{Caption: "Of that: until the load begins.",
+			{Caption: "The part of this latency until the load begins.",
 				Chart: both("first load", "ms", func(t growthTimes) []int64 {
 					return t.First
 				})},
-			{Caption: "And from the end of the load until 99 of 100 callers have its result.",
+			{Caption: "The time from the end of the load until 99 of 100 callers have its result.",
 				Chart: both("wake-up", "ms after the load", func(t growthTimes) []int64 {
 					return t.Woken
 				})},
 		}}
 		if part.axis == "processes" {
 			s.Text = []string{
-				fmt.Sprintf("%.2f commands for each process and %.1f besides.", perProcess, fixed),
+				fmt.Sprintf("A stampede takes %.2f commands for each process, plus %.1f commands.",
+					perProcess, fixed),
 			}
 		}
 		page.Sections = append(page.Sections, s)

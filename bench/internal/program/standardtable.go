@@ -84,11 +84,15 @@ func (p runPlan) print(
 		}
 	}
 	s.say(`
-loads: in each round, least to most. at once: of those, under way at the same time at most. stuck: callers without an answer
-when the patience was over. stale: told what was before a change that had been acknowledged when they asked. left: told it when
-all was over. p50, p99, max: of answers, from the moment of the burst, the load included, in missing of the first burst; median of the
-repetitions (least to most). Callers of a burst share its fate: it counts as one sample, and but for cold there is one in a repetition. trips: round trips to Redis, most of one process. commands: of one round, all processes, those in scripts too, most.
--: nobody has answered, or nobody counts: an embedded Redis no commands, and those who have a client of their own no trips.
+loads: the least and the largest number of loads in a round. at once: the largest number of loads that ran at the same time.
+errors: the number of callers that got an error. stuck: the number of callers without an answer when -patience was over.
+stale: the number of callers that asked after a change had been acknowledged, and got the old value. left: the number of callers
+that got the old value after the end of the round. p50, p99, max: the time of answers, from the moment of the burst and including
+the load; in missing, only of the first burst. It is the median of the repetitions, with the least and the most in brackets. All
+callers of a burst depend on the same load, so a burst is one sample. Only cold has more than one burst in a repetition.
+trips: the largest number of round trips of one process to Redis. commands: the largest number of commands of all processes in one
+round, including commands in scripts. A dash: no caller got an answer, or the number isn't counted. Commands aren't counted with
+an embedded Redis, and trips aren't counted for contenders that have their own client.
 `)
 	if peers.among(chosen) {
 		s.say("\n")

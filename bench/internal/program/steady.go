@@ -30,17 +30,17 @@ type steady struct {
 }
 
 func (s *steady) flags(flags *flag.FlagSet, of ...string) {
-	flags.IntVar(&s.Processes, "processes", 4, "replicas, each a process")
+	flags.IntVar(&s.Processes, "processes", 4, "number of processes")
 	flags.IntVar(&s.Rate, "rate", 500,
-		"requests per second of each, whether or not earlier ones have been answered")
+		"requests per second of each process, whether or not earlier requests have been answered")
 	flags.DurationVar(&s.TTL, "ttl", time.Second, "how long a value is fresh")
 	flags.DurationVar(&s.Load, "load", 100*time.Millisecond, "how long a load takes")
-	flags.IntVar(&s.Size, "size", 1024, "bytes of the value")
-	flags.IntVar(&s.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order")
+	flags.IntVar(&s.Size, "size", 1024, "size of a value in bytes")
+	flags.IntVar(&s.Repeat, "repeat", 1, "repetitions, each with fresh processes and another order of the protections")
 	flags.StringVar(&s.Redis, "redis", "", redisHelp)
 	s.of = of
 	s.names = flags.String("protections", strings.Join(of, ","),
-		"which to compare, of "+strings.Join(of, ", "))
+		"the protections to compare, of "+strings.Join(of, ", "))
 	flags.BoolVar(&s.JSON, "json", false, "print JSON")
 }
 
@@ -64,7 +64,7 @@ type sight struct {
 	Start, End int64 // the times at which the clock started and ended
 	Outage     period
 	Replicas   []record
-	Loads      []load // of all
+	Loads      []load // of all replicas
 	Interval   time.Duration
 	// The delay of each replica's arrivals after those of the previous replica.
 	Offset time.Duration
@@ -225,7 +225,7 @@ func (s sight) requests(in period) iter.Seq[request] {
 
 // noise explains the last columns.
 var noise = fmt.Sprintf(
-	"late: arrivals that the generator itself issued over %v late, and by how much the latest thousandth: the machine's noise in those seconds.",
+	"late: the number of requests that the generator issued more than %v late. late p99.9: the 99.9th percentile of this delay of all requests. Both show the noise of the machine.",
 	tooLate)
 
 // heading begins a sheet with a description of the run.

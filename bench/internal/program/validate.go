@@ -263,11 +263,14 @@ func (c *calibration) alone(ctx context.Context, rdb *redis.Client) error {
 	return err
 }
 
-// repeated calls do the given number of times, and returns the median of its times. Before that it
-// calls first, whose time isn't counted.
+// repeated calls do the given number of times, or fewer times if they take long, and returns the
+// median of its times. Before each call of do it calls the functions in first. Their time isn't
+// counted.
 func repeated(times int, do func() error, first ...func() error) (int64, error) {
-	took := make([]int64, times)
-	for i := range took {
+	const enough = 20
+	var took []int64
+	for all := time.Now(); len(took) < times && (len(took) < enough ||
+		time.Since(all) < 5*time.Second); {
 		for _, f := range first {
 			if err := f(); err != nil {
 				return 0, err
@@ -277,7 +280,7 @@ func repeated(times int, do func() error, first ...func() error) (int64, error) 
 		if err := do(); err != nil {
 			return 0, err
 		}
-		took[i] = time.Since(began).Nanoseconds()
+		took = append(took, time.Since(began).Nanoseconds())
 	}
 	return quantile(took, 0.5), nil
 }
@@ -289,7 +292,7 @@ func serverTime(ctx context.Context, rdb *redis.Client) (int64, error) {
 	return int64((sys + user) * 1e9), errors.Join(err, err2)
 }
 
-// burst returns the stampede of a plan for the simulator, with the measured times.
+// burst returns the stampede of p in the form that the simulator runs, with the measured times.
 func (c calibration) burst(p plan, seed uint64) simulate.Burst {
 	d := func(ns int64) time.Duration { return time.Duration(ns) }
 	return simulate.Burst{

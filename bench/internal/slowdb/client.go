@@ -46,7 +46,7 @@ func Dial(ctx context.Context, addr string, replica int) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Load makes one load. version is 0 if the origin has no value with this name. err is ErrFailed if
-// the origin failed. If ctx ends first, err is its error, and the origin learns that nobody waits
+// the origin failed. If ctx ends first, err is its cause, and the origin learns that nobody waits
 // any more.
 func (c *Client) Load(ctx context.Context, key string) (version int64, err error) {
 	return c.Renew(ctx, key, 0)

@@ -31,7 +31,8 @@ type Plan struct {
 
 func (p Plan) fails(at time.Time) bool { return p.Fails || !at.Before(p.Down) && at.Before(p.Up) }
 
-// Load is one load. It returns the key's version at the time of its beginning.
+// Load is one load. Unless the plan is Dated, it returns the key's version at the time of its
+// beginning.
 type Load struct {
 	Replica  int
 	Begin    time.Time

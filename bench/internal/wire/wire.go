@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// question is a message of the end that asks. Without Ask it means that nobody waits for the answer
-// any more.
+// question is a message of the end that asks. A question without Ask means that nobody waits for
+// the answer to the question with this ID any more.
 type question struct {
 	ID  int
 	Ask any

@@ -201,7 +201,7 @@ func (p *child) stand() {
 	p.e.unlucky("wherever a process is stopped, nobody else can write")
 }
 
-// mayWrite reports whether the system lets the third process write.
+// mayWrite reports whether the system lets Lockers[2] write.
 func (e *env) mayWrite() bool {
 	ctx, cancel := context.WithTimeout(e.ctx, e.fleet.Lease/4)
 	defer cancel()

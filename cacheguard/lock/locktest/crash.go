@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 var processCases = []spec{
@@ -58,8 +59,8 @@ func processKillHolder(e *env) {
 	first, second = e.first(first, second)
 	held := first.got()
 	took := first.at.Sub(began)
-	e.Logf("the lock of a holder that was killed was had by the next after %v", took)
-	e.soon("the lock of a holder that was killed was had by the next", took,
+	e.Logf("the next holder got the lock of a killed holder: after %v", took)
+	e.soon("the next holder got the lock of a killed holder", took,
 		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	seen.next(held.Token())
 	second.waits(held)
@@ -82,8 +83,8 @@ func processKillWaiter(e *env) {
 	e.unlock(held)
 	next := w.got()
 	took := w.at.Sub(began)
-	e.Logf("the lock that one waited for who was killed was had by the next after %v", took)
-	e.soon("the lock that one waited for who was killed was had by the next", took,
+	e.Logf("the call behind a killed waiting process got the lock: after %v", took)
+	e.soon("the call behind a killed waiting process got the lock", took,
 		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	e.refused(e.c, next)
 	e.unlock(next)
@@ -93,16 +94,17 @@ func processKillWaiter(e *env) {
 // whether it still has the lock. The answer must be that it doesn't, although the process has had
 // no time to learn of the loss.
 func processStop(e *env) {
-	p, name := e.start(), e.name()
+	p, name, since := e.start(), e.name(), time.Now()
 	hold, token := p.lock(name)
 	w := e.wait(e.b, name)
 	e.pass(e.fleet.Lease / 2)
 	began := time.Now()
 	p.stand()
 	next := w.got()
-	e.Logf("the lock of a holder that stood still was had by the next after %v", w.at.Sub(began))
+	wallclock.CatchUp(since)
+	e.Logf("the next holder got the lock of a holder that stood still: after %v", w.at.Sub(began))
 	if e.fleet.Fenced && token >= next.Token() {
-		e.Errorf("the holder that stood still has the token %d and the next one %d: what they write to can't tell who is late",
+		e.Errorf("the holder that stood still has the token %d, and the next one %d; want a larger one, by which a resource refuses the late holder",
 			token, next.Token())
 	}
 	asked := p.do(order{Do: doErr, Hold: hold})

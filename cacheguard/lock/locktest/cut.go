@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 var cutCases = []spec{
@@ -39,24 +40,32 @@ func (e *env) recovers() {
 		held, err := e.ask(e.ctx, e.a.TryLock, name)
 		if err == nil {
 			giveBack(held, e.limit)
-			e.Logf("works again %v after the cut was healed", time.Since(began))
+			e.Logf("the locker works again %v after the cut was healed", time.Since(began))
 			return
 		}
 		if time.Since(began) > e.limit {
-			e.Fatalf("does not work again within %v: %v", e.limit, err)
+			// It is no bad luck if the system is quick for another locker.
+			if other := e.asked(e.ctx, e.c.TryLock, e.name()); other.err == nil {
+				giveBack(other.held, e.limit)
+				if other.at.Sub(other.began) < e.fleet.Lease/16 {
+					e.Fatalf("the locker does not work again within %v: %v", e.limit, err)
+				}
+			}
+			e.unlucky("the locker does not work again within %v: %v", e.limit, err)
 		}
 	}
 }
 
 func cutHolder(e *env) {
-	name := e.name()
+	name, since := e.name(), time.Now()
 	held := e.lock(e.a, name)
 	w := e.wait(e.b, name)
 	e.pass(e.fleet.Lease / 10)
 	w.waits(held)
 	began := time.Now()
 	heal := e.cut()
-	e.happens("the lock of one who is cut off is had by the next", w.over)
+	e.happens("the next holder gets the lock of a holder that is cut off", w.over)
+	wallclock.CatchUp(since)
 	known := held.Err() // read this before anything else
 	next := w.got()
 	took := w.at.Sub(began)
@@ -65,8 +74,8 @@ func cutHolder(e *env) {
 			known)
 	}
 	e.isLost(held)
-	e.Logf("the lock of one who was cut off was had by the next after %v", took)
-	e.soon("the lock of one who was cut off was had by the next", took,
+	e.Logf("the next holder got the lock of a holder that was cut off: after %v", took)
+	e.soon("the next holder got the lock of a holder that was cut off", took,
 		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	heal()
 	e.recovers()
@@ -132,7 +141,7 @@ func cutWaiter(e *env) {
 		e.unlucky("the machine took %v for a short cut", cut)
 	}
 	got := w.got()
-	e.Logf("has the lock %v after the cut was healed", time.Since(began))
+	e.Logf("the waiting call got the lock %v after the cut", time.Since(began))
 	e.refused(e.c, got)
 	e.unlock(got)
 }

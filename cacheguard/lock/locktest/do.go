@@ -44,7 +44,7 @@ func (e *env) nextSoon(name string) {
 	e.Helper()
 	began := time.Now()
 	next := e.lock(e.b, name)
-	e.soon("the lock after Do was had by the next", time.Since(began), e.prompt)
+	e.soon("the next holder got the lock of Do", time.Since(began), e.prompt)
 	e.unlock(next)
 }
 

@@ -106,7 +106,7 @@ func (e *env) luckily(part func()) {
 		case n == attempts:
 			panic(*again)
 		default:
-			e.Logf("once more, for %s", again.reason)
+			e.Logf("a part of the case begins again: %s", again.reason)
 			e.pass(recovery(n, e.fleet))
 		}
 	}
@@ -182,7 +182,7 @@ func (e *env) happensWithin(limit time.Duration, what string, c <-chan struct{})
 // every time.
 func (e *env) soon(what string, took, most time.Duration) {
 	if took > most {
-		e.unlucky("%s after %v; want it within %v", what, took, most)
+		e.unlucky("%s: after %v; want it within %v", what, took, most)
 	}
 }
 

@@ -117,10 +117,10 @@ func (s spec) run(t TB, f Fleet) {
 		case again == nil:
 			return
 		case n == attempts:
-			t.Fatalf("in each of %d attempts, the last time: %s\n\tprotects: %s", n, again.reason,
-				s.rule)
+			t.Fatalf("each of %d attempts failed, the last one: %s\n\tprotects: %s", n,
+				again.reason, s.rule)
 		default:
-			t.Logf("once more, for %s", again.reason)
+			t.Logf("the case begins again: %s", again.reason)
 			<-time.After(recovery(n, f))
 			if f.Longer != nil {
 				f = f.Longer(2 * f.Lease)
@@ -145,25 +145,25 @@ func (s spec) once(t TB, f Fleet) (again *badLuck) {
 
 // These are the rules that cases protect.
 const (
-	exclusive = "mutual exclusion: at any time at most one holder has the lock of a name, as far as the holders can know"
-	tries     = "TryLock doesn't wait: it has the lock at once or says ErrHeld"
-	waiting   = "Lock waits until it has the lock, and that is soon after it was unlocked"
-	contexts  = "a context bounds the acquisition, and nothing but that: Lock ends with the context's error, a lock doesn't"
-	ghosts    = "no ghosts: who left, or was not heard of, leaves nothing that keeps others from the lock"
-	unlocks   = "Unlock gives the lock back once, with whatever context, and says the same each time"
-	owners    = "a lock is given back by its holder only: who has lost it does no harm to the next"
-	states    = "a lock tells its state: Err is nil while it is held, ErrLost when it was lost, ErrNotHeld after Unlock"
-	renewed   = "a lock is held until Unlock, for however many leases"
-	names     = "a name is any bytes, from 1 to 512 of them"
-	apart     = "two names are never one, and no name waits for another"
-	tokens    = "fencing tokens are larger for each new holder of a name, whatever the process"
-	reentrant = "a Context of a lock has the lock again, and nobody else has"
-	dos       = "Do unlocks however its work ends, and says ErrLost if the work was not alone"
-	continues = "a lock is continued by its token, by one, without a gap, and by no other's"
-	seizes    = "a lock that is taken by force is the taker's, and its holder hears of it"
-	untils    = "Until is when the lock ends if nothing renews it, and never later than one lease after the question"
-	closes    = "Close ends the waits of its locker and has its locks be lost, and does no harm to others"
-	trouble   = "trouble with the system is an error soon, and ends by itself"
-	crashes   = "processes die and stand still: the lock goes on to the next within a lease, and a late holder knows, or is refused"
-	linear    = "locks are linearizable: what was returned could have been returned one by one, in an order that keeps to time"
+	exclusive = "mutual exclusion: at any time at most one holder of a name can believe that it has the lock"
+	tries     = "TryLock doesn't wait: it gets the lock at once or returns ErrHeld"
+	waiting   = "Lock waits until it gets the lock, and it gets the lock soon after the holder unlocks it"
+	contexts  = "a context bounds only the acquisition: when it ends, Lock returns its error, and a lock that is held stays held"
+	ghosts    = "no ghosts: a call that gave up, or whose reply was lost, doesn't keep others from the lock"
+	unlocks   = "Unlock releases the lock once, with any context, and returns the same result each time"
+	owners    = "only its holder can unlock a lock: a former holder does no harm to the next one"
+	states    = "a lock tells its state: Err is nil while it is held, ErrLost after a loss, and ErrNotHeld after Unlock"
+	renewed   = "a lock is held until Unlock, for any number of leases"
+	names     = "a name may be any bytes, from 1 to 512 of them"
+	apart     = "different names have different locks, and no name waits for another"
+	tokens    = "each new holder of a name has a larger fencing token than the holders before it, across all processes"
+	reentrant = "a call with the Context of a lock gets the lock again, and no other call does"
+	dos       = "Do unlocks however its work ends, and returns ErrLost if the lock was lost during the work"
+	continues = "a token continues its lock without a gap, for one caller only, and no other token does"
+	seizes    = "a lock that is taken by force belongs to its taker, and the former holder learns of the loss"
+	untils    = "Until is the time at which the lock ends if nothing renews it, at most one lease after the request"
+	closes    = "Close ends the waiting calls of its locker, the locks of this locker are lost, and other lockers go on"
+	trouble   = "if the system fails, calls return an error soon, and the locker recovers by itself"
+	crashes   = "if a process dies or stands still, the next holder gets its lock within a lease, and a late holder learns of its loss or is refused"
+	linear    = "locks are linearizable: the same results are possible if the calls run one by one, in an order that agrees with time"
 )

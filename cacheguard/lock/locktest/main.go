@@ -9,7 +9,7 @@ import (
 // processEnv is the environment variable with the configuration of a child process.
 const processEnv = "CACHEGUARD_LOCKTEST_PROCESS"
 
-// mainCalled is true if TestMain has called Main. Only then this test binary can be started again
+// mainCalled is true if TestMain has called Main. Otherwise this test binary can't be started again
 // as a process of a fleet.
 var mainCalled bool
 

@@ -108,10 +108,14 @@ func (e *env) heldTogether(all []string) {
 		e.refused(e.b, held)
 	}
 	for _, held := range locks {
-		if err, _ := e.unlocked(e.ctx, held); err != nil && !errors.Is(err, lock.ErrLost) {
+		known := errors.Is(held.Err(), lock.ErrLost)
+		again := e.try
+		if err, _ := e.unlocked(e.ctx, held); known {
+			again = e.lock // it may end in the system only after its holder knows of the loss
+		} else if err != nil {
 			e.unlucky("Unlock of %q, which is held: %v", held.Name(), err)
 		}
-		e.unlock(e.try(e.c, held.Name()))
+		e.unlock(again(e.c, held.Name()))
 	}
 	if lost > len(locks)/2 {
 		e.unlucky("%d of %d locks were lost", lost, len(locks))

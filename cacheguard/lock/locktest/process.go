@@ -106,6 +106,9 @@ func (p *process) obey(o order) {
 		defer cancel()
 		held, err := p.acquire(ctx, o)
 		if err != nil {
+			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+				err = otherDeadline{err}
+			}
 			p.done(o, 0, err)
 			return
 		}
@@ -122,6 +125,13 @@ func (p *process) obey(o order) {
 	default:
 		p.done(o, 0, fmt.Errorf("order %d is to do %q", o.ID, o.Do))
 	}
+}
+
+// otherDeadline is an error with a deadline that is not the order's, and doesn't count as such.
+type otherDeadline struct{ error }
+
+func (e otherDeadline) Is(target error) bool {
+	return target != context.DeadlineExceeded && errors.Is(e.error, target)
 }
 
 func (p *process) acquire(ctx context.Context, o order) (lock.Lock, error) {

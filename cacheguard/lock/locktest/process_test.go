@@ -342,7 +342,7 @@ func (q *queue) release(name, owner string) (bool, error) {
 
 // TestProcessCasesFailBrokenLockers needs real processes, and so real time.
 func TestProcessCasesFailBrokenLockers(t *testing.T) {
-	locktest.SetPatience(t, time.Second)
+	locktest.SetPatience(t, 5*time.Second)
 	for name, m := range processMutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

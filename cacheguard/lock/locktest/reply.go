@@ -26,14 +26,15 @@ func (e *env) replyLost(step acquire) {
 		held, err := e.ask(e.ctx, step, name)
 		switch {
 		case errors.Is(err, lock.ErrHeld):
-			e.Fatalf("an acquisition whose reply was lost took itself for another's: %v", err)
+			e.Fatalf("an acquisition whose reply was lost took its own lock for another holder's: %v",
+				err)
 		case err == nil:
 			e.keep(held)
 			e.refused(e.b, held)
 			e.unlock(held)
 			unlocked := time.Now()
 			e.unlock(e.lock(e.b, name))
-			e.soon("the lock whose reply was lost was had by the next after its Unlock",
+			e.soon("after Unlock, the next holder got a lock whose first reply was lost",
 				time.Since(unlocked), e.prompt)
 			continue
 		}
@@ -41,9 +42,9 @@ func (e *env) replyLost(step acquire) {
 		failed := time.Now()
 		next := e.lock(e.b, name)
 		took := time.Since(failed)
-		e.Logf("%v after the error, which took %v, the next one has the lock", took,
+		e.Logf("the next holder got the lock %v after the error, which took %v", took,
 			failed.Sub(began))
-		e.soon("the next one has the lock that nobody knows to have", took,
+		e.soon("the next holder got a lock of which no holder knew", took,
 			2*e.fleet.Lease+e.fleet.Poll+time.Second)
 		e.pass(e.fleet.Lease / 2) // late requests could do harm now
 		e.refused(e.c, next)

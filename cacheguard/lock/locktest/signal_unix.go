@@ -15,8 +15,8 @@ const canSignal = true
 // orphaned, and the kernel ends it with SIGHUP.
 func setGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// stop stops a process, after a short time, as if its machine were stopped. resume lets the process
-// go on.
+// stop stops a process as if its machine were stopped. The process may run for a short time after
+// stop has returned. resume lets the process go on.
 func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }

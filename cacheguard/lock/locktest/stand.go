@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 // still is a process that works on several names and is stopped at some point of this work. For
@@ -38,6 +39,7 @@ const namesOfStill = 8
 func (e *env) standStill(prepare func(s *still)) {
 	e.Helper()
 	about := e.fleet.Lease*9/10 + rand.N(e.fleet.Lease/5)
+	since := time.Now()
 	var all []*still
 	for _, after := range []time.Duration{e.fleet.Lease / 3, about, 0} {
 		s := &still{child: e.start(), after: after}
@@ -65,6 +67,7 @@ func (e *env) standStill(prepare func(s *still)) {
 	for left := len(all); left > 0; e.pass(e.fleet.Lease / 100) {
 		for _, s := range all {
 			if !s.on && s.mayGoOn(time.Since(began)) {
+				wallclock.CatchUp(since)
 				resume(s.cmd.Process)
 				s.on = true
 				left--

@@ -53,8 +53,8 @@ func unlockTogether(e *env) {
 	all.end()
 	for _, err := range answers {
 		if (err == nil) != (answers[0] == nil) {
-			e.Fatalf("of those who unlocked at once one was told %v and another %v", answers[0],
-				err)
+			e.Fatalf("one of several calls of Unlock at once returned %v, and another one %v",
+				answers[0], err)
 		}
 	}
 	e.unlock(held) // returns nil, as it did for the callers above
@@ -76,7 +76,7 @@ func unlockEnded(e *env) {
 			err)
 	}
 	next := w.got()
-	e.soon("the lock, unlocked with a context that has ended, was had by the next", w.at.Sub(began),
+	e.soon("the next holder got a lock that was unlocked with an ended context", w.at.Sub(began),
 		e.prompt)
 	e.unlock(held) // now with a context that lets Unlock wait for the reply
 	e.unlock(next)

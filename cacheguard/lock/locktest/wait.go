@@ -51,10 +51,11 @@ func waitInTurn(e *env) {
 	}
 	e.pass(e.fleet.Lease / 10)
 	e.unlock(first)
+	began := time.Now()
 	all.end()
 	g.judge(e)
 	close(failed)
-	e.noneFailed(failed)
+	e.noneFailed(failed, g.at.Before(began.Add(e.limit/2)))
 }
 
 // waitLatency measures the time of a hand-over. It fails only if waiting calls aren't woken at all,
@@ -77,7 +78,7 @@ func waitLatency(e *env) {
 	slices.Sort(took)
 	median, p99 := took[len(took)/2], took[len(took)*99/100]
 	e.Logf("from Unlock to the next Lock: median %v, p99 %v", median, p99)
-	e.soon("half of those who wait have the lock", median, e.prompt)
+	e.soon("half of the waiting calls got the lock", median, e.prompt)
 }
 
 // waitDisappears: no message wakes the waiting calls. They send requests by themselves when the
@@ -93,8 +94,8 @@ func waitDisappears(e *env) {
 	first, second = e.first(first, second)
 	next := first.got()
 	took := first.at.Sub(began)
-	e.Logf("a lock that had disappeared was had by the next after %v", took)
-	e.soon("a lock that had disappeared was had by the next", took,
+	e.Logf("the next holder got a lock that had disappeared: after %v", took)
+	e.soon("the next holder got a lock that had disappeared", took,
 		2*e.fleet.Lease+e.fleet.Poll+time.Second)
 	second.waits(next)
 	e.unlock(next)
@@ -118,7 +119,8 @@ func waitDeadline(e *env) {
 			if w.at.Before(deadline) {
 				e.unexpected(w.at.Sub(w.began), err, "Lock returned: %v, before its deadline", err)
 			}
-			e.Errorf("Lock returned: %v; want an error that wraps DeadlineExceeded", err)
+			e.unexpected(w.at.Sub(w.began), err,
+				"Lock returned: %v; want an error that wraps DeadlineExceeded", err)
 		case w.at.Before(deadline):
 			e.Errorf("Lock returned %v before its deadline", deadline.Sub(w.at))
 		}
@@ -243,7 +245,7 @@ func (e *env) leave(held, unlockFirst bool) {
 	for i := range gs {
 		next := nexts[i].got()
 		took := nexts[i].at.Sub(free[i])
-		e.soon("the lock that one had left who waited for it was had by the next", took,
+		e.soon("the next holder got a lock for which a waiting call had given up", took,
 			e.fleet.Lease+e.prompt)
 		if leavers[i].err != nil {
 			left++
@@ -255,7 +257,7 @@ func (e *env) leave(held, unlockFirst bool) {
 		e.unlock(next)
 	}
 	if slow > max(1, left/2) {
-		e.unlucky("the locks that %d had left were had by the next late, for %d of them, after up to %v; want it within %v",
+		e.unlucky("%d waiting calls gave up, and the next holders got %d of their locks late, after up to %v; want it within %v",
 			left, slow, longest, e.prompt)
 	}
 }

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
@@ -15,6 +16,7 @@ type waiter struct {
 	e      *env
 	name   string
 	cancel context.CancelFunc
+	inLock bool // its context is not the case's own, but that of a lock
 	began  time.Time
 	// Closed when the acquisition has returned: read the fields below only then.
 	over chan struct{}
@@ -40,6 +42,7 @@ func (e *env) wait(l lock.Locker, name string) *waiter { return e.waitIn(e.ctx, 
 // waitIn is like wait, with a given context.
 func (e *env) waitIn(ctx context.Context, l lock.Locker, name string) *waiter {
 	w := e.begin(ctx, l.Lock, name)
+	w.inLock = ctx != e.ctx
 	e.waiters = append(e.waiters, w)
 	return w
 }
@@ -55,9 +58,10 @@ func (e *env) ask(ctx context.Context, step acquire, name string) (lock.Lock, er
 // asked is like ask, but returns a waiter that has returned.
 func (e *env) asked(ctx context.Context, step acquire, name string) *waiter {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(ctx, e.limit)
+	within, cancel := context.WithTimeout(ctx, e.limit)
 	defer cancel()
-	w := e.begin(ctx, step, name)
+	w := e.begin(within, step, name)
+	w.inLock = ctx != e.ctx
 	timeout := time.NewTimer(2 * e.limit)
 	defer timeout.Stop()
 	select {
@@ -83,6 +87,8 @@ func (w *waiter) lock() lock.Lock {
 	e := w.e
 	e.Helper()
 	switch {
+	case w.inLock && errors.Is(w.err, lock.ErrLost):
+		e.unlucky("an acquisition of %q under a lock's context returned: %v", w.name, w.err)
 	case w.wrong():
 		e.Fatalf("an acquisition of %q, which can be had, returned: %v", w.name, w.err)
 	case w.err != nil:
@@ -95,11 +101,10 @@ func (w *waiter) lock() lock.Lock {
 	return w.held
 }
 
-// wrong reports whether an acquisition failed with an error that a slow server can't be the reason
-// for.
+// wrong reports whether an acquisition failed with an error that a slow server can't cause.
 func (w *waiter) wrong() bool { return aboutLock(w.err) || w.err != nil && w.neverGot() }
 
-// neverGot reports whether an acquisition failed because of its context.
+// neverGot reports whether an acquisition took the whole time limit, so that its context ended.
 func (w *waiter) neverGot() bool { return w.at.Sub(w.began) >= w.e.limit }
 
 // first waits until one of two waiters has returned, and returns that one first.

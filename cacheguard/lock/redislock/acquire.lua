@@ -1,13 +1,17 @@
--- Asks for a lock, and for a place among those who wait for it.
--- KEYS: lock, line, seen, fence
--- ARGV: owner, lease in ms, which is also when somebody who waits and isn't heard of counts as gone, '1' if the asker waits,
---       its place or '', '1' for first come first served, ms to remember the fencing token
--- Returns the token if it is granted; otherwise ms left of the lock or of somebody else's turn (below 0: it has no end),
--- place, the last token that anybody was given. The error FENCE and a key says that there are no more tokens.
+-- Asks for a lock, and for a place in the line of those that wait for it.
+-- KEYS: the lock, the line, seen, the fence
+-- ARGV: the owner that asks, the lease in ms, '1' if the owner will wait, the owner's place or '',
+--       '1' for first come first served, the ms to remember the fencing token
+-- Returns the fencing token if the lock is granted. Otherwise it returns three things: the ms left
+--         of the lock or of another owner's turn (below 0: the lock has no end), the owner's place,
+--         and the last token that was granted. The error FENCE and a key means that there are no
+--         more tokens.
 --
--- The lock is its owner, ' ' and its fencing token. An owner is a process, '/' and a number; the process has a channel.
--- The line is a sorted set of the owners that wait, by their place. seen has until when each of them counts as there.
--- A channel's name begins as all keys do, up to the brace.
+-- The lock is the name of its owner, a space, and the fencing token. The name of an owner is the
+-- name of its process, '/' and a number. The line is a sorted set of the waiting owners, with their
+-- places as scores. The hash "seen" has, for each waiting owner, until when it counts as present:
+-- until one lease after its last request. The fence is the last fencing token. Each process has a
+-- channel, whose name is the part of the keys before the brace, and the name of the process.
 local owner = ARGV[1]
 
 local function leave(who)
@@ -16,12 +20,14 @@ local function leave(who)
   end
 end
 
--- counts reports whether one who counts as there until then does so now. An end that no lease has was set by hand.
+-- counts reports whether an owner that counts as present until the time "to" does so now. A time
+-- that is later than the end of any lease was set by hand, and doesn't count.
 local function counts(to, now)
   return to and to >= now and to - now <= math.max(1e6 * ARGV[2], 3600e6)
 end
 
--- first is who has waited longest and still counts as there.
+-- first returns the owner that has waited longest and still counts as present. It removes the
+-- owners before it from the line.
 local function first(now)
   while true do
     local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
@@ -41,21 +47,26 @@ if ARGV[5] == '1' and not redis.call('GET', KEYS[1]) then
 end
 
 if not turn or turn == owner then
-  -- The clock is larger than what was forgotten, also where a server has come back with an old fence; what is remembered
-  -- counts when the clock was set back, unless no clock was ever there.
+  -- Usually the token is the server's clock. It is larger than all earlier tokens, even if the
+  -- server has forgotten the last ones. If the clock was set back, the token is the remembered one
+  -- plus 1, except if the fence has a number that no token can have.
   local token = string.format('%.0f', now)
   if redis.call('SET', KEYS[1], owner .. ' ' .. token, 'NX', 'PX', ARGV[2]) then
     local before = tonumber(redis.call('SET', KEYS[4], token, 'PX', ARGV[6], 'GET') or 0) or 0
-    if before == 2^53 - 1 then -- it may have been given, and a script can't tell the next two numbers apart
+    if before == 2^53 - 1 then
+      -- This token may have been granted. There is no larger one, because Lua can't tell the next
+      -- two numbers apart.
       redis.call('SET', KEYS[4], string.format('%.0f', before), 'PX', ARGV[6])
       redis.call('DEL', KEYS[1])
       return redis.error_reply('FENCE ' .. KEYS[4])
-    elseif before >= now and before < 2^53 then -- what is larger was never given
+    elseif before >= now and before < 2^53 then -- larger numbers were never granted as tokens
       token = string.format('%.0f', before + 1)
       redis.call('SET', KEYS[4], token, 'PX', ARGV[6])
       redis.call('SET', KEYS[1], owner .. ' ' .. token, 'PX', ARGV[2])
     end
-    if ARGV[3] == '1' then -- it may have a place, also by a copy of this question whose answer was lost
+    if ARGV[3] == '1' then
+      -- The owner may have a place in the line, for example from a copy of this request whose
+      -- answer was lost.
       leave(owner)
     end
     return token
@@ -70,11 +81,12 @@ if held then
     return string.sub(held, #owner + 2)
   end
   left, last = redis.call('PTTL', KEYS[1]), string.match(held, ' (%d+)$') or ''
-  if left == 0 then -- it ends in this millisecond
+  if left == 0 then -- the lock ends in this millisecond
     left = 1
   end
 else
-  redis.call('PUBLISH', string.match(KEYS[1], '^[^{]*') .. string.match(turn, '^[^/]*'), turn) -- its message may have been lost
+  -- It is another owner's turn. The message that woke it may have been lost, so it is sent again.
+  redis.call('PUBLISH', string.match(KEYS[1], '^[^{]*') .. string.match(turn, '^[^/]*'), turn)
   left = math.floor((redis.call('HGET', KEYS[3], turn) - now) / 1000) + 1
   last = redis.call('GET', KEYS[4]) or ''
 end
@@ -88,7 +100,7 @@ if ARGV[3] == '1' then
   redis.call('ZADD', KEYS[2], place, owner)
   redis.call('HSET', KEYS[3], owner, string.format('%.0f', now + ARGV[2] * 1000))
   for i = 2, 3 do
-    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then -- another's time may be longer
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then -- another owner's lease may be longer
       redis.call('PEXPIRE', KEYS[i], ARGV[2])
     end
   end

@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -102,7 +103,9 @@ func openFleet(t *testing.T, s site) locktest.Fleet {
 		},
 	}
 	for range 3 {
-		f.Lockers = append(f.Lockers, open(t, s.client(), s.Options))
+		rdb := s.client()
+		connect(rdb)
+		f.Lockers = append(f.Lockers, open(t, rdb, s.Options))
 	}
 	operator := s.client()
 	t.Cleanup(func() { operator.Close() })
@@ -126,16 +129,14 @@ func overProxy(
 		opts.Lease = lease
 		return overProxy(t, addr, opts, change)
 	}
-	proxy, err := redistest.NewProxy(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { proxy.Close() })
+	proxy := redistest.StartProxy(t, addr)
 	o := redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true}
 	if change != nil {
 		change(&o)
 	}
-	f.Lockers[0] = open(t, redis.NewClient(&o), suiteOptions(opts))
+	rdb := redis.NewClient(&o)
+	connect(rdb)
+	f.Lockers[0] = open(t, rdb, suiteOptions(opts))
 	f.Cut = func() func() {
 		proxy.Blackhole(true)
 		return func() { proxy.Blackhole(false); proxy.Cut() }
@@ -151,11 +152,15 @@ func suiteOptions(o redislock.Options) redislock.Options {
 	return o
 }
 
-// open returns a locker on a separate client. Both are closed at the end of the test.
+// open returns a locker on a separate client. Both are closed at the end of the test. The default
+// of OpTimeout is longer than outside of tests, because on a busy machine dialling takes long.
 func open(t *testing.T, rdb redis.UniversalClient, opts redislock.Options) *redislock.Locker {
 	t.Helper()
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if opts.OpTimeout == 0 {
+		opts.OpTimeout = min(cmp.Or(opts.Lease, 10*time.Second), 10*time.Second)
 	}
 	l, err := redislock.New(rdb, opts)
 	if err != nil {

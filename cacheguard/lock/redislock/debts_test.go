@@ -52,7 +52,7 @@ func TestUnlockReachesRedisThatComesBack(t *testing.T) {
 func indebted(t *testing.T, prefix string) (*redislock.Locker, *redistest.Proxy, *redis.Client) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
-	proxy := newProxy(t, addr)
+	proxy := redistest.StartProxy(t, addr)
 	rdb := redis.NewClient(&redis.Options{
 		Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1,
 	})

@@ -22,7 +22,8 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 
-	locker, err := redislock.New(rdb, redislock.Options{Lease: 5 * time.Second})
+	// The default of 1 s is enough outside of tests.
+	locker, err := redislock.New(rdb, redislock.Options{OpTimeout: 5 * time.Second})
 	if err != nil {
 		panic(err)
 	}

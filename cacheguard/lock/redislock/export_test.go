@@ -19,6 +19,14 @@ var (
 // Lease returns a locker's Lease.
 func (l *Locker) Lease() time.Duration { return l.opts.Lease }
 
+// Naps returns the first n pauses of a waiting call to which messages don't arrive.
+func (l *Locker) Naps(n int) (all []time.Duration) {
+	for poll := l.next(firstPoll / 2); len(all) < n; poll = l.next(poll) {
+		all = append(all, nap(poll))
+	}
+	return all
+}
+
 // NextOwner returns the name of the owner of the locker's next question.
 func NextOwner(l *Locker) string {
 	return l.process + "/" + strconv.FormatInt(l.asked.Load()+1, 36)

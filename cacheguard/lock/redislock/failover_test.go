@@ -21,7 +21,7 @@ func TestSentinelFailoverLosesALock(t *testing.T) {
 	t.Parallel()
 	const prefix, name, lease = "failover", "n", 24 * time.Second
 	s := redistest.StartSentinel(t, 1, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: 2 * time.Second}
 	at := site{Addrs: s.Addrs(), Sentinel: true}

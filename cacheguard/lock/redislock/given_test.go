@@ -15,6 +15,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/waittest"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 // stand puts an owner into the queue. The owner counts as present until the given time.
@@ -208,15 +209,17 @@ func TestOldMessageIsNotBelievedOutOfTurn(t *testing.T) {
 // A lock that was handed over lasts for one lease from the last question. A holder that can't renew
 // it knows when this lease is over.
 func TestGivenLockEndsInTime(t *testing.T) {
-	const prefix, name, lease = "intime", "n", 3 * time.Second
-	addr := redistest.Shared(t).Addr()
+	t.Parallel() // it waits most of the time
+	const prefix, name, lease = "intime", "n", 9 * time.Second
+	addr := redistest.Start(t).Addr()
 	rdb := client(t, addr)
-	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: time.Second}
-	commands := newProxy(t, addr)
+	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: 3 * time.Second}
+	commands := redistest.StartProxy(t, addr)
 	a, b := locker(t, addr, opts),
 		open(t, separate{client(t, commands.Addr()), client(t, addr)}, opts)
 	must(t, b.Warm(t.Context()))
 	held := locked(t, a, name)
+	began := time.Now()
 	waits := calls(t.Context(), b, name)
 	owner := line(t, rdb, prefix, name, 1)[0]
 	waittest.Until(t, "a while passes", func() bool {
@@ -233,6 +236,7 @@ func TestGivenLockEndsInTime(t *testing.T) {
 	waittest.Until(t, "the lock has ended", func() bool {
 		return rdb.Exists(t.Context(), redislock.LockName(prefix, name)).Val() == 0
 	})
+	wallclock.CatchUp(began)
 
 	if err := given.Err(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("the lock is another's to take, and its holder has %v", err)
@@ -259,8 +263,9 @@ func (a asking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // If a call learns that it was given the lock when this lock has already ended, it sends its
 // request again, because a lost lock is of no use to the caller.
 func TestGivenLockThatHasEnded(t *testing.T) {
-	const prefix, name, lease = "hasended", "n", 2 * time.Second
-	addr := redistest.Shared(t).Addr()
+	t.Parallel() // it waits most of the time
+	const prefix, name, lease = "hasended", "n", 4 * time.Second
+	addr := redistest.Start(t).Addr()
 	rdb := client(t, addr)
 	var deaf atomic.Bool
 	asks := make(chan struct{}, 10)
@@ -303,13 +308,14 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 	rdb, operator := client(t, addr), client(t, addr)
 	var stands atomic.Bool
 	rdb.AddHook(asking(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		began := time.Now()
 		err := next(ctx, cmd)
 		if stands.CompareAndSwap(true, false) { // this process is stopped until the lock has ended
 			waittest.Until(t, "the lock has ended", func() bool {
 				return operator.Exists(t.Context(), redislock.LockName(prefix, "lock"),
 					redislock.LockName(prefix, "try")).Val() == 0
 			})
-
+			wallclock.CatchUp(began)
 		}
 		return err
 	}))
@@ -327,7 +333,7 @@ func TestAnswerThatIsReadTooLate(t *testing.T) {
 // A lease counts from the question, not from the reply, because Redis may have begun the lease long
 // before the reply was read.
 func TestLeaseCountsFromItsQuestion(t *testing.T) {
-	const prefix, name, lease = "fromquestion", "n", 3 * time.Second
+	const prefix, name, lease = "fromquestion", "n", 6 * time.Second
 	addr := redistest.Shared(t).Addr()
 	rdb, operator := client(t, addr), client(t, addr)
 	var asked atomic.Pointer[time.Time]
@@ -343,6 +349,7 @@ func TestLeaseCountsFromItsQuestion(t *testing.T) {
 		return err
 	}))
 	l := open(t, rdb, redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease})
+	must(t, l.Warm(t.Context()))
 	held := locked(t, l, name)
 	counts := func(what string) time.Time {
 		t.Helper()
@@ -377,7 +384,7 @@ func TestColdLockerGetsAPlace(t *testing.T) {
 func TestLeavingFollowsTheQuestion(t *testing.T) {
 	const prefix, name = "follows", "n"
 	addr := redistest.Shared(t).Addr()
-	proxy := newProxy(t, addr)
+	proxy := redistest.StartProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 2 * patience}
 	// There are more connections than the question needs. Otherwise the release would have to dial
 	// first.

@@ -9,6 +9,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 // After MaxHold a holder that hangs learns that its lock is lost. The lock ends one lease later.
@@ -16,7 +17,7 @@ func TestMaxHold(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const prefix, name, lease, most = "most", "n", 3 * time.Second, 4 * time.Second
 	addr := redistest.Start(t).Addr()
-	opts := redislock.Options{Prefix: prefix, Lease: lease, MaxHold: most}
+	opts := redislock.Options{Prefix: prefix, Lease: lease, MaxHold: most, OpTimeout: lease}
 	a, b := locker(t, addr, opts), locker(t, addr, opts)
 	began := time.Now()
 	held := locked(t, a, name)
@@ -41,9 +42,9 @@ func TestMaxHold(t *testing.T) {
 // A negative MaxHold means no limit: a lock is renewed for as long as it is held.
 func TestHeldForManyLeases(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	const prefix, name, lease = "renewed", "n", 3 * time.Second
+	const prefix, name, lease = "renewed", "n", 6 * time.Second
 	addr := redistest.Start(t).Addr()
-	proxy := newProxy(t, addr)
+	proxy := redistest.StartProxy(t, addr)
 	a := locker(t, proxy.Addr(),
 		redislock.Options{Prefix: prefix, Lease: lease, MaxHold: -1, OpTimeout: lease})
 	held := locked(t, a, name)
@@ -63,9 +64,9 @@ func TestHeldForManyLeases(t *testing.T) {
 // before another holder can have it.
 func TestRenewalFails(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	const prefix, name, lease = "renewal", "n", 3 * time.Second
+	const prefix, name, lease = "renewal", "n", 9 * time.Second
 	addr := redistest.Start(t).Addr()
-	proxy := newProxy(t, addr)
+	proxy := redistest.StartProxy(t, addr)
 	a := locker(t, proxy.Addr(), redislock.Options{Prefix: prefix, Lease: lease})
 	b := locker(t, addr, redislock.Options{Prefix: prefix, Lease: lease})
 	held := locked(t, a, name)
@@ -85,9 +86,11 @@ func TestRenewalFails(t *testing.T) {
 	if err := held.Err(); err != nil {
 		t.Fatalf("after two renewals that failed: %v", err)
 	}
+	began := time.Now()
 	proxy.Blackhole(true)
 	defer proxy.Blackhole(false)
 	next := locked(t, b, name)
+	wallclock.CatchUp(began)
 	if err := held.Err(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("another has the lock, and the first holder hears %v", err)
 	}

@@ -67,12 +67,16 @@ func (s site) config() string {
 	return string(text)
 }
 
+// connect dials, because a busy machine takes longer for this than OpTimeout.
+func connect(rdb redis.UniversalClient) { _ = rdb.Ping(context.Background()).Err() }
+
 func openSite(config string) (lock.Locker, func(), error) {
 	var s site
 	if err := json.Unmarshal([]byte(config), &s); err != nil {
 		return nil, nil, err
 	}
 	rdb := s.client()
+	connect(rdb)
 	l, err := redislock.New(rdb, s.Options)
 	if err != nil {
 		return nil, nil, err

@@ -44,22 +44,23 @@ func TestMessagesBreak(t *testing.T) {
 			t.Parallel()
 			const prefix, name = "breaks", "n"
 			addr := redistest.Start(t).Addr()
-			wire := newProxy(t, addr)
+			wire := redistest.StartProxy(t, addr)
 			var log logtest.Lines
-			opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: time.Second}
+			opts := redislock.Options{Prefix: prefix, Lease: time.Hour, OpTimeout: 3 * time.Second}
 			a := locker(t, addr, opts)
 			opts.Logger = log.Logger()
 			b := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
+			must(t, b.Warm(t.Context()))
 			held := locked(t, a, name)
 			waits := calls(t.Context(), b, name)
 			line(t, client(t, addr), prefix, name, 1)
 
 			heal := breaks(t, wire)
-			log.Await(t, 1, "messages don't arrive")
+			log.AwaitSome(t, "messages don't arrive")
 			unlock(t, held)
 			held = waits.lock(t) // the call has polled, because the lease is an hour
 			heal()
-			log.Await(t, 1, "messages arrive again")
+			log.AwaitSome(t, "messages arrive again")
 			waits = calls(t.Context(), a, name)
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
@@ -68,8 +69,11 @@ func TestMessagesBreak(t *testing.T) {
 			line(t, client(t, addr), prefix, name, 1)
 			unlock(t, held)
 			unlock(t, waits.lock(t)) // a message on the new connection has woken the call
-			if n := log.Count("messages don't arrive"); n != 1 {
-				t.Errorf("it was logged %d times", n)
+			// On a busy machine messages may stop once more.
+			for i, line := range log.With("messages") {
+				if strings.Contains(line, "don't arrive") != (i%2 == 0) {
+					t.Errorf("line %d about messages is: %s", i+1, line)
+				}
 			}
 		})
 	}
@@ -137,7 +141,7 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 		}, []string{"subscribing to silent:", "no answer to a PING within"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wire := newProxy(t, redistest.Shared(t).Addr())
+			wire := redistest.StartProxy(t, redistest.Shared(t).Addr())
 			silent := wire.DropCommand(is.silent)
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
@@ -147,7 +151,8 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 				}
 			})
 			l := open(t, client(t, wire.Addr()), redislock.Options{
-				Prefix: "silent", Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Prefix: "silent", OpTimeout: time.Second,
+				Logger: slog.New(slog.NewTextHandler(log, nil)),
 			})
 			if name != "its channel" {
 				go func() {

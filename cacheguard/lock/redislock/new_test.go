@@ -67,7 +67,7 @@ func TestNewRefuses(t *testing.T) {
 // A lock doesn't last longer for its holder than on the server.
 func TestLeaseIsInMilliseconds(t *testing.T) {
 	l := open(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}),
-		redislock.Options{Lease: 11*time.Millisecond - 1})
+		redislock.Options{Lease: 11*time.Millisecond - 1, OpTimeout: 10 * time.Millisecond})
 	if got := l.Lease(); got != 10*time.Millisecond {
 		t.Errorf("the holder believes in %v of what ends after 10ms", got)
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/cacheguard/cacheguard/internal/option"
 )
 
 // Options configures a [Locker]. The zero value of a field means its default.
@@ -22,16 +24,18 @@ type Options struct {
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
 	// can't keep the lock for ever. After MaxHold the Lost channel of the lock is closed. In Redis
-	// the lock ends one Lease later, or when it is unlocked. Default 1 h. Negative means no limit.
+	// the lock ends at most one Lease later, or when it is unlocked. Default 1 h. Negative means no
+	// limit.
 	MaxHold time.Duration
 
 	// Fair always gives the lock to the call that has waited longest, even if a new call asks at
 	// the moment when the lock is free. Without Fair, Unlock also gives the lock to the longest
 	// waiting call. But in a cluster, and when a lock expires because its holder died, a new call
-	// may get the lock first. Without Fair, a process that died while it waited causes no delay.
-	// With Fair, it delays the others by up to one Lease. A process that is stopped while it waits
-	// causes this delay with or without Fair. All lockers of one prefix should have the same
-	// setting.
+	// may get the lock first. Without Fair, a process that died while it waited causes no delay on
+	// a single server. In a cluster it delays the others by up to about a third of Lease. With
+	// Fair, a process that died while it waited delays the others by up to one Lease. A process
+	// that is stopped while it waits delays them by up to one Lease, with or without Fair. All
+	// lockers of one prefix should have the same setting.
 	Fair bool
 
 	// OpTimeout limits every step in Redis. This includes the wait for a connection, and a second
@@ -64,14 +68,8 @@ func (o Options) withDefaults() (Options, error) {
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("redislock: Options.Prefix %q has a brace", o.Prefix))
 	}
-	switch {
-	case o.Lease == 0:
-		o.Lease = defaultLease
-	case o.Lease < leastLease:
-		errs = append(errs,
-			fmt.Errorf("redislock: Options.Lease is %v, below the least of %v", o.Lease,
-				leastLease))
-	}
+	errs = append(errs,
+		option.Duration("redislock: Options.Lease", &o.Lease, defaultLease, leastLease))
 	// The server counts in ms: with a fraction of a ms more, a holder would count on its lock for
 	// longer than the server keeps it.
 	o.Lease = o.Lease.Truncate(time.Millisecond)
@@ -81,14 +79,10 @@ func (o Options) withDefaults() (Options, error) {
 	case o.MaxHold < 0:
 		o.MaxHold = 0 // no limit
 	}
-	switch {
-	case o.OpTimeout == 0:
-		o.OpTimeout = max(min(defaultOpTimeout, o.Lease/3), leastOpTimeout)
-	case o.OpTimeout < leastOpTimeout:
-		errs = append(errs,
-			fmt.Errorf("redislock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout,
-				leastOpTimeout))
-	case o.OpTimeout > o.Lease && o.Lease >= leastLease:
+	errs = append(errs,
+		option.Duration("redislock: Options.OpTimeout", &o.OpTimeout,
+			max(min(defaultOpTimeout, o.Lease/3), leastOpTimeout), leastOpTimeout))
+	if o.OpTimeout > o.Lease && o.Lease >= leastLease {
 		errs = append(errs,
 			fmt.Errorf("redislock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout,
 				o.Lease))

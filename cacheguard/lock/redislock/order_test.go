@@ -13,6 +13,7 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
 	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/waittest"
+	"github.com/cacheguard/cacheguard/internal/wallclock"
 )
 
 // 100 waiting calls get the lock in the order in which they came, even if they belong to several
@@ -65,9 +66,10 @@ func TestFairOrder(t *testing.T) {
 
 // Waiting calls send their requests from time to time, and keep their places.
 func TestPlacesAreKept(t *testing.T) {
-	const prefix, name, waiting, lease = "places", "n", 5, 3 * time.Second
+	t.Parallel() // it waits most of the time
+	const prefix, name, waiting, lease = "places", "n", 5, 6 * time.Second
 	addr := redistest.Start(t).Addr()
-	proxy := newProxy(t, addr)
+	proxy := redistest.StartProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Fair: true, Lease: lease, OpTimeout: lease}
 	first := locked(t, locker(t, addr, opts), name)
 	l := locker(t, proxy.Addr(), opts)
@@ -138,7 +140,7 @@ func ownWire(
 	t *testing.T, addr string, opts redislock.Options,
 ) (*redislock.Locker, *redistest.Proxy) {
 	t.Helper()
-	wire := newProxy(t, addr)
+	wire := redistest.StartProxy(t, addr)
 	l := open(t, separate{client(t, addr), client(t, wire.Addr())}, opts)
 	must(t, l.Warm(t.Context()))
 	return l, wire
@@ -185,7 +187,7 @@ func TestLeavingPassesOn(t *testing.T) {
 // If a call was given the lock but got no message, it learns of the lock when it sends its request
 // again.
 func TestGivenAndNotHeard(t *testing.T) {
-	const prefix, name, lease = "notheard", "n", 2 * time.Second
+	const prefix, name, lease = "notheard", "n", 6 * time.Second
 	addr := redistest.Shared(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
 	a := locker(t, addr, opts)
@@ -208,21 +210,24 @@ func TestGivenAndNotHeard(t *testing.T) {
 // If a call learns too late that it was given the lock, it doesn't treat the lock as held, because
 // other holders have had it since.
 func TestHeardTooLate(t *testing.T) {
-	const prefix, name, lease = "toolate", "n", 2 * time.Second
-	addr := redistest.Shared(t).Addr()
+	t.Parallel() // it waits most of the time
+	const prefix, name, lease = "toolate", "n", 6 * time.Second
+	addr := redistest.Start(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
 	a := locker(t, addr, opts)
-	commands, messages := newProxy(t, addr), newProxy(t, addr)
+	commands, messages := redistest.StartProxy(t, addr), redistest.StartProxy(t, addr)
 	b := open(t, separate{client(t, commands.Addr()), client(t, messages.Addr())}, opts)
 	must(t, b.Warm(t.Context()))
 	held := locked(t, a, name)
 	waits := calls(t.Context(), b, name)
 	line(t, client(t, addr), prefix, name, 1)
 	waittest.Until(t, "the reply to the call in line", commands.Idle)
+	began := time.Now()
 	commands.Blackhole(true) // to Redis the process looks stopped
 	messages.Blackhole(true)
 	unlock(t, held)
 	other := locked(t, a, name) // after the lease of the call that was given the lock
+	wallclock.CatchUp(began)
 	messages.Blackhole(false)
 	commands.Blackhole(false)
 	if waits.returned() && waits.err == nil && waits.held.Err() == nil && other.Err() == nil {
@@ -245,10 +250,12 @@ func TestWaiterIsGone(t *testing.T) {
 			addr := redistest.Shared(t).Addr()
 			lease := time.Hour
 			if fair {
-				lease = 3 * time.Second
+				lease = 6 * time.Second
 			}
-			opts := redislock.Options{Prefix: prefix, Fair: fair, Lease: lease}
-			proxy := newProxy(t, addr)
+			opts := redislock.Options{
+				Prefix: prefix, Fair: fair, Lease: lease, OpTimeout: 2 * time.Second,
+			}
+			proxy := redistest.StartProxy(t, addr)
 			a, b, c := locker(t, addr, opts), locker(t, proxy.Addr(), opts), locker(t, addr, opts)
 			held := locked(t, a, name)
 			calls(t.Context(), b, name)

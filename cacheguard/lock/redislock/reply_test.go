@@ -22,7 +22,7 @@ func TestUnlockReplyIsLost(t *testing.T) {
 		for _, contended := range []bool{false, true} {
 			t.Run(fmt.Sprint(how, contended), func(t *testing.T) {
 				addr := redistest.Shared(t).Addr()
-				proxy := newProxy(t, addr)
+				proxy := redistest.StartProxy(t, addr)
 				// After a half of OpTimeout without a reply, there is the other half.
 				opts := redislock.Options{Prefix: prefix, OpTimeout: 3 * time.Second}
 				a, b := locker(t, proxy.Addr(), opts), locker(t, addr, opts)

@@ -20,17 +20,15 @@ import (
 // away.
 func user(t *testing.T, admin *redis.Client, prefix string, change ...any) *redis.Client {
 	t.Helper()
-	doc, err := os.ReadFile("doc.go")
+	doc, err := os.ReadFile("../../../docs/locks.md")
 	must(t, err)
-	found := regexp.MustCompile(`(?s)the least that works is (.*?), and \+info`).FindSubmatch(doc)
+	found := regexp.MustCompile(`(?m)^ACL SETUSER redislock (.*)$`).FindSubmatch(doc)
 	if found == nil {
-		t.Fatal("the package documentation has no ACL rule")
+		t.Fatal("docs/locks.md has no ACL rule")
 	}
-	rule := []any{"ACL", "SETUSER", "locks", "reset", "resetchannels", "on", ">secret"}
-	for _, word := range strings.Fields(strings.ReplaceAll(string(found[1]), "<prefix>", prefix)) {
-		if word != "//" && word != "and" {
-			rule = append(rule, word)
-		}
+	rule := []any{"ACL", "SETUSER", "locks", "reset"}
+	for _, word := range strings.Fields(strings.ReplaceAll(string(found[1]), "cglock", prefix)) {
+		rule = append(rule, word)
 	}
 	must(t, admin.Do(t.Context(), append(rule, change...)...).Err())
 	rdb := redis.NewClient(&redis.Options{

@@ -1,8 +1,10 @@
--- Takes a lock over from its holder, who hears of it at its next renewal.
--- KEYS: lock, fence, given
--- ARGV: owner, lease in ms, the holder's fencing token or '' for whoever has it, ms to remember the fencing token
--- Returns token | nothing: that one isn't the holder, or this is a late copy, and its lock was given back | the error FENCE
--- and a key: there are no more tokens
+-- Takes a lock over from its holder, which learns of this at its next renewal.
+-- KEYS: the lock, the fence, the key "given" of the new owner
+-- ARGV: the new owner, the lease in ms, the holder's fencing token or '' to take the lock from any
+--       holder, the ms to remember the fencing token
+-- Returns the fencing token. It returns nothing if the holder has another token, or if this is a
+--         late copy of a request whose lock was given back. The error FENCE and a key means that
+--         there are no more tokens.
 local owner = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, #owner + 1) == owner .. ' ' then -- the first answer was lost
@@ -18,7 +20,7 @@ local now = time[1] * 1000000 + time[2]
 local before = redis.call('GET', KEYS[2])
 for _, text in ipairs({before or '', holder}) do
   local last = tonumber(text) or 0
-  if last == 2^53 - 1 then -- see acquire.lua
+  if last == 2^53 - 1 then -- there is no larger token: Lua can't tell the next numbers apart
     return redis.error_reply('FENCE ' .. KEYS[2])
   elseif last >= now and last < 2^53 then
     now = last + 1

@@ -20,7 +20,7 @@ func taking(
 ) (over, past *redislock.Locker, wire *redistest.Proxy, held lock.Lock) {
 	t.Helper()
 	addr := redistest.Shared(t).Addr()
-	wire = newProxy(t, addr)
+	wire = redistest.StartProxy(t, addr)
 	opts := redislock.Options{Prefix: prefix, Lease: lease}
 	over, past = locker(t, wire.Addr(), opts), locker(t, addr, opts)
 	return over, past, wire, locked(t, past, "n")
@@ -65,7 +65,7 @@ func TestContinueComparesWholeTokens(t *testing.T) {
 func TestTakeThatFailsFreesNothing(t *testing.T) {
 	const lease = 3 * time.Second
 	addr := redistest.Shared(t).Addr()
-	wire := newProxy(t, addr)
+	wire := redistest.StartProxy(t, addr)
 	opts := redislock.Options{Prefix: "takefails", Lease: lease, OpTimeout: lease}
 	past := locker(t, addr, opts)
 	opts.OpTimeout = lease / 10 // only this locker gets no answers

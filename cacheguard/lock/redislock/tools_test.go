@@ -9,7 +9,6 @@ import (
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/redislock"
-	"github.com/cacheguard/cacheguard/internal/redistest"
 	"github.com/cacheguard/cacheguard/internal/waittest"
 )
 
@@ -28,14 +27,6 @@ func client(t *testing.T, addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
-}
-
-func newProxy(t *testing.T, addr string) *redistest.Proxy {
-	t.Helper()
-	p, err := redistest.NewProxy(addr)
-	must(t, err)
-	t.Cleanup(func() { _ = p.Close() })
-	return p
 }
 
 // locker returns the locker of a process, after Warm.

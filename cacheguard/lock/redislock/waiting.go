@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// The first pause while messages don't arrive; each next one is twice as long.
+	// While messages don't arrive, a call pauses before each request, for half of a span to one and
+	// a half spans, at random. This is the first span; each next one is twice as long.
 	firstPoll = 20 * time.Millisecond
-	// The longest pause, or a third of Lease if that is less: a call that sends its request too
-	// late loses its place.
+	// The longest span, or a third of Lease if that is less.
 	mostPoll = time.Second / 4
 )
 
@@ -32,8 +32,7 @@ func (l *Locker) await(
 	}
 	last := a             // the last reply that was no error
 	var trouble time.Time // the time since which all replies have been errors
-	most := min(mostPoll, l.opts.Lease/3)
-	for poll := min(firstPoll, most); ; poll = min(2*poll, most) {
+	for poll := l.next(firstPoll / 2); ; poll = l.next(poll) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, tenure.Why(ctx)
@@ -46,7 +45,7 @@ func (l *Locker) await(
 		case time.Since(trouble) > l.opts.Lease:
 			return nil, err
 		}
-		pause := poll/2 + rand.N(poll)
+		pause := nap(poll)
 		if err == nil && l.calls.arrive() {
 			pause = l.pause(a.left)
 		}
@@ -66,6 +65,14 @@ func (l *Locker) await(
 		timer.Stop()
 		a, err = l.put(ctx, q)
 	}
+}
+
+// nap returns the pause of a call to which messages don't arrive.
+func nap(poll time.Duration) time.Duration { return poll/2 + rand.N(poll) }
+
+// next returns the span after this one. A call that sends its request too late loses its place.
+func (l *Locker) next(poll time.Duration) time.Duration {
+	return min(2*poll, mostPoll, l.opts.Lease/3)
 }
 
 // pause returns how long a call waits for its message. left is the time until the lock, or another

@@ -10,9 +10,9 @@ import (
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 )
 
-// claim is one try to get a lock. Each claim has its own token. It exists from the request until
-// nothing of it is left on any master. A token is not used again after its release, not even by the
-// same Lock call: a late copy of the release would remove a vote that the next try needs.
+// claim is one try to get a lock. Each claim has its own token. A claim exists from its request
+// until nothing of it is left on any master. A token is not used again after its release, not even
+// by the same Lock call: a late copy of the release would remove a vote that the next try needs.
 //
 // Each master gets a different token, so that a server with two names has one vote. The server
 // votes for the token that arrives first. It answers the request under its other name as if another
@@ -223,8 +223,9 @@ func (c *claim) giveBack(ctx context.Context) <-chan answer {
 	})
 }
 
-// releaseAt gives the lock back on one master. If the master doesn't reply, releaseAt repeats the
-// release until the lock has expired.
+// releaseAt gives the lock back on one master. If the master doesn't reply, releaseAt returns, and
+// the release is repeated in the background until the master replies, the lock has expired, or the
+// locker is closed.
 func (c *claim) releaseAt(ctx context.Context, m *master) answer {
 	release := func(ctx context.Context) answer {
 		return m.release(ctx, c.key, c.at(m), c.l.channel(), c.name)

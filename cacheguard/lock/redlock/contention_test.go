@@ -29,7 +29,7 @@ func splitVotes(
 	for range 2 {
 		var w []*redistest.Proxy
 		for _, server := range s.servers {
-			w = append(w, newProxy(t, server))
+			w = append(w, redistest.StartProxy(t, server.Addr()))
 		}
 		wires = append(wires, w)
 		l := s.open(t, opts(), w...)
@@ -75,7 +75,7 @@ func splitVotes(
 func TestSplitVotes(t *testing.T) {
 	twoEach, oneAndTwo := [2][]int{{2, 3}, {0, 1}}, [2][]int{{1, 2}, {0}}
 	aThirdOnes := func(s *site) {
-		must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", patience).Err())
+		must(t, s.direct[4].Set(t.Context(), prefix+":k", "a third one's", untilTheEnd).Err())
 	}
 	away := func(s *site) { s.servers[3].Kill(); s.servers[4].Kill() }
 	t.Run("Lock", func(t *testing.T) {
@@ -99,21 +99,25 @@ func TestSplitVotes(t *testing.T) {
 	})
 	try := func(t *testing.T, late [2][]int, rest func(*site)) {
 		t.Parallel()
-		_, results := splitVotes(t, late, rest, func(l *redlock.Locker) error {
-			_, err := l.TryLock(t.Context(), "k")
-			return err
-		})
-		if results[0] != nil && results[1] != nil {
-			t.Errorf("of two who try at once none gets the lock: %v", results)
-		}
-		for _, err := range results {
-			if err != nil {
-				is(t, "the other", err, lock.ErrHeld)
+		// On a busy machine the votes may be split each time that they try again.
+		for range 3 {
+			_, results := splitVotes(t, late, rest, func(l *redlock.Locker) error {
+				_, err := l.TryLock(t.Context(), "k")
+				return err
+			})
+			for _, err := range results {
+				if err != nil {
+					is(t, "the other", err, lock.ErrHeld)
+				}
+			}
+			if results[0] == nil && results[1] == nil {
+				t.Error("both have the lock")
+			}
+			if t.Failed() || results[0] == nil || results[1] == nil {
+				return
 			}
 		}
-		if results[0] == nil && results[1] == nil {
-			t.Error("both have the lock")
-		}
+		t.Error("of two who try at once none gets the lock")
 	}
 	t.Run("TryLock", func(t *testing.T) { try(t, twoEach, aThirdOnes) })
 	t.Run("TryLock with two masters away", func(t *testing.T) { try(t, oneAndTwo, away) })
@@ -201,7 +205,7 @@ func TestLockersTakeTurns(t *testing.T) {
 	const enough = 240
 	lockers := make([]*redlock.Locker, 3)
 	for i := range lockers {
-		lockers[i] = s.open(t, opts())
+		lockers[i] = s.open(t, leased(untilTheEnd)) // a busy master may need more than 5 s
 		warm(t, lockers[i])
 	}
 	var counts []int
@@ -268,7 +272,7 @@ func TestManyContend(t *testing.T) {
 			var all sync.WaitGroup
 			inside := make(chan lock.Lock, 1)
 			for range 8 {
-				l := s.open(t, opts())
+				l := s.open(t, leased(untilTheEnd))
 				if deaf {
 					l.Deaf()
 				}
@@ -302,9 +306,9 @@ func TestManyContend(t *testing.T) {
 func TestQueuedInTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := leased(8 * time.Second) // a busy machine must not need as long as the lease
+	o := leased(12 * time.Second) // a busy machine must not need as long as the lease
 	l := s.wired(t, o)
-	l.SetNodeTimeout(o.Lease / 6) // nor as long as this for the first request
+	l.SetNodeTimeout(o.Lease / 5) // nor as long as this for the first request
 	works(t, l)
 	s.nothingLeft(t, "warm")
 	s.proxies[0].ResetCounts()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"time"
 
@@ -33,7 +34,7 @@ func ExampleLocker() {
 	locker, err := redlock.New(masters, redlock.Options{
 		Prefix:      "jobs",
 		Lease:       30 * time.Second,
-		NodeTimeout: 2 * time.Second,
+		NodeTimeout: 3 * time.Second,
 		MaxHold:     time.Minute,
 		Drift:       0.02, // virtual machines
 		Logger:      slog.Default().With("part", "jobs"),
@@ -44,7 +45,7 @@ func ExampleLocker() {
 	defer locker.Close()
 	ctx := context.Background()
 	if err := locker.Warm(ctx); err != nil {
-		fmt.Println("too few masters answer:", err)
+		log.Println("too few masters answer:", err)
 	}
 
 	hangs, err := locker.Lock(ctx, "import")

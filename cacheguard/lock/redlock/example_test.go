@@ -30,7 +30,7 @@ func Example() {
 		masters = append(masters, client)
 	}
 	locker, err := redlock.New(masters,
-		redlock.Options{Lease: 30 * time.Second, NodeTimeout: time.Second})
+		redlock.Options{Lease: 30 * time.Second, NodeTimeout: 3 * time.Second})
 	if err != nil {
 		fmt.Println(err)
 		return

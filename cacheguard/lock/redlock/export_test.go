@@ -25,6 +25,16 @@ func (l *Locker) SetNodeTimeout(d time.Duration) {
 	}
 }
 
+// WarmTimeout is the limit of Warm outside of tests.
+const WarmTimeout = warmTimeout
+
+// SetWarmTimeout sets the limit of Warm, which is too short for a busy machine.
+func (l *Locker) SetWarmTimeout(d time.Duration) { l.warmTimeout = d }
+
+// SetMostPause sets the time after which a call that gets messages sends its request again without
+// a message. Call SetMostPause before the locker is used.
+func (l *Locker) SetMostPause(d time.Duration) { l.mostPause = d }
+
 // Silent returns the masters that didn't reply the last time.
 func (l *Locker) Silent() (masters []int) {
 	for i, m := range l.masters {

@@ -3,10 +3,12 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +23,8 @@ import (
 const (
 	patience = 20 * time.Second // the time limit for events that must happen
 	prefix   = "cgredlock"
+
+	untilTheEnd = 10 * time.Minute // longer than any test that uses it
 )
 
 // site is five masters, with a proxy to each that can be cut.
@@ -36,18 +40,12 @@ func newSite(t *testing.T) *site {
 	for range 5 {
 		server := redistest.Start(t)
 		s.servers = append(s.servers, server)
-		s.proxies = append(s.proxies, newProxy(t, server))
-		s.direct = append(s.direct, newClient(t, server.Addr()))
+		s.proxies = append(s.proxies, redistest.StartProxy(t, server.Addr()))
+		rdb := newClient(t, server.Addr())
+		must(t, rdb.Ping(t.Context()).Err())
+		s.direct = append(s.direct, rdb)
 	}
 	return s
-}
-
-func newProxy(t *testing.T, server *redistest.Server) *redistest.Proxy {
-	t.Helper()
-	p, err := redistest.NewProxy(server.Addr())
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Close()) })
-	return p
 }
 
 func newClient(t *testing.T, addr string) *redis.Client {
@@ -65,30 +63,65 @@ func leased(lease time.Duration) redlock.Options {
 }
 
 // brisk returns options for tests in which masters don't reply, or in which locks end. The lockers
-// get more time for a request than New accepts. See open.
+// get more time for a request than New accepts. See openOn.
 func brisk() redlock.Options {
-	return redlock.Options{Lease: 5 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
+	return redlock.Options{Lease: 8 * time.Second, NodeTimeout: briskTimeout, Logger: quiet}
 }
 
-const briskTimeout = 499 * time.Millisecond
+const briskTimeout = 799 * time.Millisecond
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // open opens a locker with its own connections, like that of a separate process. It connects
-// directly, or through the given proxies.
+// directly, or through the given proxies. On a busy machine a first request takes longer than
+// NodeTimeout, so the masters that run have connections and scripts already.
 func (s *site) open(t *testing.T, o redlock.Options, wires ...*redistest.Proxy) *redlock.Locker {
 	t.Helper()
-	var masters []redis.UniversalClient
+	clients := s.clients(t, wires...)
+	var all sync.WaitGroup
+	for i, rdb := range clients {
+		if s.servers[i].Pid() == 0 {
+			continue
+		}
+		all.Go(func() {
+			err := greeted(t.Context(), rdb, 3)
+			for _, script := range []string{
+				redlock.AcquireScript, redlock.RenewScript, redlock.ReleaseScript,
+			} {
+				err = errors.Join(err, rdb.ScriptLoad(t.Context(), script).Err())
+			}
+			if err != nil {
+				t.Errorf("master %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	return openOn(t, o, clients)
+}
+
+// clients returns a new client of each master.
+func (s *site) clients(t *testing.T, wires ...*redistest.Proxy) (clients []*redis.Client) {
 	for i, server := range s.servers {
 		addr := server.Addr()
 		if wires != nil {
 			addr = wires[i].Addr()
 		}
-		masters = append(masters, newClient(t, addr))
+		clients = append(clients, newClient(t, addr))
+	}
+	return clients
+}
+
+// openOn opens a locker on these clients.
+func openOn(t *testing.T, o redlock.Options, clients []*redis.Client) *redlock.Locker {
+	t.Helper()
+	var masters []redis.UniversalClient
+	for _, rdb := range clients {
+		masters = append(masters, rdb)
 	}
 	l, err := redlock.New(masters, o)
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
+	l.SetWarmTimeout(patience)
 	if o.NodeTimeout == briskTimeout { // a busy machine needs more
 		l.SetNodeTimeout(timeoutOf(o.Lease))
 	}
@@ -193,6 +226,30 @@ func get(t *testing.T, l lock.Locker, name string) lock.Lock {
 	return held
 }
 
+// getMany acquires n locks, 16 at a time: one after another they take long on a busy machine.
+func getMany(t *testing.T, l lock.Locker, n int) []lock.Lock {
+	t.Helper()
+	const atOnce = 16
+	held := make([]lock.Lock, n)
+	var all sync.WaitGroup
+	for first := range atOnce {
+		all.Go(func() {
+			for i := first; i < n; i += atOnce {
+				var err error
+				if held[i], err = l.Lock(t.Context(), fmt.Sprint(i)); err != nil {
+					t.Errorf("Lock of %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return held
+}
+
 // works waits until a locker works. On a busy machine this may take a moment.
 func works(t *testing.T, l lock.Locker) {
 	t.Helper()
@@ -209,9 +266,8 @@ func warm(t *testing.T, l interface{ Warm(context.Context) error }) {
 	must(t, warmed(t, l))
 }
 
-// warmed returns the error of Warm. If the machine is too busy for Warm, which ends after a second,
-// Warm is called again.
-func warmed(t *testing.T, l interface{ Warm(context.Context) error }) (err error) {
+// warmed returns the error of Warm. If the machine is too busy for Warm, Warm is called again.
+func warmed(t testing.TB, l interface{ Warm(context.Context) error }) (err error) {
 	t.Helper()
 	waittest.Until(t, "it is warm", func() bool {
 		err = l.Warm(t.Context())
@@ -234,5 +290,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// pass lets time pass.
+// pass lets time pass: until a lease or a time-out has ended, while something must not happen, or
+// between the turns of a loop. It is never for something that must have happened afterwards.
 func pass(d time.Duration) { <-time.After(d) }

@@ -29,7 +29,8 @@ type line struct {
 	trouble time.Time
 	crowd   int // the number of processes that waited when the lock was last released
 
-	// The first call of the line waits until a majority of the masters may be free.
+	// The first call of the line waits until a majority of the masters may be free. The fields
+	// below show when.
 	//
 	// By master: the token that has the lock there, unknown, or "" if nobody has it.
 	blocked []string

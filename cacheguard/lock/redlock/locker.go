@@ -30,6 +30,9 @@ type Locker struct {
 	asked atomic.Bool
 	twins atomic.Pointer[twins] // two masters that were one server when both replied last, or nil
 
+	// These are constants, except in tests.
+	warmTimeout, mostPause time.Duration
+
 	messages messages
 }
 
@@ -43,8 +46,8 @@ var (
 // clients of a cluster, of a Ring and of sentinels, and two clients with the same address. If two
 // masters are one server with two names, [Locker.Warm] returns an error, and so does each Lock or
 // TryLock to which both names reply. An even number of masters tolerates no more failures than the
-// odd number below it. It is only needed temporarily, while you add a master (see the package
-// documentation). New reports all problems in one error and never dials. The clients belong to the
+// odd number below it. It is only needed temporarily, while you add, remove or replace masters (see
+// docs/locks.md). New reports all problems in one error and never dials. The clients belong to the
 // caller: Close doesn't close them.
 //
 // Set ContextTimeoutEnabled and MaxRetries -1 in the clients' options. For other clients the locker
@@ -55,12 +58,13 @@ var (
 func New(masters []redis.UniversalClient, opts Options) (*Locker, error) {
 	errs := checkMasters(masters)
 	opts, wrong := opts.withDefaults()
-	if errs = append(errs, wrong...); len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(append(errs, wrong...)...); err != nil {
+		return nil, err
 	}
 	l := &Locker{
 		opts: opts, keeper: tenure.NewKeeper(), id: rand.Text()[:waiterSize],
 		turns: make(chan struct{}, mostAtOnce), aside: make(chan struct{}, mostAside),
+		warmTimeout: warmTimeout, mostPause: mostPause,
 	}
 	l.lines.init(len(masters))
 	l.messages.lines, l.messages.logger = &l.lines, opts.Logger
@@ -210,9 +214,10 @@ func (a attempt) clear(ctx context.Context) {
 		func(t *tally) bool { return !t.pendingThere() })
 }
 
-// try sends requests until this call or another holder has the lock, nine at most. After the ninth
-// it also returns ErrHeld. It gives back its votes before it returns ErrHeld. Otherwise these votes
-// could make a later TryLock fail although nobody has the lock.
+// try makes at most nine attempts. It stops earlier if this call gets the lock, if another holder
+// may have it, or after an error. After the ninth it also returns ErrHeld. It gives back its votes
+// before it returns ErrHeld. Otherwise these votes could make a later TryLock fail although nobody
+// has the lock.
 func (l *Locker) try(ctx context.Context, name string) (*tenure.Hold, error) {
 	for n := 0; ; n++ {
 		a := l.attempt(ctx, name, wish{})

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func openProcess(config string) (lock.Locker, func(), error) {
 	for _, addr := range p.Addrs {
 		masters = append(masters, redis.NewClient(&redis.Options{Addr: addr}))
 	}
+	connect(masters)
 	l, err := redlock.New(masters,
 		redlock.Options{Prefix: suitePrefix, Lease: p.Lease, Logger: quiet})
 	if err != nil {
@@ -64,6 +66,29 @@ func openProcess(config string) (lock.Locker, func(), error) {
 			_ = m.Close()
 		}
 	}, nil
+}
+
+// connect dials the masters, because a busy machine takes longer for this than the timeout of a
+// request. It doesn't wait for more than a majority, because the others may be away.
+func connect(masters []redis.UniversalClient) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	replied := make(chan bool, len(masters))
+	var all sync.WaitGroup
+	for _, m := range masters {
+		all.Go(func() {
+			if m.Ping(ctx).Err() == nil {
+				replied <- true
+			}
+		})
+	}
+	go func() { all.Wait(); cancel() }()
+	for range quorumOf(len(masters)) {
+		select {
+		case <-replied:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // silent drops the log of go-redis, which has a line for each connection that a test refuses.

@@ -117,7 +117,11 @@ func (m *master) run(ctx context.Context, script *redis.Script, key string, args
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	before := m.answers.Load()
-	reply, err := script.Run(ctx, m.rdb, []string{key}, args...).Slice()
+	reply, err := redislink.Shielded(ctx, m.rdb, func(
+		ctx context.Context, rdb redis.UniversalClient,
+	) ([]any, error) {
+		return script.Run(ctx, rdb, []string{key}, args...).Slice()
+	})
 	a := answer{err: err}
 	if err == nil {
 		a = parse(reply)
@@ -191,7 +195,7 @@ func unsent(err error) bool {
 
 var (
 	awayLine = report.Line{Level: slog.LevelWarn, Text: "redlock: a master can't be used",
-		Means: "locks need a majority of the masters; those that are left must do",
+		Means: "locks need a majority of all masters, so few more may fail",
 		See:   "locks-cant-be-had"}
 	backLine = report.Line{
 		Level: slog.LevelInfo, Text: "redlock: a master can be used again",

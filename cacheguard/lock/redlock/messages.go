@@ -64,7 +64,7 @@ func (l *Locker) listen() []*redislink.Subscription {
 var (
 	deafLine = report.Line{Level: slog.LevelWarn,
 		Text:  "redlock: messages of a master don't arrive",
-		Means: "those who wait ask it from time to time", See: "locks-cant-be-had"}
+		Means: "waiting calls ask this master from time to time", See: "locks-cant-be-had"}
 	heardLine = report.Line{
 		Level: slog.LevelInfo, Text: "redlock: messages of a master arrive again",
 		See: "locks-cant-be-had",

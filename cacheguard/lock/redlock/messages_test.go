@@ -19,10 +19,10 @@ import (
 
 // handover passes a lock from one locker to a waiting locker several times, and returns the median
 // time of a hand-over.
-func handover(t *testing.T, from, to *redlock.Locker) time.Duration {
+func handover(t *testing.T, from, to *redlock.Locker, times int) time.Duration {
 	t.Helper()
 	var took []time.Duration
-	for range 7 {
+	for range times {
 		held := get(t, from, "k")
 		at := make(chan time.Time, 1)
 		go func() {
@@ -52,32 +52,48 @@ func handsOver(t *testing.T, from, to *redlock.Locker, most time.Duration) {
 	t.Helper()
 	var took time.Duration
 	for range 5 {
-		if took = handover(t, from, to); took <= most {
+		if took = handover(t, from, to, 7); took <= most {
 			return
 		}
 	}
 	t.Errorf("a hand-over took %v; want %v at most", took, most)
 }
 
+// handsOverSoon checks that half of the hand-overs take 10 s at most. A patient call that isn't
+// woken asks after half a minute or more.
+func handsOverSoon(t *testing.T, from, to *redlock.Locker) {
+	t.Helper()
+	if took := handover(t, from, to, 3); took > 10*time.Second {
+		t.Errorf("a hand-over took %v", took)
+	}
+}
+
+// patient makes a locker's waiting calls, while they get messages, ask by themselves only after a
+// minute, or when the lock ends.
+func patient(l *redlock.Locker) *redlock.Locker {
+	l.SetMostPause(time.Minute)
+	return l
+}
+
 // Messages of at least a majority of masters wake the waiting calls. Without these messages they
-// would ask only once a second.
+// would ask only once in a while.
 func TestWokenByMessages(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		from, to := s.open(t, opts()), s.open(t, opts())
+		from, to := s.open(t, opts()), patient(s.open(t, opts()))
 		warm(t, to)
-		handsOver(t, from, to, time.Second/4)
+		handsOverSoon(t, from, to)
 	})
 	t.Run("two masters away", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		o := brisk()
-		from, to := s.wired(t, o), s.wired(t, o)
+		o := leased(30 * time.Second)
+		from, to := s.wired(t, o), patient(s.wired(t, o))
 		s.proxies[0].Blackhole(true)
 		s.servers[4].Kill()
 		warm(t, to)
-		handsOver(t, from, to, time.Second/4)
+		handsOverSoon(t, from, to)
 		s.proxies[0].Blackhole(false)
 	})
 }
@@ -90,7 +106,7 @@ func TestMessagesCut(t *testing.T) {
 	var log logtest.Lines
 	o := opts()
 	o.Logger = log.Logger()
-	from, to := s.open(t, o), s.wired(t, o)
+	from, to := s.open(t, o), patient(s.wired(t, o))
 	warm(t, to)
 	var cut []*redistest.Fault
 	for _, p := range s.proxies[:3] {
@@ -99,19 +115,27 @@ func TestMessagesCut(t *testing.T) {
 		}
 		p.Cut()
 	}
-	log.Await(t, 3, "messages of a master don't arrive")
-	handsOver(t, from, to, time.Second/4)
+	masters := []string{"master=0", "master=1", "master=2"}
+	for _, m := range masters {
+		log.AwaitSome(t, "messages of a master don't arrive", m)
+	}
+	handsOverSoon(t, from, to)
 	for _, f := range cut {
 		f.Disarm()
 	}
-	log.Await(t, 3, "messages of a master arrive again")
-	if n := log.Count("messages of a master don't arrive"); n != 3 {
-		t.Errorf("it was said %d times that messages don't arrive", n)
+	for _, m := range masters {
+		log.AwaitSome(t, "messages of a master arrive again", m)
+		// On a busy machine messages may stop once more.
+		away := log.Count("messages of a master don't arrive", m)
+		if n := log.Count("messages of a master arrive again", m); n > away || n < away-1 {
+			t.Errorf("%s: it was said %d times that messages don't arrive, and %d times that they do",
+				m, away, n)
+		}
 	}
-	handsOver(t, from, to, time.Second/4)
+	handsOverSoon(t, from, to)
 }
 
-// The rights in the package documentation are enough for everything. Without the rights for
+// The rights in docs/locks.md are enough for everything. Without the rights for
 // messages, waiting calls poll.
 func TestRights(t *testing.T) {
 	const commands = "+evalsha +eval +script|load +get +set +append +del +pexpire +pttl "
@@ -151,6 +175,7 @@ func TestRights(t *testing.T) {
 				l, err := redlock.New(masters, opts())
 				must(t, err)
 				t.Cleanup(func() { must(t, l.Close()) })
+				l.SetWarmTimeout(patience)
 				return l
 			}
 			from, to := open(), open()
@@ -219,8 +244,8 @@ func TestStrangeMessages(t *testing.T) {
 func TestWarm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := brisk()
-	l := s.wired(t, o)
+	l := openOn(t, brisk(), s.clients(t, s.proxies...))
+	l.SetWarmTimeout(patience / 4) // it waits for the silent master
 	s.proxies[0].Blackhole(true)
 	s.servers[1].Kill()
 	warm(t, l)
@@ -234,12 +259,17 @@ func TestWarm(t *testing.T) {
 		}
 	}
 	s.proxies[2].Blackhole(true)
-	cold := s.wired(t, o)
+	cold := openOn(t, opts(), s.clients(t, s.proxies...))
+	cold.SetWarmTimeout(redlock.WarmTimeout)
+	// Longer than WarmTimeout, so that Warm's own limit ends the silent requests, and not the
+	// client's.
+	const timeout = 6 * time.Second
+	cold.SetNodeTimeout(timeout)
 	began := time.Now()
 	if err := cold.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), "master 2") {
 		t.Errorf("Warm with two of five masters: %v", err)
 	}
-	if took := time.Since(began); took > time.Second+soon {
+	if took := time.Since(began); took > redlock.WarmTimeout+timeout+soon {
 		t.Errorf("Warm took %v", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -257,7 +287,7 @@ func TestWarmSaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	var err error
-	// If a try is too slow for Warm's own limit of a second, it proves nothing.
+	// If a try is too slow for Warm's own limits, it proves nothing.
 	for began := time.Now(); !errors.Is(err, context.Canceled) && time.Since(began) < patience; {
 		l := s.wired(t, opts())
 		ctx, leave := context.WithCancel(t.Context())

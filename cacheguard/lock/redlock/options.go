@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cacheguard/cacheguard/internal/option"
 )
 
 // Options configures a [Locker]. The zero value of a field means its default. All lockers of one
@@ -24,8 +26,8 @@ type Options struct {
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
 	// can't keep the lock for ever. After MaxHold the Lost channel of the lock is closed. On the
-	// masters the lock ends one Lease later, or when it is unlocked. Default 1 h. Negative means no
-	// limit.
+	// masters the lock ends at most one Lease later, or when it is unlocked. Default 1 h. Negative
+	// means no limit.
 	MaxHold time.Duration
 
 	// NodeTimeout limits each request to a master, including the wait for a connection. (Other
@@ -74,27 +76,18 @@ func (o Options) withDefaults() (Options, []error) {
 	if strings.Contains(o.Prefix, ":") {
 		errs = append(errs, fmt.Errorf("redlock: Options.Prefix %q has a colon", o.Prefix))
 	}
-	switch {
-	case o.Lease == 0:
-		o.Lease = defaultLease
-	case o.Lease < leastLease:
-		errs = append(errs,
-			fmt.Errorf("redlock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
-	}
+	errs = append(errs,
+		option.Duration("redlock: Options.Lease", &o.Lease, defaultLease, leastLease))
 	switch {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
 	case o.MaxHold < 0:
 		o.MaxHold = 0 // no limit
 	}
-	switch {
-	case o.NodeTimeout == 0:
-		o.NodeTimeout = min(defaultNodeTimeout, o.Lease/shareOfNodes)
-	case o.NodeTimeout < leastNodeTimeout:
-		errs = append(errs,
-			fmt.Errorf("redlock: Options.NodeTimeout is %v, below the least of %v", o.NodeTimeout,
-				leastNodeTimeout))
-	case o.NodeTimeout > o.Lease/shareOfNodes && o.Lease >= leastLease:
+	errs = append(errs,
+		option.Duration("redlock: Options.NodeTimeout", &o.NodeTimeout,
+			min(defaultNodeTimeout, o.Lease/shareOfNodes), leastNodeTimeout))
+	if o.NodeTimeout > o.Lease/shareOfNodes && o.Lease >= leastLease {
 		errs = append(errs,
 			fmt.Errorf("redlock: Options.NodeTimeout is %v, more than a tenth of the Lease of %v",
 				o.NodeTimeout, o.Lease))

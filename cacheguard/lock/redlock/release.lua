@@ -1,7 +1,7 @@
--- Gives a lock back on one master, and tells those who wait.
--- KEYS: lock
--- ARGV: token, channel, name
--- Returns mine, how many wait | other | free: what it was until now
+-- Gives a lock back on one master, and sends a message to the waiters.
+-- KEYS: the lock
+-- ARGV: the token, the channel, the lock's name
+-- Returns who had the lock: mine, number of waiters | other | free
 local lock = redis.call('GET', KEYS[1])
 if not lock then
   return {'free'}
@@ -11,6 +11,7 @@ end
 redis.call('DEL', KEYS[1])
 local waiting = math.floor((#lock - 26) / 8)
 if waiting > 0 then
-  redis.pcall('PUBLISH', ARGV[2], waiting .. ':' .. ARGV[1] .. ARGV[3]) -- without the right to: they ask from time to time
+  -- If the user lacks the right to publish, the waiters get no message and ask from time to time.
+  redis.pcall('PUBLISH', ARGV[2], waiting .. ':' .. ARGV[1] .. ARGV[3])
 end
 return {'mine', waiting}

@@ -1,7 +1,7 @@
 -- Gives a lock more time on one master.
--- KEYS: lock
--- ARGV: token, lease in ms
--- Returns mine | other | free
+-- KEYS: the lock
+-- ARGV: the token, the lease in ms
+-- Returns who has the lock: mine | other | free
 local lock = redis.call('GET', KEYS[1])
 if not lock then
   return {'free'}

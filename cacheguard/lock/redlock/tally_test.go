@@ -209,8 +209,8 @@ func TestValidity(t *testing.T) {
 		{10 * time.Millisecond, 0.5, 3 * time.Millisecond},
 	} {
 		o, errs := Options{Lease: c.lease, Drift: c.drift}.withDefaults()
-		if len(errs) > 0 {
-			t.Fatal(errs)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
 		}
 		if got := o.validity(); got != c.want {
 			t.Errorf("a lease of %v with a drift of %v is valid for %v; want %v", c.lease, c.drift,

@@ -21,13 +21,13 @@ func TestMinorityDoesNotLose(t *testing.T) {
 	s.everywhere(t, "k")
 	mine := s.holders(t, "k")[2]
 	must(t, s.direct[0].Del(t.Context(), prefix+":k").Err())
-	must(t, s.direct[1].Set(t.Context(), prefix+":k", "another", patience).Err())
+	must(t, s.direct[1].Set(t.Context(), prefix+":k", "another", untilTheEnd).Err())
 	waittest.Until(t, "the lock is set again", func() bool {
 		return slices.Equal(s.holders(t, "k"), []string{mine, "another", mine, mine, mine})
 	})
 
 	// Now this master counts: three masters have the lock.
-	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", patience).Err())
+	must(t, s.direct[2].Set(t.Context(), prefix+":k", "another", untilTheEnd).Err())
 	pass(2 * brisk().Lease)
 	must(t, held.Err())
 	if got := s.holders(t, "k"); !slices.Equal(got,
@@ -49,13 +49,13 @@ func TestMajorityLoses(t *testing.T) {
 			return s.direct[i].Del(context.Background(), prefix+":k").Err()
 		},
 		"another's": func(s *site, i int) error {
-			return s.direct[i].Set(context.Background(), prefix+":k", "another", patience).Err()
+			return s.direct[i].Set(context.Background(), prefix+":k", "another", untilTheEnd).Err()
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			o := leased(10 * time.Second)
+			o := leased(40 * time.Second)
 			held := get(t, s.open(t, o), "k")
 			s.everywhere(t, "k")
 			began := time.Now()
@@ -64,7 +64,7 @@ func TestMajorityLoses(t *testing.T) {
 			}
 			before := s.holders(t, "k")
 			waittest.Next(t, "the lock is lost", held.Lost())
-			if took := time.Since(began); took > o.Lease/3+soon {
+			if took := time.Since(began); took > 2*o.Lease/3 {
 				t.Errorf("the loss was noticed after %v; a lease is %v", took, o.Lease)
 			}
 			is(t, "Err", held.Err(), lock.ErrLost)
@@ -114,19 +114,25 @@ func TestDrift(t *testing.T) {
 	works(t, l)
 	began := time.Now()
 	held := get(t, l, "k")
-	acquired := time.Now()
 	s.everywhere(t, "k")
 	for _, p := range s.proxies[:3] {
 		p.Blackhole(true)
 	}
+	silent := time.Now()
 	waittest.Next(t, "the lock is lost", held.Lost())
 	lost := time.Now()
 	valid := o.Lease/2 - 2*time.Millisecond
 	if took := lost.Sub(began); took < valid {
 		t.Errorf("the lock was lost after %v; it is valid for %v", took, valid)
 	}
-	if took := lost.Sub(acquired); took > valid+o.Lease/4 {
-		t.Errorf("the lock was lost after %v; it is valid for %v", took, valid)
+	// On a busy machine the lock may have been renewed before the silence.
+	until := held.Until()
+	if left := until.Sub(silent); left > valid {
+		t.Errorf("when the masters fell silent, the lock ended in %v; it is valid for %v", left,
+			valid)
+	}
+	if late := lost.Sub(until); late > o.Lease/4 {
+		t.Errorf("the lock was lost %v after its end", late)
 	}
 	for i, rdb := range s.direct {
 		if left := rdb.PTTL(t.Context(), prefix+":k").Val(); left < o.Lease/8 {
@@ -141,9 +147,9 @@ func TestDrift(t *testing.T) {
 }
 
 // A master that was restarted without its data makes a second holder possible: A has three masters,
-// and one of them loses its data. This master and the two others are a majority. The package
-// documentation describes this case. The test shows that it can happen, and that a restart that
-// takes longer than the lease prevents it.
+// and one of them loses its data. This master and the two others are a majority. docs/locks.md
+// describes this case. The test shows that it can happen, and that a restart that takes longer than
+// the lease prevents it.
 func TestRestartedEmpty(t *testing.T) {
 	begin := func(
 		t *testing.T, lease time.Duration,
@@ -151,7 +157,11 @@ func TestRestartedEmpty(t *testing.T) {
 		s = newSite(t)
 		o = leased(lease)
 		a := s.wired(t, o)
+		const timeout = 4 * time.Second
+		a.SetNodeTimeout(timeout)
 		works(t, a)
+		second = s.open(t, o)
+		second.SetNodeTimeout(patience)
 		s.servers[3].Kill()
 		s.servers[4].Kill()
 		// It needs all masters that are left, and on a busy machine one of them may be too slow.
@@ -160,18 +170,16 @@ func TestRestartedEmpty(t *testing.T) {
 			first, err = a.TryLock(t.Context(), "k")
 			return err == nil
 		})
-		pass(o.NodeTimeout) // otherwise the request could still reach those masters
+		pass(timeout) // otherwise the request could still reach those masters
 		for _, i := range []int{3, 4} {
 			must(t, s.servers[i].Restart())
 		}
-		second = s.open(t, o)
-		second.SetNodeTimeout(patience)
 		return s, o, first, second
 	}
 	t.Run("at once", func(t *testing.T) {
 		t.Parallel()
 		// The second must have the lock before the first renews it, a third of the lease later.
-		s, _, first, b := begin(t, 40*time.Second)
+		s, _, first, b := begin(t, 90*time.Second)
 		must(t, s.servers[2].Restart())
 		var second lock.Lock
 		waittest.Until(t, "the masters without data give the lock", func() bool {
@@ -247,7 +255,7 @@ func TestRollingRestart(t *testing.T) {
 func TestOthersAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	o := leased(10 * time.Second)
+	o := leased(20 * time.Second)
 	l := s.wired(t, o)
 	works(t, l)
 	for _, p := range s.proxies[:2] {
@@ -284,10 +292,10 @@ func TestMaxHold(t *testing.T) {
 	o := brisk()
 	o.MaxHold = 3 * time.Second
 	l := s.open(t, o)
-	held := get(t, l, "k")
 	began := time.Now()
+	held := get(t, l, "k")
 	waittest.Next(t, "the lock is lost", held.Lost())
-	if took := time.Since(began); took < o.MaxHold-time.Second {
+	if took := time.Since(began); took < o.MaxHold {
 		t.Errorf("it was lost after %v; want MaxHold, %v", took, o.MaxHold)
 	}
 	must(t, get(t, l, "k").Unlock(t.Context())) // the lock is free one lease later

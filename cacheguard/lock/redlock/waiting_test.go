@@ -18,7 +18,7 @@ func TestRest(t *testing.T) {
 	}
 	for range 200 {
 		a := attempt{t: votes(5, "xxxxx"), took: time.Millisecond}
-		w := waiting{poll: leastPoll}
+		w := waiting{poll: leastPoll, pause: mostPause}
 		r := w.rest(a, true, turn)
 		between("held, woken by messages", r.most, mostPause+turn, mostPause+turn)
 		between("held, once woken", r.woken, turn, turn)
@@ -65,7 +65,7 @@ func TestRest(t *testing.T) {
 		}
 		between("met others for long", r.woken, turn, turn+mostSpan)
 
-		w = waiting{poll: leastPoll}
+		w = waiting{poll: leastPoll, pause: mostPause}
 		silent := votes(5, "mx---")
 		r = w.rest(attempt{t: silent, err: silent.trouble()}, false, 0)
 		between("no majority answers", r.most, leastPoll/2, leastPoll)

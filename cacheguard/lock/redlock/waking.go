@@ -2,7 +2,8 @@ package redlock
 
 import "time"
 
-// release is the content of a message about a token that was released on a master.
+// release identifies a lock that was released on a master: the master's index, and the token that
+// the lock had there.
 type release struct {
 	master int
 	token  string

@@ -12,21 +12,22 @@ import (
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
-// warmTimeout limits the time for each master.
+// warmTimeout limits the time of Warm for each master.
 const warmTimeout = time.Second
 
 // Warm dials, loads the scripts and subscribes in advance, so that the first locks needn't wait for
 // these steps. Dialling a connection may take longer than NodeTimeout. Warm ends when ctx ends, or
-// after a second. It returns an error if it succeeded with less than a majority of the masters, if
-// two masters are one server, if a master is a replica that can't be written to, or if the user of
-// a master lacks rights that locks need. The error names each missing right.
+// after one second plus NodeTimeout at the latest. It returns an error if it succeeded with less
+// than a majority of the masters, if two masters are one server, if a master is a replica that
+// can't be written to, or if the user of a master lacks rights that locks need. The error names
+// each missing right.
 func (l *Locker) Warm(ctx context.Context) error {
 	ctx, leave, err := l.keeper.Enter(ctx)
 	if err != nil {
 		return fmt.Errorf("redlock: %w", err)
 	}
 	defer leave()
-	within, cancel := context.WithTimeout(ctx, warmTimeout)
+	within, cancel := context.WithTimeout(ctx, l.warmTimeout)
 	defer cancel()
 	subs := l.listen()
 	if subs == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
 	"github.com/cacheguard/cacheguard/internal/pgtest"
@@ -33,7 +34,9 @@ func BenchmarkLockUnlock(b *testing.B) {
 			s, ctx := open(b), context.Background()
 			db := (&spy{open: s.connect}).db()
 			defer db.Close()
-			l, err := sqllock.New(db, sqllock.Options{Dialect: s.Dialect, Table: s.Table})
+			l, err := sqllock.New(db, sqllock.Options{
+				Dialect: s.Dialect, Table: s.Table, Lease: time.Minute, OpTimeout: 20 * time.Second,
+			})
 			if err != nil {
 				b.Fatal(err)
 			}

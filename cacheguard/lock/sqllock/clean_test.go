@@ -37,12 +37,12 @@ func (s system) age(t *testing.T, by time.Duration) {
 // were locked lately, stay.
 func TestOldRowsAreRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s system) {
-		l := s.process(t, func(o *sqllock.Options) { o.Lease = time.Minute })
+		l := s.process(t, func(o *sqllock.Options) { o.Lease = 10 * time.Minute })
 		// So that no locker removes rows in the background.
 		if err := l.Clean(soon(t), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 20 {
+		for i := range 5 {
 			mustUnlock(t, mustLock(t, l, fmt.Sprint("given back ", i)))
 		}
 		mustLock(t, l, "abandoned")
@@ -52,7 +52,7 @@ func TestOldRowsAreRemoved(t *testing.T) {
 		held := mustLock(t, l, "held for long")
 		s.do(t, "UPDATE LOCKS SET token = token - 7200000000 WHERE name = $1",
 			[]byte("held for long"))
-		if n := s.rows(t); n != 23 {
+		if n := s.rows(t); n != 8 {
 			t.Fatalf("%d rows", n)
 		}
 		if err := l.Clean(soon(t), time.Hour); err != nil {
@@ -110,7 +110,7 @@ func TestTokensGrowAcrossARemoval(t *testing.T) {
 			}
 			return s.rows(t) == 0
 		})
-
+		<-time.After(time.Second / 10) // a correction of the clock may set it back a little
 		next := mustLock(t, l, "n")
 		if next.Token() <= held.Token() {
 			t.Errorf("tokens %d, then %d", held.Token(), next.Token())

@@ -65,7 +65,7 @@ func listen(url string) sqllock.Listen {
 				answering, cancel := context.WithTimeout(ctx, silence)
 				err := conn.Ping(answering)
 				cancel()
-				if err != nil {
+				if err != nil && ctx.Err() == nil {
 					return err
 				}
 			}

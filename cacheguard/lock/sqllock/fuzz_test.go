@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
 	"github.com/cacheguard/cacheguard/cacheguard/lock/sqllock"
@@ -26,7 +27,9 @@ func FuzzNames(f *testing.F) {
 	db := (&spy{open: s.connect}).db()
 	db.SetMaxOpenConns(1) // so that fuzzing is quick
 	f.Cleanup(func() { _ = db.Close() })
-	locker, err := sqllock.New(db, sqllock.Options{Dialect: s.Dialect})
+	locker, err := sqllock.New(db, sqllock.Options{
+		Dialect: s.Dialect, Lease: time.Minute, OpTimeout: time.Minute, // the machine may be busy
+	})
 	if err != nil {
 		f.Fatal(err)
 	}

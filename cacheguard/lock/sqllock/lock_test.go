@@ -38,13 +38,14 @@ func TestWaiterPolls(t *testing.T) {
 	})
 }
 
-// waiter makes a locker wait for a name, and returns as soon as it waits.
+// waiter makes a locker wait for a name, and returns as soon as it waits. The call may wait longer
+// than one event may take, because many calls may have their turns before it.
 func waiter(t *testing.T, l *sqllock.Locker, name string) <-chan lock.Lock {
 	t.Helper()
 	got := make(chan lock.Lock, 1)
 	before := l.Waiting(name)
 	go func() {
-		held, err := l.Lock(soon(t), name)
+		held, err := l.Lock(within(t, 10*patience), name)
 		if err != nil {
 			t.Error(err)
 			return

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cacheguard/cacheguard/cacheguard/lock"
+	"github.com/cacheguard/cacheguard/internal/lifetime"
 	"github.com/cacheguard/cacheguard/internal/tenure"
 )
 
@@ -24,7 +24,7 @@ type Locker struct {
 	waiting lines
 	writes  writes
 	ear     ear
-	asides  sync.WaitGroup // the running tries of statements
+	asides  *lifetime.Life // the running tries of statements; never closed
 
 	firstSleep, drowsy time.Duration // the constants; other values only in tests
 
@@ -47,7 +47,7 @@ func New(db *sql.DB, opts Options) (*Locker, error) {
 	}
 	l := &Locker{
 		db: db, opts: opts, sql: statementsFor(opts.Dialect, opts.Table),
-		keeper:  tenure.NewKeeper(),
+		keeper: tenure.NewKeeper(), asides: lifetime.New(),
 		waiting: lines{byName: make(map[string]*line)}, born: time.Now(),
 		firstSleep: firstSleep, drowsy: drowsy,
 	}
@@ -118,15 +118,10 @@ func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w"
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
-		l.asides.Wait()
-	}()
 	timer := time.NewTimer(l.opts.OpTimeout)
 	defer timer.Stop()
 	select {
-	case <-idle:
+	case <-l.asides.Quiet():
 	case <-timer.C:
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cacheguard/cacheguard/internal/option"
 	"github.com/cacheguard/cacheguard/internal/sqltable"
 )
 
@@ -109,12 +110,7 @@ func (o Options) validate() (Options, error) {
 		errs = append(errs, fmt.Errorf("sqllock: Options."+format, args...))
 	}
 	duration := func(name string, d *time.Duration, byDefault, least time.Duration) {
-		switch {
-		case *d == 0:
-			*d = byDefault
-		case *d < least:
-			wrong("%s is %v, below the least of %v", name, *d, least)
-		}
+		errs = append(errs, option.Duration("sqllock: Options."+name, d, byDefault, least))
 	}
 
 	switch o.Dialect {

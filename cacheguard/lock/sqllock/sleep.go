@@ -34,8 +34,8 @@ func newSleep(first, most, drowsy time.Duration) *sleep {
 func (s *sleep) restart() { s.step = s.first }
 
 // next returns the next sleep. The sleeps grow up to most, with a random part. If the end of the
-// holder's lease is known, none lasts more than a millisecond longer. If a notification is
-// expected, the sleep only covers the case that the notification is lost.
+// holder's lease is known, no sleep ends more than a millisecond after this end. If a notification
+// is expected, the sleep only covers the case that the notification is lost.
 func (s *sleep) next(a answer, notified bool) time.Duration {
 	d := s.step
 	s.step = min(2*s.step, s.most)

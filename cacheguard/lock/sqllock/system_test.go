@@ -173,7 +173,7 @@ func (s system) do(t *testing.T, statement string, args ...any) int64 {
 // expire ends the lock of a name, as if its holder had died long ago.
 func (s system) expire(t *testing.T, name string) {
 	t.Helper()
-	past := "clock_timestamp() - interval '1 millisecond'"
+	past := "clock_timestamp() - interval '1 second'"
 	if s.Dialect == sqllock.SQLite {
 		past = "1"
 	}

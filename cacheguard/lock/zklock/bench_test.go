@@ -105,7 +105,7 @@ func benchConn(b *testing.B, server *zktest.Server) *zk.Conn {
 func benchLocker(b *testing.B, server *zktest.Server) *zklock.Locker {
 	b.Helper()
 	l, err := zklock.New(benchConn(b, server),
-		zklock.Options{Prefix: "/bench", Lease: 20 * time.Second})
+		zklock.Options{Prefix: "/bench", Lease: 20 * time.Second, OpTimeout: 20 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

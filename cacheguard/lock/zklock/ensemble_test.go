@@ -60,7 +60,7 @@ func TestLeadersComeAndGo(t *testing.T) {
 	}
 	progress := func(what string) {
 		t.Helper()
-		goal := turns.Load() + 30
+		goal := turns.Load() + 6 // some for each process
 		waittest.Until(t, "turns "+what, func() bool { return turns.Load() >= goal })
 	}
 	progress("in peace")

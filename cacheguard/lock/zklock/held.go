@@ -15,15 +15,15 @@ import (
 
 var endedLine = report.Line{Level: slog.LevelWarn, See: "locks-cant-be-had",
 	Text:  "zklock: a session ended while a lock still counted as held: is Options.Lease more than the servers' session timeout?",
-	Means: "for that long two may have had it; a fence tells them apart"}
+	Means: "two processes may have held the lock at the same time; the fence tells them apart"}
 
 // ZooKeeper's leader counts a session's timeout from the last report that the session is alive. The
 // server that a client is connected to reports its clients to the leader at the leader's next ping,
 // up to half a tick later. Half a tick is a quarter of the shortest session timeout. So when the
-// leader replies to a request, it knows of the session's requests that were sent a quarter of a
-// Lease earlier, and the lock is valid for one Lease from that time. Before its first request a
-// call has no earlier one, but the client sends a ping every third of the session timeout. So the
-// first validity of a lock is shorter by a quarter and by a third of Lease.
+// leader replies to a request, it knows of the session's requests that were sent at least a quarter
+// of a Lease earlier. So the lock is valid for one Lease from the sending of one of these requests.
+// A new call has sent no request so early, but the client sends a ping every third of the session
+// timeout. So the first validity of a lock is shorter by a quarter and by a third of Lease.
 
 // begin begins the tenure of a lock.
 func (l *Locker) begin(q *question) *tenure.Hold {

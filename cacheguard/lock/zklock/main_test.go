@@ -94,6 +94,14 @@ func open(t *testing.T, addr string, opts zklock.Options) *process {
 	if session == 0 {
 		session = 4 * time.Second
 	}
+	return openFor(t, addr, session, opts)
+}
+
+// openFor is open with another session timeout than Lease.
+func openFor(
+	t *testing.T, addr string, session time.Duration, opts zklock.Options,
+) *process {
+	t.Helper()
 	conn, err := connect(addr, session)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +111,7 @@ func open(t *testing.T, addr string, opts zklock.Options) *process {
 		opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	if opts.OpTimeout == 0 && opts.Lease >= 20*time.Second {
-		opts.OpTimeout = 10 * time.Second // long enough for a busy machine
+		opts.OpTimeout = min(opts.Lease, time.Minute) // long enough for a busy machine
 	}
 	l, err := zklock.New(conn, opts)
 	if err != nil {
@@ -126,6 +134,29 @@ func (p *process) line(t *testing.T, prefix, name string) []string {
 		return int(first - second)
 	})
 	return nodes
+}
+
+// acquireShort gets the lock of a name with a short lease, for tests that wait for the lease's end.
+// If the machine is so busy that ZooKeeper's replies are too slow for this lease, it tries again
+// with a longer one. open opens a process with a lease. The results are the holder, its lock, and
+// its node.
+func acquireShort(
+	t *testing.T, operator *process, prefix, name string, open func(lease time.Duration) *process,
+) (*process, lock.Lock, string) {
+	t.Helper()
+	for lease := 3 * time.Second; ; lease *= 2 {
+		p := open(lease)
+		held, err := p.Lock(testContext(t), name)
+		line := operator.line(t, prefix, name)
+		switch {
+		case err == nil && len(line) > 0:
+			return p, held, zklock.DirOf(prefix, name) + "/" + line[0]
+		case lease > 40*time.Second:
+			t.Fatalf("with a lease of %v Lock returned %v, and in line are %v", lease, err, line)
+		}
+		t.Logf("tried again: with a lease of %v Lock returned %v, and in line are %v", lease, err,
+			line)
+	}
 }
 
 // patience is the time limit for events that must happen.

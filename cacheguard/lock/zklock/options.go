@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/cacheguard/cacheguard/internal/option"
 )
 
 // Options configures a [Locker]. The zero value of a field means its default.
@@ -73,27 +75,18 @@ func (o Options) withDefaults() (Options, error) {
 	if err := checkPath(o.Prefix); err != nil {
 		errs = append(errs, fmt.Errorf("zklock: Options.Prefix %q: %w", o.Prefix, err))
 	}
-	switch {
-	case o.Lease == 0:
-		o.Lease = defaultLease
-	case o.Lease < leastLease:
-		errs = append(errs,
-			fmt.Errorf("zklock: Options.Lease is %v, below the least of %v", o.Lease, leastLease))
-	}
+	errs = append(errs,
+		option.Duration("zklock: Options.Lease", &o.Lease, defaultLease, leastLease))
 	switch {
 	case o.MaxHold == 0:
 		o.MaxHold = defaultMaxHold
 	case o.MaxHold < 0:
 		o.MaxHold = 0 // no limit
 	}
-	switch {
-	case o.OpTimeout == 0:
-		o.OpTimeout = max(min(defaultOpTimeout, o.Lease/2), leastOpTimeout)
-	case o.OpTimeout < leastOpTimeout:
-		errs = append(errs,
-			fmt.Errorf("zklock: Options.OpTimeout is %v, below the least of %v", o.OpTimeout,
-				leastOpTimeout))
-	case o.OpTimeout > o.Lease && o.Lease >= leastLease:
+	errs = append(errs,
+		option.Duration("zklock: Options.OpTimeout", &o.OpTimeout,
+			max(min(defaultOpTimeout, o.Lease/2), leastOpTimeout), leastOpTimeout))
+	if o.OpTimeout > o.Lease && o.Lease >= leastLease {
 		errs = append(errs,
 			fmt.Errorf("zklock: Options.OpTimeout is %v, more than the Lease of %v", o.OpTimeout,
 				o.Lease))

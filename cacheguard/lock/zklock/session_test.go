@@ -20,16 +20,17 @@ import (
 // another call. The holder has got no message, but by then it knows that its lock is lost.
 func TestLostBeforeTheSessionEnds(t *testing.T) {
 	server := zktest.Shared(t)
-	const lease = 3 * time.Second
-	opts := zklock.Options{Prefix: "/expiry", Lease: lease, OpTimeout: lease}
 	for _, name := range []string{"one", "two", "three"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits for the end of a session
 			proxy := zktest.StartProxy(t, server.Addr())
-			holder, operator := open(t, proxy.Addr(), opts),
-				open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
-			held := acquire(t, holder, name)
-			node := zklock.DirOf("/expiry", name) + "/" + operator.line(t, "/expiry", name)[0]
+			operator := open(t, server.Addr(), zklock.Options{Lease: time.Minute})
+			_, held, node := acquireShort(t, operator, "/expiry", name, func(
+				lease time.Duration,
+			) *process {
+				return open(t, proxy.Addr(),
+					zklock.Options{Prefix: "/expiry", Lease: lease, OpTimeout: lease})
+			})
 			_, _, gone, err := operator.conn.GetW(node)
 			if err != nil {
 				t.Fatal(err)
@@ -51,9 +52,10 @@ func TestLostBeforeTheSessionEnds(t *testing.T) {
 
 // TestAShortBreakKeepsTheLock cuts the connection twice. Afterwards the lock is verified.
 func TestAShortBreakKeepsTheLock(t *testing.T) {
+	t.Parallel() // it waits for verifications
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/break", Lease: 5 * time.Second}
+	opts := zklock.Options{Prefix: "/break", Lease: 30 * time.Second}
 	holder, other := open(t, proxy.Addr(), opts), open(t, server.Addr(), opts)
 	held := acquire(t, holder, "kept")
 	line := other.line(t, "/break", "kept")
@@ -143,8 +145,9 @@ func TestAClosedConnectionIsALostLock(t *testing.T) {
 func TestServerRestarts(t *testing.T) {
 	const limit = 5 * time.Minute // on a busy machine a JVM needs more than a minute
 	server := zktest.Start(t, fmt.Sprint("maxSessionTimeout=", limit.Milliseconds()))
+	p := zktest.StartProxy(t, server.Addr())
 	opts := zklock.Options{Prefix: "/restart", Lease: limit, OpTimeout: limit}
-	holder, other := open(t, server.Addr(), opts), open(t, server.Addr(), opts)
+	holder, other := open(t, p.Addr(), opts), open(t, p.Addr(), opts)
 	held := acquire(t, holder, "kept")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -159,7 +162,7 @@ func TestServerRestarts(t *testing.T) {
 	waittest.Until(t, "one who waits", func() bool {
 		return len(holder.line(t, "/restart", "kept")) == 2
 	})
-	if err := server.Restart(); err != nil {
+	if err := zktest.RestartBehind(p, server); err != nil {
 		t.Fatal(err)
 	}
 	if err := held.Unlock(ctx); err != nil {
@@ -174,12 +177,18 @@ func TestServerRestarts(t *testing.T) {
 // refuses them, because they have seen newer data than it has.
 func TestServerForgets(t *testing.T) {
 	server := zktest.Start(t)
-	opts := zklock.Options{Prefix: "/forget", Lease: 6 * time.Second, OpTimeout: 6 * time.Second}
-	held := acquire(t, open(t, server.Addr(), opts), "forgotten")
+	operator := open(t, server.Addr(), zklock.Options{Lease: time.Minute})
+	_, held, _ := acquireShort(t, operator, "/forget", "forgotten", func(
+		lease time.Duration,
+	) *process {
+		return open(t, server.Addr(),
+			zklock.Options{Prefix: "/forget", Lease: lease, OpTimeout: lease})
+	})
 	if err := server.RestartEmpty(); err != nil {
 		t.Fatal(err)
 	}
-	next := acquire(t, open(t, server.Addr(), opts), "forgotten")
+	other := open(t, server.Addr(), zklock.Options{Prefix: "/forget", Lease: time.Minute})
+	next := acquire(t, other, "forgotten")
 	waittest.Next(t, "Lost", held.Lost())
 	if err := held.Unlock(testContext(t)); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Unlock: %v", err)
@@ -191,22 +200,14 @@ func TestServerForgets(t *testing.T) {
 
 // In TestLeaseLongerThanTheSessionIsSaid the locker has a wrong session timeout.
 func TestLeaseLongerThanTheSessionIsSaid(t *testing.T) {
+	t.Parallel() // it waits for the end of a session
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	conn, err := connect(proxy.Addr(), 500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
 	var log logtest.Lines
-	l, err := zklock.New(conn,
-		zklock.Options{Prefix: "/wrong", Lease: 50 * time.Second, Logger: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	held := acquire(t, l, "wrong")
-	operator := open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+	p := openFor(t, proxy.Addr(), 5*time.Second,
+		zklock.Options{Prefix: "/wrong", Lease: 10 * time.Minute, Logger: log.Logger()})
+	held := acquire(t, p, "wrong")
+	operator := open(t, server.Addr(), zklock.Options{Lease: time.Minute})
 	proxy.Blackhole(true)
 	waittest.Until(t, "the end of the session", func() bool {
 		return len(operator.line(t, "/wrong", "wrong")) == 0

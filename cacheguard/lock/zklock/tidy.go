@@ -10,7 +10,7 @@ import (
 )
 
 var leftLine = report.Line{Level: slog.LevelError, Text: "zklock: a node can't be removed",
-	Means: "a lock stays taken until the session of this process is over", See: "locks-cant-be-had"}
+	Means: "the lock stays taken until the session of this process ends", See: "locks-cant-be-had"}
 
 // When a call has given up, tidy removes all its nodes in the background, including nodes that
 // ZooKeeper may still create for it. Otherwise another call on the same session would wait for

@@ -23,7 +23,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
 	// So long that no lock is verified in the meantime.
-	opts := zklock.Options{Prefix: "/herd", Lease: time.Minute}
+	opts := zklock.Options{Prefix: "/herd", Lease: 10 * time.Minute}
 	var lockers []*process
 	for range 5 {
 		lockers = append(lockers, open(t, proxy.Addr(), opts))
@@ -55,7 +55,7 @@ func TestReleaseWakesOne(t *testing.T) {
 	if err := held.Unlock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	next := <-got
+	next := waittest.Next(t, "the next one", got)
 	if n := proxy.Events(); n != 1 {
 		t.Errorf("a release with %d waiting caused %d events, want 1", waiters, n)
 	}
@@ -80,24 +80,28 @@ func TestReleaseWakesOne(t *testing.T) {
 	})
 }
 
-// In TestFirstComeFirstServed a hundred calls wait on three sessions.
+// In TestFirstComeFirstServed thirty calls wait on three sessions.
 func TestFirstComeFirstServed(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/fifo", Lease: 20 * time.Second}
+	// A call that isn't woken looks again only after a third of this.
+	opts := zklock.Options{Prefix: "/fifo", Lease: 10 * time.Minute}
 	lockers := []*process{
 		open(t, server.Addr(), opts), open(t, server.Addr(), opts), open(t, server.Addr(), opts),
 	}
-	ctx := testContext(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	held := acquire(t, lockers[0], "counter")
 
-	const waiters = 100
+	const waiters = 30
 	type turn struct {
 		who   int
 		token int64
 	}
 	turns := make(chan turn, waiters)
 	var work sync.WaitGroup
-	defer work.Wait()
+	defer func() {
+		cancel()
+		work.Wait()
+	}()
 	for i := range waiters {
 		work.Go(func() {
 			own, err := lockers[i%len(lockers)].Lock(ctx, "counter")
@@ -107,7 +111,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 				return
 			}
 			turns <- turn{i, own.Token()}
-			if err := own.Unlock(ctx); err != nil {
+			if err := own.Unlock(context.Background()); err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
 		})
@@ -120,7 +124,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range waiters {
-		got := <-turns
+		got := waittest.Next(t, "the next one", turns)
 		if got.who != i {
 			t.Fatalf("number %d has the lock as the %dth", got.who, i)
 		}
@@ -180,7 +184,8 @@ func TestWritingIntoANodeWakesNobodyForLong(t *testing.T) {
 // session of the call.
 func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	server := zktest.Shared(t)
-	opts := zklock.Options{Prefix: "/again", Lease: 8 * time.Second, OpTimeout: 5 * time.Second}
+	opts := zklock.Options{Prefix: "/again", Lease: time.Minute}
+	const session = 8 * time.Second // shorter than Lease, because the test waits for its end
 	for what, harm := range map[string]func(t *testing.T, operator, waiter *process,
 		proxy *zktest.Proxy){
 		"removed": func(t *testing.T, operator, waiter *process, proxy *zktest.Proxy) {
@@ -212,7 +217,8 @@ func TestAWaiterWhoseNodeIsGoneGetsInLineAgain(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			proxy := zktest.StartProxy(t, server.Addr())
-			holder, waiter := open(t, server.Addr(), opts), open(t, proxy.Addr(), opts)
+			holder, waiter := open(t, server.Addr(), opts),
+				openFor(t, proxy.Addr(), session, opts)
 			held := acquire(t, holder, what)
 			got := make(chan error, 1)
 			go func() {
@@ -251,7 +257,7 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, zk.ErrNoAuth},
-		"no server for a lease": {5 * time.Second, func(
+		"no server for a lease": {10 * time.Second, func(
 			_ *testing.T, _, _ *process, server *zktest.Server,
 		) {
 			server.Kill()
@@ -265,7 +271,9 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			server := zktest.Start(t)
 			proxy := zktest.StartProxy(t, server.Addr())
-			opts := zklock.Options{Prefix: "/trouble", Lease: test.lease}
+			opts := zklock.Options{
+				Prefix: "/trouble", Lease: test.lease, OpTimeout: 5 * time.Second,
+			}
 			holder, waiter := open(t, server.Addr(),
 				zklock.Options{Prefix: "/trouble", Lease: time.Minute}), open(t, proxy.Addr(), opts)
 			held := acquire(t, holder, "a")
@@ -285,8 +293,11 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 					test.want != nil && !errors.Is(err, test.want) {
 					t.Errorf("Lock: %v", err)
 				}
-			case <-time.After(patience / 2):
+			case <-time.After(patience):
 				t.Error("it waits on")
+			}
+			for _, p := range []*process{holder, waiter} {
+				p.conn.Close() // otherwise Close may wait for the server
 			}
 		})
 	}
@@ -297,7 +308,7 @@ func TestAWaitEndsWithTrouble(t *testing.T) {
 func TestRefusedTryLockWritesNothing(t *testing.T) {
 	server := zktest.Shared(t)
 	proxy := zktest.StartProxy(t, server.Addr())
-	opts := zklock.Options{Prefix: "/try", Lease: 20 * time.Second}
+	opts := zklock.Options{Prefix: "/try", Lease: time.Minute}
 	held := acquire(t, open(t, server.Addr(), opts), "taken")
 	other := open(t, proxy.Addr(), opts)
 	proxy.Reset()
@@ -319,8 +330,8 @@ func TestRefusedTryLockWritesNothing(t *testing.T) {
 // In TestOtherRecipesStandInTheSameLine zk.Lock uses the same node.
 func TestOtherRecipesStandInTheSameLine(t *testing.T) {
 	server := zktest.Shared(t)
-	p := open(t, server.Addr(), zklock.Options{Prefix: "/mixed", Lease: 20 * time.Second})
-	other := open(t, server.Addr(), zklock.Options{Lease: 20 * time.Second})
+	p := open(t, server.Addr(), zklock.Options{Prefix: "/mixed", Lease: time.Minute})
+	other := open(t, server.Addr(), zklock.Options{Lease: time.Minute})
 	theirs := zk.NewLock(other.conn, zklock.DirOf("/mixed", "shared"), zk.WorldACL(zk.PermAll))
 	ours := acquire(t, p, "shared")
 	locked := make(chan error, 1)

@@ -13,16 +13,16 @@
 // they stay, and which callers can get them. With -find it counts the same and also lists the keys
 // whose hash begins with the digits that a log or the status page shows. With -json it prints one
 // object, described at redisstore.Inspection, Scanned and Diagnosis. With -json and -value the
-// member body of this object is the value: unchanged if it is JSON, converted to JSON if it is
-// MessagePack, a string if it is text. Any other value, and the beginning of a value that is longer
-// than -bytes, is in base64 in the member bytes.
+// member body of this object is the value: the same JSON, indented, if it is JSON; converted to
+// JSON if it is MessagePack; a string if it is text. Any other value, and the beginning of a value
+// that is longer than -bytes, is in base64 in the member bytes.
 //
-// Without -diagnose the command only reads. Package redisstore's documentation, under "Inspecting",
-// has an ACL rule for a Redis user that can't do more. With -diagnose the command tries everything
-// that a store does in Redis, including writes. It reports which steps work, which fail and why,
-// and what this means for callers. To test the service's own access, run the command on the
-// service's host and as the service's Redis user. The documentation of Store.Diagnose says what the
-// diagnosis writes.
+// Without -diagnose the command only reads. In the repository, docs/redis.md has, under
+// "Inspecting", an ACL rule for a Redis user that can't do more. With -diagnose the command tries
+// everything that a store does in Redis, including writes. It reports which steps work, which fail
+// and why, and what this means for callers. To test the service's own access, run the command on
+// the service's host and as the service's Redis user. The documentation of Store.Diagnose says what
+// the diagnosis writes.
 //
 // # Connecting
 //
@@ -65,10 +65,10 @@ func main() {
 	os.Exit(code)
 }
 
-const usage = `usage: inspect [flags] CACHE KEY     what stands in Redis under a key
-       inspect [flags] -scan CACHE   what stands in Redis of a cache
-       inspect [flags] -find HASH CACHE   which key has that hash, of what stands in Redis
-       inspect [flags] -diagnose     what of Redis a cache can use
+const usage = `usage: inspect [flags] CACHE KEY          show what Redis has for a key
+       inspect [flags] -scan CACHE        count what Redis has for a cache
+       inspect [flags] -find HASH CACHE   find the keys in Redis that have this hash
+       inspect [flags] -diagnose          try which steps of a cache work in Redis
 `
 
 // options are the command's flags and the arguments after them.
@@ -120,21 +120,21 @@ func parse(args []string, stderr io.Writer) (opts options, err error) {
 	}
 	opts.server.define(flags)
 	flags.StringVar(&opts.prefix, "prefix", "", "Options.Prefix of the store (default \"cg\")")
-	flags.DurationVar(&opts.timeout, "timeout", 5*time.Second, "for each step")
+	flags.DurationVar(&opts.timeout, "timeout", 5*time.Second, "longest time for each step in Redis")
 	flags.BoolVar(&opts.value, "value", false, "show the value, too")
 	flags.IntVar(&opts.bytes, "bytes", 16<<10,
-		"most bytes of the value to show, a sixteenth in hexadecimal")
-	flags.BoolVar(&opts.json, "json", false, "for machines")
+		"most bytes of the value to show; in hexadecimal a sixteenth of it")
+	flags.BoolVar(&opts.json, "json", false, "print JSON")
 	flags.IntVar(&opts.version, "version", 0,
 		"Options.Version of the cache. Without it, values of an odd version are shown, too")
-	flags.BoolVar(&opts.scan, "scan", false, "count what stands there of a cache")
+	flags.BoolVar(&opts.scan, "scan", false, "count what Redis has for a cache")
 	flags.StringVar(&opts.find, "find", "",
-		"-scan that looks for keys, too, of which the SHA-256 begins with this in hexadecimal")
+		"like -scan, and list the keys whose SHA-256 begins with these hexadecimal digits")
 	flags.BoolVar(&opts.diagnose, "diagnose", false,
-		"try what a store does, which writes names of its own")
-	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: most values to look at, -1: all")
-	flags.IntVar(&opts.count, "count", 500, "with -scan: names that Redis passes over in a step")
-	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: between two steps")
+		"try every step of a store, with writes to keys of its own")
+	flags.IntVar(&opts.limit, "limit", 100_000, "with -scan: the most values to look at, -1: all")
+	flags.IntVar(&opts.count, "count", 500, "with -scan: how many names Redis looks at in a step")
+	flags.DurationVar(&opts.pause, "pause", 10*time.Millisecond, "with -scan: the pause between two steps")
 	if err := flags.Parse(args); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
 			err = errors.New("see -help") // the flag package has printed the rest

@@ -405,7 +405,7 @@ func TestServers(t *testing.T) {
 
 		{
 			nil, "-redis " + server.Addr(),
-			"NOAUTH Authentication required.) the user is -user, the password stands in the environment variable REDIS_PASSWORD",
+			"NOAUTH Authentication required.) -user gives the user, the environment variable REDIS_PASSWORD gives the password",
 		},
 		{environment{"REDIS_PASSWORD": "wrong"}, "-redis " + server.Addr(), "WRONGPASS"},
 		{nil, "-redis 127.0.0.1:1", "127.0.0.1:1: connect: connection refused"},

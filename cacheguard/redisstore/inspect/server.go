@@ -30,10 +30,10 @@ type server struct {
 func (s *server) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.address, "redis", "",
 		"host:port, several with commas between for -cluster and -sentinel, or a URL (default $REDIS_URL)")
-	flags.BoolVar(&s.cluster, "cluster", false, "it is a Redis Cluster")
+	flags.BoolVar(&s.cluster, "cluster", false, "-redis names nodes of a Redis Cluster")
 	flags.StringVar(&s.sentinel, "sentinel", "",
 		"-redis names Sentinels, which know the master by this name")
-	flags.StringVar(&s.user, "user", "", "of Redis")
+	flags.StringVar(&s.user, "user", "", "name of the Redis user")
 	flags.StringVar(&s.passwordEnv, "password-env", "REDIS_PASSWORD",
 		"the environment variable that has the password")
 	flags.IntVar(&s.db, "db", 0, "number of the database")
@@ -52,7 +52,7 @@ func (s *server) client(
 	switch {
 	case s.address == "":
 		return nil,
-			errors.New("where Redis is isn't said: -redis host:port, or REDIS_URL in the environment")
+			errors.New("no address of Redis: set -redis host:port, or REDIS_URL in the environment")
 	case s.cluster && s.sentinel != "":
 		return nil, errors.New("-cluster and -sentinel exclude each other")
 	case s.cluster && s.db != 0:
@@ -140,7 +140,7 @@ func (s *server) explained(err error) error {
 			err, strings.Join(s.addrs, ", "))
 	case strings.Contains(text, "NOAUTH") || strings.Contains(text, "WRONGPASS"):
 		return fmt.Errorf(
-			"%w\nthe user is -user, the password stands in the environment variable %s", err,
+			"%w\n-user gives the user, the environment variable %s gives the password", err,
 			s.passwordEnv)
 	}
 	return err

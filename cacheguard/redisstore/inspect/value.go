@@ -21,8 +21,8 @@ type shown struct {
 	text  string
 }
 
-// show converts at most this many bytes of a value into the most readable form, without knowing the
-// value's type.
+// show converts a value into the most readable form, without knowing the value's type. most is the
+// largest number of bytes to show; in hexadecimal, people see a sixteenth of that number.
 func show(v *redisstore.InspectedValue, most int) shown {
 	if v.NotFound {
 		return shown{text: "There is no value: it does not exist.\n"}

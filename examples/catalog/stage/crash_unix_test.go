@@ -13,7 +13,7 @@ import (
 
 // A holder's process is killed. The test reads from Redis what the process has left behind.
 func TestProcessIsKilled(t *testing.T) {
-	const ttl = 5 * time.Second
+	const ttl = 10 * time.Second
 	for _, c := range []struct {
 		stage string
 		at    stage.Point

@@ -142,7 +142,7 @@ func TestSlowHolderUnlocks(t *testing.T) {
 		a.get(t)
 		wrong := slices.Contains([]string{"setnxex", "luasetnx"}, l.stage)
 		if gone := !l.locked(); gone != wrong {
-			t.Errorf("the lock of another was deleted: %t, want %t", gone, wrong)
+			t.Errorf("the lock of another request was deleted: %t, want %t", gone, wrong)
 		}
 		if n := l.count("a", stage.NotMine); (n == 1) == wrong {
 			t.Errorf("it found %d times that the lock is not its own", n)
@@ -167,7 +167,7 @@ func TestLockEndsWhileItIsGivenBack(t *testing.T) {
 		pause.release()
 		a.get(t)
 		if wrong := !l.locked(); wrong != (l.stage == "owner") {
-			t.Errorf("the lock of another was deleted: %t", wrong)
+			t.Errorf("the lock of another request was deleted: %t", wrong)
 		}
 		second.release()
 	}, "owner", "compare")
@@ -194,7 +194,7 @@ func TestLoadIsLongerThanTheLock(t *testing.T) {
 	})
 	each(t, func(t *testing.T, l *lab) {
 		slow := l.hold("a", querying)
-		a := l.request("a", l.replica(lasting(2*time.Second)))
+		a := l.request("a", l.replica(lasting(6*time.Second)))
 		l.reached(slow)
 		b := l.request("b", l.replica(nil))
 		l.until("a", stage.Renewed, 4) // longer than the lock's time
@@ -317,7 +317,7 @@ func TestCachedForEver(t *testing.T) {
 func TestRenewalAbortsTheUnlock(t *testing.T) {
 	l := newLab(t, "watch")
 	pause := l.hold("a", stage.Compared)
-	a := l.request("a", l.replica(lasting(2*time.Second)))
+	a := l.request("a", l.replica(lasting(6*time.Second)))
 	l.reached(pause)
 	// One of these renewals began after the comparison.
 	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2)
@@ -329,7 +329,7 @@ func TestRenewalAbortsTheUnlock(t *testing.T) {
 
 	l = newLab(t, "watchdog")
 	pause = l.hold("a", stage.Unlock)
-	a = l.request("a", l.replica(lasting(2*time.Second)))
+	a = l.request("a", l.replica(lasting(6*time.Second)))
 	l.reached(pause)
 	l.until("a", stage.Renewed, l.count("a", stage.Renewed)+2)
 	pause.release()

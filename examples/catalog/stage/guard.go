@@ -21,9 +21,9 @@ type guard struct {
 // guardName is the name of the cache.
 const guardName = "stage"
 
-// stepShare is the share of the lease's time that a step of the store may take. With the shortest
-// lease of the lab, which lasts 1 s, a step may take as long as by default. A busy machine may need
-// longer for a step, and the replica then loads without a lease.
+// A step of the store may take the lease's time divided by stepShare. With the shortest lease of
+// the lab, which lasts 1 s, this is 250 ms, the default. If a busy machine needs longer for a step,
+// the replica loads without a lease.
 const stepShare = 4
 
 // quiet discards the log, because the important steps are reported as points.

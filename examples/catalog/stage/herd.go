@@ -34,7 +34,12 @@ func watchAll(h *herd, _ []string) (<-chan zk.Event, error) {
 // watchBefore watches only the node directly before this request's node, so a request that leaves
 // wakes only one other request.
 func watchBefore(h *herd, nodes []string) (<-chan zk.Event, error) {
-	_, _, changed, err := h.ZooKeeper.ExistsW(h.dir + "/" + nodes[slices.Index(nodes, h.node)-1])
+	_, _, changed, err := h.ZooKeeper.GetW(h.dir + "/" + nodes[slices.Index(nodes, h.node)-1])
+	if err == zk.ErrNoNode { // it has left in the meantime, and nothing would end the wait
+		gone := make(chan zk.Event)
+		close(gone)
+		return gone, nil
+	}
 	return changed, err
 }
 
@@ -56,7 +61,10 @@ func (h *herd) try(context.Context) (bool, error) {
 		return false, err
 	}
 	slices.Sort(nodes)
-	if nodes[0] == h.node {
+	switch {
+	case !slices.Contains(nodes, h.node):
+		return false, zk.ErrSessionExpired
+	case nodes[0] == h.node:
 		return true, nil
 	}
 	h.changed, err = h.watch(h, nodes)

@@ -20,8 +20,9 @@ type queue interface {
 	leave(ctx context.Context) error // leaves the line without having had the lock
 }
 
-// locked is the common part of all stages with a lock in Redis: look, lock or wait and look again,
-// look once more under the lock, load, fill, unlock.
+// locked is the common part of all stages with a lock that the replicas share. A request looks into
+// the cache, asks for the lock, and waits if another request has the lock. It repeats this until it
+// has the value or the lock. Under the lock it looks once more, loads, fills and unlocks.
 type locked struct {
 	drops
 	mutex func(r *Replica, name string) mutex

@@ -14,8 +14,9 @@ import (
 // votePrefix is the prefix of the keys on the masters.
 const votePrefix = "stage"
 
-// timeoutShare is the share of the lock's time that a master may take to answer. It is the largest
-// allowed share, because in this example all replicas and all masters share one machine.
+// A master may take the lock's time divided by timeoutShare to answer. This is the longest time
+// that package redlock allows. It is so long because in this example all replicas and all masters
+// share one machine.
 const timeoutShare = 10
 
 // openRedlock opens a stage with this module's Redlock, without a delay after the restart of a

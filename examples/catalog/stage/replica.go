@@ -12,7 +12,8 @@ import (
 // Point is a place in a protection's code.
 type Point string
 
-// These are the points, in the order in which a request passes them.
+// These are the points. Those up to Unlocked are roughly in the order in which a request passes
+// them.
 const (
 	Hit      Point = "hit"      // the cached value is there
 	Miss     Point = "miss"     // the cached value isn't there
@@ -42,7 +43,7 @@ const (
 // Replica is one server of the shop, with the parts that a protection uses.
 type Replica struct {
 	Redis     *redis.Client
-	DB        *sql.DB         // for stages that need it, like the next two fields
+	DB        *sql.DB         // DB, Masters and ZooKeeper are for the stages that need them
 	Masters   []*redis.Client // independent servers
 	ZooKeeper *zk.Conn
 
@@ -50,8 +51,9 @@ type Replica struct {
 	Load func(ctx context.Context, key string) (value string, err error)
 
 	// At is called at each point that a request passes: before the action that the point is named
-	// for, or after it if the name is in the past tense. An error of At ends the request at once,
-	// and nothing is cleaned up.
+	// for, or after it if the name is in the past tense. An error of At ends the request at once.
+	// If the error is ErrHalted, the request leaves its lock behind, unless the lock is in the
+	// process. After any other error between Acquired and Unlock, the request gives its lock back.
 	At func(ctx context.Context, p Point) error
 
 	// Told is called at points that a library reports after the action. A request can't be stopped
@@ -94,7 +96,8 @@ func (r *Replica) cached(ctx context.Context, key string) (value string, found b
 	return value, true, nil
 }
 
-// look is like cached, and reports the point Hit or Miss.
+// look reads the cache with the method cached, and then reports the point Hit or Miss. After an
+// error it reports no point.
 func (r *Replica) look(ctx context.Context, key string) (value string, found bool, err error) {
 	value, found, err = r.cached(ctx, key)
 	if err != nil {

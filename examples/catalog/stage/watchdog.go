@@ -11,8 +11,7 @@ import (
 //
 // Its flaw: if the whole process is stopped, its watchdog is stopped, too. The lock expires, and
 // another request loads. When the first request goes on, it overwrites the new value with its old
-// value, because nothing refuses the old value. Also, waiting requests still ask ten times a
-// second.
+// value, because nothing refuses the old value. Also, waiting requests still poll.
 type watchdog struct {
 	compare
 	stop context.CancelFunc

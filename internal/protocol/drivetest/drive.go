@@ -92,7 +92,7 @@ func (d *drive) step(
 	line += ": " + d.events[e.Kind]
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The other misses of its run have ended.
+	// A run that stops passes End to all its misses, also to those that have landed.
 	if was.State == protocol.Landed && e.Kind == protocol.End {
 		return
 	}

@@ -1,6 +1,7 @@
--- Stores what a load returned, if the lease is still its own.
--- KEYS: value, lease
--- ARGV: token .. number, frame, ms to keep, channel, message without its frame, most bytes of a frame in a message
+-- Stores the result of a load, if the lease is still its own.
+-- KEYS: the value, the lease
+-- ARGV: token .. number, the frame, the ms to keep the frame, the channel, the message without the
+--       frame, the largest size in bytes of a frame that the message carries
 -- Returns stored | gone | other
 local lease = redis.call('MGET', KEYS[2])[1]
 if lease and string.sub(lease, 2) == ARGV[1] then
@@ -15,7 +16,8 @@ if lease and string.sub(lease, 2) == ARGV[1] then
   end
   return 'stored'
 end
--- The first answer to this fill may have been lost: the frame carries the id of its load.
+-- If the stored value has the id of this load, the first try of this fill was carried out, and its
+-- answer was lost.
 local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
 if type(id) == 'string' and id == string.sub(ARGV[2], 3, 18) then
   return 'stored'
@@ -23,4 +25,4 @@ end
 if lease and #lease == 49 and string.find(lease, '^[-+]%x+$') then
   return 'other'
 end
-return 'gone' -- an outcome, or nothing that is ours
+return 'gone' -- there is no lease: nothing, an outcome, or bytes that no store has written

@@ -1,26 +1,32 @@
--- Begins the scripts that make or compare generations: a sorted set (set) in which '' is the whole cache, and that one once more
--- by itself (whole), for values without tags.
+-- This text is put in front of all scripts that make or compare generations. The generations of a
+-- cache are in two keys. The key "set" is a sorted set of all generations, in which the member ''
+-- is the whole cache. The key "whole" has the generation of the whole cache once more, for values
+-- without tags.
 
--- later returns the time in microseconds since 1970, but after every generation: where the clock was set back, what is loaded or
--- invalidated now is newer all the same. Then what ZRANGE said of the last generation.
+-- later returns two results. The first is the time in microseconds since 1970. If the clock was set
+-- back, the time is moved forward, so that it is later than every generation. So loads and
+-- invalidations of now are always newer than the earlier invalidations. The second result is the
+-- reply of ZRANGE about the last generation.
 local function later(set, whole)
   local time = redis.call('TIME')
   local now = time[1] .. string.format('%06d', time[2])
   local top = redis.pcall('ZRANGE', set, -1, -1, 'WITHSCORES')
   local last = top[2] and (tonumber(top[2]) or 2^53)
-  local alone = redis.call('MGET', whole)[1] -- nil for a wrong type
+  local alone = redis.call('MGET', whole)[1] -- false if the key has another type
   if alone and string.find(alone, '^[1-9]%d*$') then
     if tonumber(alone) > (last or 0) then
       last = tonumber(alone)
     end
-  else -- evicted, or somebody else wrote it
+  else -- the key was evicted, or another program has written it
     local score = top[2] and redis.call('ZSCORE', set, '')
     redis.pcall('DEL', whole)
     if score then
       redis.pcall('SET', whole, score)
     end
   end
-  if last and not (last <= now + 86400e6) then -- a day ahead: nobody knows since when
+  if last and not (last <= now + 86400e6) then
+    -- A generation that is more than a day ahead of the clock is not trusted. One that is a day
+    -- ahead replaces all generations of the cache.
     last = now + 86400e6
     top = {'', string.format('%.0f', last)}
     redis.call('DEL', set, whole)
@@ -33,7 +39,7 @@ local function later(set, whole)
   return now, top
 end
 
--- begin has a cache of which nothing is known begin with this generation: what was loaded before counts no more.
+-- begin gives a cache without generations this generation. Everything loaded before it is invalid.
 local function begin(set, whole, generation)
   redis.pcall('ZADD', set, 'NX', generation, '')
   redis.pcall('SET', whole, generation, 'NX')

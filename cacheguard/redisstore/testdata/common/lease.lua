@@ -1,19 +1,31 @@
--- Asks for the right to load a key, with the double check inside.
--- KEYS: value, lease, and where they are on the same node the generations of the cache and that of the whole of it
--- ARGV: token, lease time in ms, id of the value that can't be used or '', awaited load or '', '1' if the asker waits
--- Returns granted, number, failures in a row before | held, holder, ms left | value, frame (left out if it is large)
---       | outcome, load, ms left of the back-off, kind, payload
+-- Asks for the lease of a key, which is the right to load it. The script looks for a value first,
+-- so the asker needs no second look-up.
+-- KEYS: the value, the lease; if they are on the same node, also the generations of the cache and
+--       the generation of the whole cache
+-- ARGV: the token, the lease time in ms, the id of a value that the asker can't use or '', the load
+--       that the asker has waited for or '', '1' if the asker will wait
+-- Returns one of:
+--       granted, number of the grant, failures in a row before it
+--       held, holder, ms left of the lease
+--       value, frame; if the frame is large, only: value
+--       outcome, load, ms left of the back-off, kind, payload
 --
--- A lease is a mark ('-' nobody waits, '+' somebody does), the token in 32 hex digits and the number of the grant in 16.
--- In its place may stand the outcome of the last load:
+-- A lease is a mark, the token in 32 hex digits, and the number of the grant in 16 digits. The mark
+-- is '+' if a process waits, else '-'.
+--
+-- The outcome of the last load may be in the place of the lease:
 -- '!', kind, load, ':', ms kept, ':', ms of back-off, ':', failures in a row, ':', payload.
 local seen = ARGV[3]
 local lease, value
 local before = 0
-if seen == '' then -- nothing was there a moment ago, so this costs nothing; MGET gives nil for a wrong type
+if seen == '' then
+  -- There was no value a moment ago, so reading the value costs nothing. For a key of the wrong
+  -- type MGET returns no value and no error.
   local both = redis.call('MGET', KEYS[2], KEYS[1])
   lease, value = both[1], both[2]
-else -- something unusable is there, perhaps large: read it only if it is another one by now
+else
+  -- There was a value that the asker can't use, and it may be large. The script reads the value
+  -- only if another one has replaced it.
   lease = redis.call('MGET', KEYS[2])[1]
   local id = redis.pcall('GETRANGE', KEYS[1], 2, 17)
   if type(id) == 'string' and id ~= '' and id ~= seen then
@@ -21,9 +33,11 @@ else -- something unusable is there, perhaps large: read it only if it is anothe
   end
 end
 
--- A value that the asker hasn't seen comes first: beside it somebody may refresh it, or have failed to.
+-- If there is a value that the asker hasn't seen, the answer is this value, even if there is also a
+-- lease or an outcome, for example of its refresh.
 if value and #value > 2 and string.sub(lease or '', 2, 33) ~= ARGV[1] then
-  if #value > 65536 then -- a large value through Lua holds up everybody: the asker reads it
+  if #value > 65536 then
+    -- A large value that goes through Lua would block Redis for long. So the asker reads it itself.
     return {'value'}
   end
   return {'value', value}
@@ -39,13 +53,14 @@ if lease then
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 and left <= math.max(1000 * ARGV[2], 3600000) then
       if mark == '-' and ARGV[5] == '1' then
-        redis.pcall('SETRANGE', KEYS[2], 0, '+') -- out of memory: then without a message
+        redis.pcall('SETRANGE', KEYS[2], 0, '+') -- if memory is full, the asker gets no message
       end
       return {'held', holder, left}
     end
   elseif mark == '!' then
     local kind, load, kept, backoff, failures, payload = string.match(lease, '^!(%a)(%x+):(%d+):(%d+):(%d+):(.*)$')
-    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then -- else it is none that we have written
+    -- An outcome with longer numbers was not written by a store.
+    if kind and #kept < 16 and #backoff < 16 and #failures < 10 then
       before = tonumber(failures)
       local left = redis.call('PTTL', KEYS[2])
       local rest = math.min(backoff - (kept - left), left)
@@ -54,8 +69,8 @@ if lease then
       end
     end
   end
-  -- What is left is no lease, or one without an end, or with an end that no load has: somebody else wrote it. It is
-  -- overwritten.
+  -- The entry is overwritten in these cases: it is an outcome whose back-off is over, or it has no
+  -- end, or its end is later than the end of any lease, or no store has written it.
 end
 
 local number, last
@@ -66,7 +81,7 @@ else
   number = time[1] .. string.format('%06d', time[2])
 end
 redis.call('SET', KEYS[2], '-' .. ARGV[1] .. number, 'PX', ARGV[2])
-if last and not last[2] then -- all that is known of the cache may have been evicted
+if last and not last[2] then -- there are no generations: they may have been evicted
   begin(KEYS[3], KEYS[4], string.format('%.0f', number - 1))
 end
 return {'granted', number, before}

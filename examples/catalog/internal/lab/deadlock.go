@@ -10,12 +10,13 @@ import (
 
 const (
 	lookAgain = 50 * time.Millisecond
-	visible   = time.Second // the time for which a dead lock is shown before the run ends
+	looks     = 20 // for as many looks a dead lock is shown before the run ends
 )
 
-// endWhenDead ends the run when no progress is possible any more: there is a lock without an
-// expiry, and no living request has it. This must have been true for the whole time, because the
-// run may not know yet that a request has just got the lock.
+// endWhenDead ends the run when no progress is possible any more: at the last looks there was a
+// lock without an expiry, and no living request had it. A single look isn't enough, because the run
+// may not know yet that a request has just got the lock. Looks are counted, and not the time,
+// because on a busy machine much time can pass between two looks.
 func (r *run) endWhenDead(ctx context.Context, end func()) {
 	if !slices.Contains([]string{"setnx", "expire", "sqlrow"}, r.settings.Stage) {
 		return // the lock ends by itself, or its value is the time of its end
@@ -24,16 +25,16 @@ func (r *run) endWhenDead(ctx context.Context, end func()) {
 		Addr: r.link.server(), Dialer: r.link.dial, MaxRetries: -1,
 	})
 	defer rdb.Close()
-	since := time.Now()
-	for r.wait(ctx, lookAgain) == nil {
-		if r.isHeld() || !r.hasEndlessLock(ctx, rdb) {
-			since = time.Now()
-		}
-		if time.Since(since) > visible {
-			end()
+	for dead := 0; dead < looks; {
+		if r.wait(ctx, lookAgain) != nil {
 			return
 		}
+		dead++
+		if r.isHeld() || !r.hasEndlessLock(ctx, rdb) {
+			dead = 0
+		}
 	}
+	end()
 }
 
 // isHeld reports whether the lock is held by a request that can give it back.

@@ -50,7 +50,9 @@ type Report struct {
 	Refused      int `json:"refused"` // late values that were not cached
 	Holders      int `json:"holders"` // the most requests that had the lock at the same time
 
-	Cached string `json:"cached"` // the cached value after the run; empty: none
+	// The value that one more request gets after the run; empty: an error, no value, or the run had
+	// stuck requests.
+	Cached string `json:"cached"`
 	Origin string `json:"origin"` // the origin's value after the run
 	// The remaining ms of a dead holder's lock at the end; -1: for ever; 0: there is no such lock.
 	LockLeft float64 `json:"lockLeft"`

@@ -43,7 +43,7 @@ func (r *run) loadingInAFailover(ctx context.Context, took time.Duration) error 
 // overtaken waits until another request has cached its value. If another request can get the lock,
 // that request gets it at once, so overtaken needn't wait for long.
 func (r *run) overtaken(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second+5*r.settings.Load, errNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second+5*r.settings.Load, errNobody)
 	defer cancel()
 	select {
 	case <-r.cached:
@@ -81,7 +81,7 @@ func (r *run) isAway(master int) bool {
 func (r *run) loseVote() {
 	rdb := redis.NewClient(&redis.Options{Addr: r.world.Masters[r.votes()-1], MaxRetries: -1})
 	defer rdb.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	note := "a master that voted comes back empty, and one that was away is there"
 	if err := rdb.Del(ctx, stage.VoteKey(r.key)).Err(); err != nil {

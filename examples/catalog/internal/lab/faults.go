@@ -2,13 +2,15 @@ package lab
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/cacheguard/cacheguard/examples/catalog/stage"
 )
 
-// at is called at each point of each request. Most faults strike in it.
+// at is called at each point of each request. The faults Crash, CrashBetween, SlowUnlock and
+// RedisDown strike in it.
 func (p *replica) at(ctx context.Context, point stage.Point) error {
 	if err := p.pass(ctx); err != nil {
 		return err
@@ -79,11 +81,17 @@ func (r *run) strikes(me who, point stage.Point) bool {
 	return true
 }
 
-// loading runs during each load. Faults of loads strike during the first load.
+// loading runs during each load. SlowOrigin makes each load slow. The other faults in this function
+// strike during the first load.
 func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	took := r.settings.Load
-	if r.loadsOverlap() {
+	switch {
+	case r.loadsOverlap():
 		wait(ctx, r.overlap)
+	case number == 1 && r.loadsFirst():
+		r.untilAllCame(ctx)
+	case number > 1 && r.settings.Fault == SlowUnlock && r.hasLock() && r.hasStruck():
+		wait(ctx, r.released)
 	}
 	if r.settings.Fault == SlowOrigin {
 		took *= 10
@@ -93,6 +101,7 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 	}
 	switch r.settings.Fault {
 	case Rename:
+		wait(ctx, r.allBegan)
 		if err := r.wait(ctx, took/2); err != nil {
 			return err
 		}
@@ -129,6 +138,37 @@ func (r *run) loading(ctx context.Context, p *replica, number int) error {
 func (r *run) loadsOverlap() bool {
 	return r.settings.Fault == NoFault &&
 		(r.settings.Stage == "none" || r.settings.Stage == "local")
+}
+
+// loadsFirst reports whether the run should show what the other requests do while the first one
+// loads: form a line, or take its lock because of a wrong clock. In this case the first load
+// doesn't end before they have come.
+func (r *run) loadsFirst() bool {
+	switch r.settings.Fault {
+	case NoFault:
+		return r.needs() == stage.NeedsZooKeeper
+	case Clock:
+		return r.settings.Stage == "getset" || r.settings.Stage == "force"
+	}
+	return false
+}
+
+// untilAllCame waits until each request has come to the point at which it waits or goes on.
+func (r *run) untilAllCame(ctx context.Context) {
+	wait(ctx, r.sent)
+	r.mu.Lock()
+	all := slices.Collect(maps.Values(r.arrived))
+	r.mu.Unlock()
+	for _, arrived := range all {
+		wait(ctx, arrived)
+	}
+}
+
+// hasStruck reports whether the fault has struck a request.
+func (r *run) hasStruck() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first != (who{})
 }
 
 // keeps records that a request that was about to give its lock back still has it.
@@ -174,7 +214,7 @@ func (r *run) rename() {
 	r.version++
 	now := versionText(r.version)
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := r.shop.cache.Changed(ctx, r.key)
 	if err != nil {
@@ -192,14 +232,19 @@ func (r *run) rename() {
 
 // firstHalf waits until the first half of the requests is over, or until a category was renamed.
 func (r *run) firstHalf(ctx context.Context) {
-	half := 0
-	for i := range r.settings.Requests {
-		if !r.late(i) {
-			half++
-		}
-	}
+	half := r.early()
 	for r.answered() < half && !r.wasRenamed() && r.wait(ctx, 10*time.Millisecond) == nil {
 	}
+}
+
+// early returns the number of requests that don't come after a rename.
+func (r *run) early() (n int) {
+	for i := range r.settings.Requests {
+		if !r.late(i) {
+			n++
+		}
+	}
+	return n
 }
 
 // late reports whether a request comes after the rename, if the fault renames a category.

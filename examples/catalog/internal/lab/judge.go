@@ -50,9 +50,11 @@ func (r *run) note(me who, point stage.Point) {
 		r.deleting[me] = now
 	case stage.NotMine, stage.Aborted:
 		delete(r.acquired, me)
+		r.releases(me)
 	case stage.Unlocked:
 		wrong = r.deletedAnothers(me)
 		delete(r.acquired, me)
+		r.releases(me)
 	case stage.Fill:
 		r.filling[me] = r.announced
 	case stage.Filled:
@@ -83,6 +85,13 @@ func (r *run) note(me who, point stage.Point) {
 	}
 	if stale {
 		r.tell(me.replica, me.request, KindStaleWrite, "")
+	}
+}
+
+// releases records that a request has no lock any more. The caller holds r.mu.
+func (r *run) releases(me who) {
+	if me == r.first && me != (who{}) {
+		closeOnce(r.released)
 	}
 }
 
@@ -159,7 +168,7 @@ func (r *run) deletedAnothers(me who) bool {
 
 // judge checks the cache and the lock after the run, and completes the report.
 func (r *run) judge(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r.setQuiet()
 	r.mu.Lock()
@@ -175,6 +184,10 @@ func (r *run) judge(ctx context.Context) {
 	defer rdb.Close()
 	r.report.LockLeft = r.lockLeft(ctx, rdb)
 	if r.report.Stuck == 0 {
+		if r.report.Died == r.report.Requests { // the shop may wait for a lock of the dead
+			ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+		}
 		if value, err := r.shop.cache.Get(ctx, r.key); err == nil {
 			r.report.Cached = value
 		}
@@ -214,22 +227,22 @@ func (r *Report) verdict() string {
 		counted(r.Stuck, "request waits", "requests wait"))
 	add(r.Stuck > 0 &&
 		r.LockLeft != -1, "%s", counted(r.Stuck, "request still waits", "requests still wait"))
-	add(r.WrongDeletes > 0, "%s the lock of another was deleted",
+	add(r.WrongDeletes > 0, "the lock of another request was deleted %s",
 		counted(r.WrongDeletes, "time", "times"))
-	add(r.Holders > 1, "%d had the lock at once", r.Holders)
+	add(r.Holders > 1, "%d requests had the lock at once", r.Holders)
 	add(r.isQueue() &&
-		r.Wakeups > 2*r.Waited, "%d wake-ups of %d who waited: they grow with the square",
+		r.Wakeups > 2*r.Waited, "%d wake-ups for %d waiting requests: they grow with the square of their number",
 		r.Wakeups, r.Waited)
 	add(r.Refused > 0, "%s refused", counted(r.Refused, "late value was", "late values were"))
 	stale := r.Stuck == 0 && r.Cached != r.Origin && r.Cached != ""
 	add(stale, "a stale value is served: %s, and the origin has %s", r.Cached, r.Origin)
 	add(r.StaleAnswers > 0 &&
-		!stale, "%s told what was so before the rename",
-		counted(r.StaleAnswers, "later request was", "later requests were"))
+		!stale, "%s the value from before the rename",
+		counted(r.StaleAnswers, "later request got", "later requests got"))
 	add(r.Failed > 0, "%s got an error", counted(r.Failed, "request", "requests"))
 	add(r.Died > 0, "%s died with their replica", counted(r.Died, "request", "requests"))
 	if len(parts) == 1 {
-		parts = append(parts, "all were answered with what is so")
+		parts = append(parts, "all requests got the current value")
 	}
 	return strings.Join(parts, "; ") + "."
 }

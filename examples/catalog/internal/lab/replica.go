@@ -76,12 +76,9 @@ func (p *replica) openMasters() {
 		rdb := redis.NewClient(&redis.Options{
 			Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: MostRequests + 10,
 		})
+		connect(rdb, (p.run.settings.Requests+p.run.settings.Replicas-1)/p.run.settings.Replicas)
 		rdb.AddHook(wire{p, func() bool { return p.run.isAway(i) }})
 		p.own = append(p.own, rdb)
-		if !p.run.isAway(i) {
-			connect(rdb,
-				(p.run.settings.Requests+p.run.settings.Replicas-1)/p.run.settings.Replicas)
-		}
 	}
 }
 
@@ -131,7 +128,8 @@ func (p *replica) isDead() bool {
 	return p.dead
 }
 
-// pass waits until the replica runs. It returns an error if the replica has died.
+// pass waits while the replica is frozen. It returns an error if the replica has died, or if the
+// run or ctx ends while pass waits.
 func (p *replica) pass(ctx context.Context) error {
 	p.mu.Lock()
 	dead, frozen := p.dead, p.frozen

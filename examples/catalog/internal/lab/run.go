@@ -20,9 +20,11 @@ import (
 const wrongClock = 2
 
 const (
-	// The pause between two polls of a request, for a lock that doesn't wake waiting requests.
+	// The pause between two polls of a waiting request, if the lock doesn't wake waiting requests.
 	spin   = 50 * time.Millisecond
 	outage = time.Second // the time for which Redis is down
+	// How long a run waits for Redis where an error would change what it shows.
+	patience = 30 * time.Second
 	// The TTL of cached values, in the run that waits for their expiry. Before that, the first
 	// requests must find the value, even if they are late.
 	shortTTL = 3 * time.Second
@@ -34,7 +36,8 @@ type World struct {
 	Redis string // host:port
 	// Host:port of the server that answers after a failover; empty: no failover is possible.
 	Spare string
-	// For stages that need it, like the next two fields; it has the table of stage.SQLRows.
+	// DB, Masters and ZooKeeper are for the stages that need them. DB has the table of
+	// stage.SQLRows.
 	DB        *sql.DB
 	Masters   []string // host:port of independent servers
 	ZooKeeper *zk.Conn
@@ -49,6 +52,7 @@ type run struct {
 	began    time.Time
 	emit     func(Event)
 	over     chan struct{} // closed when the run has nothing more to do
+	sent     chan struct{} // closed when all requests have been sent
 
 	replicas []*replica
 	shop     *replica // the replica that renames
@@ -74,10 +78,14 @@ type run struct {
 	begun     chan struct{} // closed when the first load begins
 	another   chan struct{} // closed when more than one request has the lock
 	cached    chan struct{} // closed when the version after a rename was cached
-	waited    map[who]bool  // the requests that had to wait
-	looked    map[int]bool  // the requests that have looked into the cache, or ended
-	askers    map[int]bool  // the replicas in which a load has begun, or a request has ended
-	overlap   chan struct{} // closed when all requests are in looked, and all replicas in askers
+	// Closed when the request that the fault has struck has no lock any more.
+	released chan struct{}
+	starts   int           // the requests that have begun
+	allBegan chan struct{} // closed when all requests have begun that don't come after a rename
+	waited   map[who]bool  // the requests that had to wait
+	looked   map[int]bool  // the requests that have looked into the cache, or ended
+	askers   map[int]bool  // the replicas in which a load has begun, or a request has ended
+	overlap  chan struct{} // closed when all requests are in looked, and all replicas in askers
 	// By request: closed when the request is in the line, has the lock or has its answer.
 	arrived    map[int]chan struct{}
 	report     Report
@@ -101,9 +109,10 @@ func Run(ctx context.Context, w World, s Settings, emit func(Event)) (Report, er
 	}
 	r := &run{
 		settings: s, world: w, link: &link{addr: w.Redis}, key: "lab:" + uuid.NewString(),
-		emit: emit, over: make(chan struct{}), version: 1,
+		emit: emit, over: make(chan struct{}), sent: make(chan struct{}), version: 1,
 		renamed: make(chan struct{}), begun: make(chan struct{}), another: make(chan struct{}),
 		cached:   make(chan struct{}),
+		released: make(chan struct{}), allBegan: make(chan struct{}),
 		acquired: make(map[who]time.Time), deleting: make(map[who]time.Time),
 		loaded: make(map[who]int), filling: make(map[who]int),
 		waited: make(map[who]bool), looked: make(map[int]bool), askers: make(map[int]bool),
@@ -174,17 +183,18 @@ func (r *run) close() {
 	}
 }
 
-// limit returns the time limit of a run. Within this time everything that expires has expired.
+// limit returns the time limit of a run. Within this time every lock that expires has expired.
 func (r *run) limit() time.Duration {
 	return 5*r.settings.LockTTL + 30*r.settings.Load + 3*time.Second
 }
 
 // requests sends the requests and waits for the answers. If the fault renames a category, every
-// second request comes after the rename.
+// second round of requests, with one request for each replica, comes after the rename.
 func (r *run) requests(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Without a deadline, because a command that fails at a deadline would look like an error.
+	// A timer cancels ctx after the limit. ctx itself gets no deadline, because a command that
+	// fails at a deadline would look like an error.
 	defer time.AfterFunc(r.limit(), cancel).Stop()
 	var all, watching sync.WaitGroup
 	watching.Go(func() { r.endWhenDead(ctx, cancel) })
@@ -209,6 +219,7 @@ func (r *run) requests(ctx context.Context) {
 			all.Wait()
 		}
 	}
+	close(r.sent)
 	switch {
 	case r.settings.Fault == SilentRename:
 		r.renameSilently(ctx)
@@ -266,14 +277,16 @@ func (r *run) request(ctx context.Context, p *replica, number int) {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, requestKey{}, number))
 	defer cancel()
 	r.tell(p.number, number, KindRequest, "")
-	due := r.isDue()
+	due := r.begins()
 	value, err := p.cache.Get(ctx, r.key)
 	took := ms(time.Since(from))
 	r.mu.Lock()
 	closeOnce(r.arrived[number])
 	r.looks(number)
 	r.asks(p.number)
-	delete(r.acquired, who{p.number, number}) // it has ended, and gives no lock back
+	me := who{p.number, number}
+	delete(r.acquired, me) // it has ended, and gives no lock back
+	r.releases(me)
 	switch {
 	case p.isDead():
 		r.report.Died++
@@ -344,9 +357,13 @@ func versionOf(value string) (v int) {
 	return v
 }
 
-func (r *run) isDue() int {
+// begins records that a request begins, and returns the oldest version that it may get.
+func (r *run) begins() (due int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.starts++; r.starts == r.early() {
+		close(r.allBegan)
+	}
 	return r.due
 }
 

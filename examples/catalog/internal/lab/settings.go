@@ -19,8 +19,8 @@ type Fault string
 const (
 	NoFault Fault = "none"
 	Crash   Fault = "crash" // the first holder dies while it loads
-	// The first holder dies between the two commands that make its lock, or after it has got the
-	// lock.
+	// The first holder dies between the two commands that make its lock. If one command makes the
+	// lock, the holder dies as soon as it has the lock.
 	CrashBetween Fault = "crash-between"
 	// The first holder's load takes longer than the lock lasts, and a category is renamed in this
 	// time.
@@ -86,7 +86,7 @@ func Faults() []FaultInfo {
 type Settings struct {
 	Stage    string
 	Replicas int           // 1 to 8
-	Requests int           // of all replicas together; 1 to 200
+	Requests int           // of all replicas together; at least Replicas, at most 200
 	Fault    Fault         //
 	LockTTL  time.Duration // the time that a lock lasts; 1 s to 30 s
 	Load     time.Duration // the time that a load takes; up to 2 s
