@@ -32,14 +32,21 @@ func look[T any](
 	ctx context.Context, s *Store, name string,
 	step func(context.Context, redis.UniversalClient) (T, error),
 ) (v T, err error) {
-	b := s.health.of(name)
-	if err := b.refusal(); err != nil {
+	if err := s.health.of(name).refusal(); err != nil {
 		return v, err
 	}
+	return lookAnyway(ctx, s, name, step)
+}
+
+// lookAnyway is look for a step that is sent even while the breaker is open.
+func lookAnyway[T any](
+	ctx context.Context, s *Store, name string,
+	step func(context.Context, redis.UniversalClient) (T, error),
+) (v T, err error) {
 	began := time.Now()
 	v, err = twice(ctx, s, step)
 	if !errors.Is(err, errClosed) && !isOver(ctx) {
-		b.answered(name, err, time.Since(began))
+		s.health.of(name).answered(name, err, time.Since(began))
 	}
 	return v, err
 }

@@ -36,6 +36,9 @@ const clockAge = time.Minute
 // retryAge is the pause after a failed measurement.
 const retryAge = clockAge / 6
 
+// guessAge is the pause while caches were told an estimate.
+const guessAge = time.Second
+
 // start makes the clock show this process' time until it is measured.
 func (c *clock) start() {
 	c.base = time.Now()
@@ -61,8 +64,12 @@ func (s *Store) Now() time.Time {
 func (c *clock) elapsed() time.Duration { return time.Since(c.base) }
 
 func (c *clock) due() bool {
-	return c.known() && time.Since(c.last.Load().taken) > clockAge &&
-		time.Since(c.base)-time.Duration(c.tried.Load()) > retryAge
+	return c.known() && time.Since(c.last.Load().taken) > clockAge && c.rested(retryAge)
+}
+
+// rested reports whether the last try of a measurement was this long ago.
+func (c *clock) rested(pause time.Duration) bool {
+	return c.elapsed()-time.Duration(c.tried.Load()) > pause
 }
 
 // sample is one reading of the server's clock: the server read it between sent and received.
@@ -87,14 +94,22 @@ const (
 	goodTrip = 20 * time.Millisecond // a sample with a trip this short is good enough
 )
 
-// remeasure reads the server's clock, with OpTimeout for each sample. A sample with a slow trip
-// says little about the time, so remeasure takes up to three samples and uses the quickest. It
-// returns the server's time in the last sample.
+// remeasure is measure unless the breaker is open.
 func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
+	if err := s.health.of(s.names.clock()).refusal(); err != nil {
+		return said, err
+	}
+	return s.measure(ctx)
+}
+
+// measure reads the server's clock, with OpTimeout for each sample. A sample with a slow trip says
+// little about the time, so measure takes up to three samples and uses the quickest. It returns the
+// server's time in the last sample.
+func (s *Store) measure(ctx context.Context) (said time.Time, err error) {
 	s.clock.tried.Store(int64(time.Since(s.clock.base)))
 	var best sample
 	for n := range samples {
-		m, err := look(ctx, s, s.names.clock(), s.readClock)
+		m, err := lookAnyway(ctx, s, s.names.clock(), s.readClock)
 		if err != nil {
 			if n > 0 {
 				break // use the samples that there are

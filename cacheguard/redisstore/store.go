@@ -31,7 +31,7 @@ type Options struct {
 	// half of OpTimeout. Default 250 ms; at least 2 ms.
 	//
 	// When many reads of a process come at once, they go in batches. A read then waits for its turn
-	// as long as Redis answers the batches before it, but for four times OpTimeout at most.
+	// as long as Redis answers other batches. The whole read takes four times OpTimeout at most.
 	//
 	// With a new connection a step takes up to five round trips, or six if the client has a
 	// database number or a name, and go-redis gives the connection up if they take longer than a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -135,6 +136,7 @@ type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
+	guessed bool    // the caches were told an estimate, for the server's clock gave no answer
 	refused bool    // Redis turns the subscription away
 	lacked  string  // the missing right when Redis last turned the subscription away
 	masters masters // in a cluster
@@ -142,8 +144,8 @@ type ear struct {
 
 func (e *ear) restored(ctx context.Context) {
 	s := e.s
-	_ = e.newMasters(ctx) // remembers the present masters
-	clock, err := s.remeasure(ctx)
+	_ = e.newMasters(ctx)       // remembers the present masters
+	said, err := s.measure(ctx) // also while the breaker is open
 	e.spell.End(ctx, heardLine, s.opts.Logger, "process", s.name, "server", s.link.Server())
 	e.lacks = false
 	if d := s.deaf.Load(); d != nil && d.ended.IsZero() {
@@ -151,31 +153,48 @@ func (e *ear) restored(ctx context.Context) {
 		ended.ended = time.Now()
 		s.deaf.Store(&ended)
 	}
-	s.tellAll(cacheguard.Message{
-		Kind: cacheguard.MessageRestored, Generation: s.unheard(ctx, clock, err),
-	}, true)
+	e.guessed = err != nil && s.cluster == nil
+	var since map[string]int64
+	if err == nil {
+		if s.cluster != nil { // another node has the generations, and its clock may be ahead
+			said = said.Add(doubt)
+		}
+		s.mu.Lock()
+		caches := slices.Collect(maps.Keys(s.listeners))
+		s.mu.Unlock()
+		since = s.unheard(ctx, said, caches)
+	}
+	s.tellAll(true, since)
 }
 
 // joined is called when the messages of a channel that was joined after the others begin to arrive.
 // If it is a cache's channel, joined tells the cache's listeners, unless the channel was left in
 // the meantime: then the cache was closed. If it was opened again, the channel is joined again.
-func (e *ear) joined(channel string) {
+func (e *ear) joined(ctx context.Context, channel string) {
 	s := e.s
+	var opened []string // at most one
 	s.mu.Lock()
-	if !s.sub.Stands(channel) {
-		s.mu.Unlock()
-		return
-	}
-	var all []*listener
-	for cache, some := range s.listeners {
+	for cache := range s.listeners {
 		if s.channelOf(cache) == channel && !s.hears[cache] {
-			s.hears[cache] = true
-			all = some
+			opened = append(opened, cache)
 		}
 	}
 	s.mu.Unlock()
-	for _, l := range all {
-		l.hear(cacheguard.Message{Kind: cacheguard.MessageRestored, Generation: s.latest()})
+	since := s.unheard(ctx, s.clock.now().Add(doubt), opened)
+	for _, cache := range opened {
+		s.mu.Lock()
+		all := s.listeners[cache]
+		if !s.sub.Stands(channel) {
+			all = nil
+		} else if all != nil {
+			s.hears[cache] = true
+		}
+		s.mu.Unlock()
+		for _, l := range all {
+			l.hear(cacheguard.Message{
+				Kind: cacheguard.MessageRestored, Generation: since[cache],
+			})
+		}
 	}
 }
 
@@ -183,7 +202,7 @@ func (e *ear) lost(err error) {
 	s := e.s
 	if !e.lacks { // also if messages have never arrived
 		e.lacks = true
-		s.tellAll(cacheguard.Message{Kind: cacheguard.MessageLost}, false)
+		s.tellAll(false, nil)
 	}
 	if errors.Is(err, context.Canceled) { // Close is not an error
 		return
@@ -208,8 +227,9 @@ func (e *ear) nowAndThen(ctx context.Context) {
 	if e.s.clock.due() {
 		_, _ = e.s.remeasure(ctx)
 	}
-	if e.newMasters(ctx) && e.s.listening.Load() {
-		e.restored(ctx) // the new master may not know changes that caches have told the old one
+	// A new master may not know changes that caches have told the old one.
+	if (e.newMasters(ctx) || e.guessed && e.s.clock.rested(guessAge)) && e.s.listening.Load() {
+		e.restored(ctx)
 	}
 }
 
@@ -318,16 +338,17 @@ func (s *Store) deliver(payload string) {
 	}
 }
 
-// tellAll tells every cache that messages arrive, or that they don't. A cache whose channel was
-// joined later is told when that channel's messages arrive.
-func (s *Store) tellAll(m cacheguard.Message, listening bool) {
+// tellAll tells every cache that messages arrive, and up to which generation they may have been
+// missed, or that they don't arrive. A cache whose channel was joined later is told when that
+// channel's messages arrive.
+func (s *Store) tellAll(listening bool, since map[string]int64) {
 	s.mu.Lock()
 	if s.cluster != nil {
 		s.cluster.trust.Add(1)
 	}
 	s.listening.Store(listening)
 	clear(s.hears)
-	var all []*listener
+	all := make(map[string][]*listener, len(s.listeners))
 	for cache, some := range s.listeners {
 		if listening && !s.sub.Stands(s.channelOf(cache)) {
 			continue
@@ -335,10 +356,19 @@ func (s *Store) tellAll(m cacheguard.Message, listening bool) {
 		if listening {
 			s.hears[cache] = true
 		}
-		all = append(all, some...)
+		all[cache] = some
 	}
 	s.mu.Unlock()
-	for _, l := range all {
-		l.hear(m)
+	for cache, some := range all {
+		m := cacheguard.Message{Kind: cacheguard.MessageLost}
+		if listening {
+			m.Kind, m.Generation = cacheguard.MessageRestored, since[cache]
+			if m.Generation == 0 { // the cache was opened meanwhile
+				m.Generation = s.latest()
+			}
+		}
+		for _, l := range some {
+			l.hear(m)
+		}
 	}
 }

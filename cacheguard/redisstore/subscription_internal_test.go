@@ -19,5 +19,5 @@ func TestLateReportOfAChannel(t *testing.T) {
 	if _, err := s.subscribe(); err != nil {
 		t.Fatal(err)
 	}
-	(&ear{s: s}).joined(s.channelOf("x"))
+	(&ear{s: s}).joined(t.Context(), s.channelOf("x"))
 }

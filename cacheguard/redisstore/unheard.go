@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,36 +10,35 @@ import (
 	"github.com/cacheguard/cacheguard/internal/redislink"
 )
 
-// unheard returns the generation up to which invalidations may have been missed while messages
-// didn't arrive. said is the time of the server's clock, read after messages had begun to arrive.
+// unheard returns, for each of these caches, the generation up to which invalidations may have been
+// missed while messages didn't arrive. said is the time that the clock of the server showed after
+// messages had begun to arrive.
 //
-// In a cluster another node has the generations, and its clock may be ahead by doubt. On a single
-// server the generations are ahead of the clock for a while if the clock was set back, so unheard
-// reads the last ones. It doesn't simply add doubt, because until the clock has passed the returned
-// time every value that comes by a message costs a trip more.
-func (s *Store) unheard(ctx context.Context, said time.Time, err error) int64 {
+// If the clock was set back, the generations are ahead of it for a while. So unheard reads the last
+// ones. It doesn't simply add doubt, unless they can't be read: until the clock has passed the
+// returned time, every value that comes by a message costs a trip more.
+func (s *Store) unheard(ctx context.Context, said time.Time, caches []string) map[string]int64 {
+	most := said.Add(24 * time.Hour).UnixMicro() // later.lua trusts no generation that is later
+	last, err := s.lastGenerations(ctx, caches)
 	if err != nil {
-		return s.latest()
+		said = said.Add(doubt)
 	}
-	last := said.Add(doubt).UnixMicro()
-	if s.cluster == nil {
-		if read, err := s.lastGeneration(ctx); err == nil {
-			last = read
-		}
+	since := make(map[string]int64, len(caches))
+	for _, cache := range caches {
+		since[cache] = min(max(last[cache], said.UnixMicro()), most)
 	}
-	// later.lua doesn't trust a generation that is more than a day ahead.
-	return min(max(last, said.UnixMicro()), said.Add(24*time.Hour).UnixMicro())
+	return since
 }
 
-// lastGeneration returns the last generation or grant of the caches that are open. It is 0 if they
-// have none.
-func (s *Store) lastGeneration(ctx context.Context) (last int64, err error) {
-	s.mu.Lock()
-	caches := slices.Collect(maps.Keys(s.listeners))
-	s.mu.Unlock()
-	return look(ctx, s, s.names.clock(), func(
+// lastGenerations returns the last generation or grant of each of these caches that has one. The
+// breaker has no say in it: it may still be open when messages begin to arrive.
+func (s *Store) lastGenerations(ctx context.Context, caches []string) (map[string]int64, error) {
+	if len(caches) == 0 {
+		return nil, nil
+	}
+	return twice(ctx, s, func(
 		ctx context.Context, rdb redis.UniversalClient,
-	) (last int64, err error) {
+	) (map[string]int64, error) {
 		pipe := rdb.Pipeline()
 		tops, wholes := make([]*redis.ZSliceCmd, len(caches)), make([]*redis.StringCmd, len(caches))
 		for i, cache := range caches {
@@ -49,17 +46,18 @@ func (s *Store) lastGeneration(ctx context.Context) (last int64, err error) {
 			wholes[i] = pipe.Get(ctx, s.names.whole(cache))
 		}
 		_, _ = redislink.Exec(ctx, pipe) // each command has its own error
-		for i, top := range tops {
-			for _, err := range []error{top.Err(), wholes[i].Err()} {
+		all := make(map[string]int64, len(caches))
+		for i, cache := range caches {
+			for _, err := range []error{tops[i].Err(), wholes[i].Err()} {
 				if err != nil && !errors.Is(err, redis.Nil) && !isWrongType(err) {
-					return 0, err
+					return nil, err
 				}
 			}
-			for _, z := range top.Val() {
-				last = max(last, generationsOf([]float64{z.Score})[0])
+			all[cache] = wholeOf(wholes[i].Val())
+			for _, z := range tops[i].Val() {
+				all[cache] = max(all[cache], generationsOf([]float64{z.Score})[0])
 			}
-			last = max(last, wholeOf(wholes[i].Val()))
 		}
-		return last, nil
+		return all, nil
 	})
 }

@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,9 +27,6 @@ func TestUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, cache := range []string{"a", "b", "none"} {
-		defer s.Listen(cache, func(cacheguard.Message) {})()
-	}
 	said := time.Unix(1_800_000_000, 0)
 	ahead := said.Add(time.Hour).UnixMicro()
 	tags, whole := s.names.generations("b"), s.names.whole("b")
@@ -58,25 +58,120 @@ func TestUnheard(t *testing.T) {
 			if err := errors.Join(rdb.Del(t.Context(), tags, whole).Err(), c.store()); err != nil {
 				t.Fatal(err)
 			}
-			got := time.UnixMicro(s.unheard(t.Context(), said, nil)).Sub(said)
-			if got != c.want {
-				t.Errorf("%v later than the clock, want %v", got, c.want)
+			for cache, since := range s.unheard(t.Context(), said, []string{"a", "b", "none"}) {
+				want := said
+				if cache == "b" {
+					want = said.Add(c.want)
+				}
+				if got := time.UnixMicro(since); !got.Equal(want) {
+					t.Errorf("cache %s: %v later than the clock, want %v", cache, got.Sub(said),
+						want.Sub(said))
+				}
 			}
 		})
 	}
 }
 
-// If the last generation can't be read, it is taken to be later than the clock, and if the clock
-// can't be read either, later than its estimate.
+// If the last generation can't be read, it is taken to be later than the clock.
 func TestUnheardWithoutAnswer(t *testing.T) {
-	s := storeThatHangs(t)
-	defer s.Listen("x", func(cacheguard.Message) {})()
 	said := time.Unix(1_800_000_000, 0)
-	if got, want := s.unheard(t.Context(), said, nil), said.Add(doubt).UnixMicro(); got != want {
+	got := storeThatHangs(t).unheard(t.Context(), said, []string{"x"})["x"]
+	if want := said.Add(doubt).UnixMicro(); got != want {
 		t.Errorf("the server said %v: %v; want %v later", said, time.UnixMicro(got), doubt)
 	}
-	before := s.clock.now().Add(doubt)
-	if got := s.unheard(t.Context(), time.Time{}, errors.New("?")); got < before.UnixMicro() {
-		t.Errorf("without an answer: %v, want %v or later", time.UnixMicro(got), before)
+}
+
+// mute lets this many scripts go without an answer.
+type mute struct{ atomic.Int64 }
+
+func (m *mute) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m *mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m *mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && m.Add(-1) >= 0 {
+			cmd.SetErr(context.DeadlineExceeded)
+			return context.DeadlineExceeded
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A cache whose messages begin to arrive is told the last generation, which is an hour ahead of the
+// clock here: with the others, after the others, while the breaker is open, and as soon as the
+// clock can be read.
+func TestCachesAreToldWhatWasUnheard(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{
+		Addr: redistest.Shared(t).Addr(), ContextTimeoutEnabled: true,
+	})
+	defer rdb.Close()
+	silent := &mute{}
+	rdb.AddHook(silent)
+	type opening struct {
+		s         *Store
+		subscribe func()
+		told      <-chan int64 // generations that the cache is told
+	}
+	nothing := func(*testing.T, opening) {}
+	subscribe := func(_ *testing.T, o opening) { o.subscribe() }
+	for name, c := range map[string]struct{ before, after func(*testing.T, opening) }{
+		"with the others":  {nothing, subscribe},
+		"after the others": {subscribe, nothing},
+		"the breaker is open": {nothing, func(t *testing.T, o opening) {
+			silence, b := context.DeadlineExceeded, o.s.health.of("x")
+			o.s.health.probe = func(context.Context, redis.UniversalClient, string) error {
+				return silence // so that only the clock's step can close it
+			}
+			for range tolerance {
+				b.answered("x", silence, 0)
+			}
+			if b.refusal() == nil {
+				t.Fatal("the breaker is closed")
+			}
+			o.subscribe()
+		}},
+		"the clock gives no answer at first": {nothing, func(t *testing.T, o opening) {
+			silent.Store(2) // the two tries of one step
+			o.subscribe()
+			if left := silent.Load(); left > 0 {
+				t.Errorf("%d scripts have got no answer, want 2", 2-left)
+			}
+			if guess := <-o.told; guess > time.Now().Add(time.Minute).UnixMicro() {
+				t.Errorf("told %v at first, want about now", time.UnixMicro(guess))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(rdb, Options{Prefix: "told " + name, OpTimeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			ahead := time.Now().Add(time.Hour).UnixMicro()
+			if err := rdb.Set(t.Context(), s.names.whole("x"), ahead, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan int64, 10)
+			o := opening{s, func() {
+				sub, err := s.subscribe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-sub.Confirmed()
+			}, told}
+			c.before(t, o)
+			defer s.Listen("x", func(m cacheguard.Message) {
+				if m.Kind == cacheguard.MessageRestored {
+					told <- m.Generation
+				}
+			})()
+			c.after(t, o)
+			if got := <-told; got != ahead {
+				t.Errorf("told %v, want %v", time.UnixMicro(got), time.UnixMicro(ahead))
+			}
+		})
 	}
 }

@@ -131,7 +131,7 @@ func (s *session) confirmed(ctx context.Context, got *redis.Subscription, standi
 		sub.ear.Restored(ctx)
 		sub.confirm()
 	case !first && asked && sub.ear.Joined != nil:
-		sub.ear.Joined(got.Channel)
+		sub.ear.Joined(ctx, got.Channel)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ type Ear struct {
 
 	// Joined is called when messages of a channel that was added later begin to arrive. It may be
 	// nil.
-	Joined func(channel string)
+	Joined func(ctx context.Context, channel string)
 
 	// Heard is called with each message.
 	Heard func(payload string)
