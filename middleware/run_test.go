@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/cacheguard/cacheguard/cacheguard"
+	"github.com/cacheguard/cacheguard/internal/waittest"
 	"github.com/cacheguard/cacheguard/middleware"
 )
 
@@ -39,7 +40,11 @@ func TestNotModifiedAfterLoadTimeout(t *testing.T) {
 				}
 				w.WriteHeader(http.StatusNotModified)
 			})
-			f.do(0, get("/")).want(t, 200, "all is well")
+			waittest.Until(t, "the page is stored", func() bool {
+				got := f.do(0, get("/"))
+				got.want(t, 200, "all is well")
+				return strings.Contains(got.header.Get("Cache-Status"), "hit")
+			})
 			f.markStale(0, "/")
 			leader := f.start(0, get("/", "X-First", "yes"))
 			f.awaitRunning(1)

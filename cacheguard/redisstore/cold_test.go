@@ -13,15 +13,17 @@ import (
 )
 
 // stepsOf returns a function that returns how many commands were sent through the proxy since its
-// last call, by name. It leaves out the commands that make a connection or a subscription, and
-// those that measure the clock: on a slow machine a subscription may be made anew at any moment. At
-// its end the test fails if the clock was measured more often than after each subscription and once
-// a minute.
+// last call, by name. It leaves out the commands that make a connection or a subscription, that
+// measure the clock, or that read the last generation after a subscription: on a slow machine a
+// subscription may be made anew at any moment. At its end the test fails if the clock was measured,
+// or the last generation read, more often than after each subscription, and the clock once a
+// minute.
 func stepsOf(t *testing.T, proxy *redistest.Proxy) (sent func() map[string]int64) {
 	clock := redistest.IsEval(redisstore.ClockScript)
 	others := redistest.IsCommand("HELLO", "CLIENT", "PING")
-	var mu sync.Mutex // guards counts, clocks and subscriptions
-	counts, clocks, subscriptions, began := map[string]int64{}, 0, 0, time.Now()
+	var mu sync.Mutex // guards the counts
+	counts, began := map[string]int64{}, time.Now()
+	var clocks, subscriptions, lasts int
 	proxy.DropCommand(func(c redistest.Command) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -30,6 +32,8 @@ func stepsOf(t *testing.T, proxy *redistest.Proxy) (sent func() map[string]int64
 			clocks++
 		case strings.HasSuffix(strings.ToUpper(c.Name), "SUBSCRIBE"):
 			subscriptions++
+		case c.Name == "ZRANGE" || c.Name == "GET" && strings.HasSuffix(string(c.Args[0]), ":all"):
+			lasts++
 		case !others(c):
 			counts[c.Name]++
 		}
@@ -40,6 +44,9 @@ func stepsOf(t *testing.T, proxy *redistest.Proxy) (sent func() map[string]int64
 		defer mu.Unlock()
 		if most := 3 * (1 + subscriptions + int(time.Since(began)/time.Minute)); clocks > most {
 			t.Errorf("the clock was measured by %d requests; want %d at most", clocks, most)
+		}
+		if most := 4 * subscriptions; lasts > most { // two commands, at most twice
+			t.Errorf("%d commands read the last generation; want %d at most", lasts, most)
 		}
 	})
 	return func() map[string]int64 {

@@ -375,7 +375,7 @@ func TestRestartWithData(t *testing.T) {
 	must(t, f.first.cache.Set(ctx, "k", "v"))
 	rdb := newClient(t, server.Addr())
 	// Few keys with long delays: on a slow machine each delay ends a few milliseconds late.
-	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", 100, "other", 2000).Err())
+	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", 200, "other", 2000).Err())
 	must(t, rdb.Save(ctx).Err())
 
 	began := time.Now()

@@ -112,6 +112,7 @@ func TestHooksSeeEveryCommand(t *testing.T) {
 				proxy := redistest.StartProxy(t, server.Addr())
 				rdb := redis.NewClient(&redis.Options{
 					Addr: proxy.Addr(), ContextTimeoutEnabled: keepsToContexts,
+					ReadTimeout: time.Minute, // after it, go-redis would repeat a command unseen
 				})
 				t.Cleanup(func() { _ = rdb.Close() })
 				hook := &seeing{seen: map[string]int64{}}
