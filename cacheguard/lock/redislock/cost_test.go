@@ -87,7 +87,7 @@ func TestUncontendedCommands(t *testing.T) {
 // If Redis stops responding while a step runs on its caller's goroutine, the call notices the end
 // of its context after OpTimeout at the latest. The next call notices it at once.
 func TestContextEndsWhileRedisIsSilent(t *testing.T) {
-	const opTimeout = 4 * time.Second
+	const opTimeout = 6 * time.Second
 	proxy := redistest.StartProxy(t, redistest.Shared(t).Addr())
 	l := locker(t, proxy.Addr(),
 		redislock.Options{Prefix: "silent", Lease: time.Hour, OpTimeout: opTimeout})

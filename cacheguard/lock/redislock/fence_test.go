@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,6 +176,9 @@ func TestDurationsOnly(t *testing.T) {
 		must(t, err)
 		for {
 			args := <-sent
+			if len(rounds[i]) == 1 && slices.Equal(args, rounds[i][0]) {
+				continue // on a busy machine a reply may be late, and then the request is repeated
+			}
 			rounds[i] = append(rounds[i], args)
 			if len(rounds[i]) == 3 { // acquired, and renewed twice
 				break

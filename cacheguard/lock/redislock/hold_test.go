@@ -15,7 +15,7 @@ import (
 // After MaxHold a holder that hangs learns that its lock is lost. The lock ends one lease later.
 func TestMaxHold(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	const prefix, name, lease, most = "most", "n", 3 * time.Second, 4 * time.Second
+	const prefix, name, lease, most = "most", "n", 5 * time.Second, 6 * time.Second
 	addr := redistest.Start(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, MaxHold: most, OpTimeout: lease}
 	a, b := locker(t, addr, opts), locker(t, addr, opts)

@@ -187,7 +187,7 @@ func TestLeavingPassesOn(t *testing.T) {
 // If a call was given the lock but got no message, it learns of the lock when it sends its request
 // again.
 func TestGivenAndNotHeard(t *testing.T) {
-	const prefix, name, lease = "notheard", "n", 6 * time.Second
+	const prefix, name, lease = "notheard", "n", 12 * time.Second
 	addr := redistest.Shared(t).Addr()
 	opts := redislock.Options{Prefix: prefix, Lease: lease, OpTimeout: lease}
 	a := locker(t, addr, opts)

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,8 +89,12 @@ func TestWokenByMessages(t *testing.T) {
 	t.Run("two masters away", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		o := leased(30 * time.Second)
+		// A majority needs all masters that are left, and on a busy machine one takes seconds now
+		// and then.
+		o := leased(time.Minute)
 		from, to := s.wired(t, o), patient(s.wired(t, o))
+		works(t, from) // the first call would wait for the masters that are away
+		works(t, to)
 		s.proxies[0].Blackhole(true)
 		s.servers[4].Kill()
 		warm(t, to)
@@ -244,20 +249,39 @@ func TestStrangeMessages(t *testing.T) {
 func TestWarm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	l := openOn(t, brisk(), s.clients(t, s.proxies...))
-	l.SetWarmTimeout(patience / 4) // it waits for the silent master
 	s.proxies[0].Blackhole(true)
 	s.servers[1].Kill()
-	warm(t, l)
-	for _, p := range s.proxies[2:] {
-		p.ResetCounts()
+	// afterWarm returns an error unless a locker is ready for requests after Warm.
+	afterWarm := func() error {
+		l := openOn(t, brisk(), s.clients(t, s.proxies...))
+		l.SetWarmTimeout(patience / 4) // it waits for the silent master
+		warm(t, l)
+		for _, p := range s.proxies[2:] {
+			p.ResetCounts()
+		}
+		held, err := l.Lock(t.Context(), "k")
+		if err == nil {
+			err = held.Unlock(t.Context())
+		}
+		for i, p := range s.proxies[2:] {
+			c := p.Counts()
+			if c["EVAL"] > 0 {
+				t.Errorf("after Warm, master %d has no scripts, and gets %v", i+2, c)
+			}
+			if c["HELLO"] > 1 {
+				err = errors.Join(err, fmt.Errorf("after Warm, master %d gets %v", i+2, c))
+			}
+		}
+		return err
 	}
-	must(t, get(t, l, "k").Unlock(t.Context()))
-	for i, p := range s.proxies[2:] {
-		if c := p.Counts(); c["EVAL"] > 0 || c["HELLO"] > 1 {
-			t.Errorf("after Warm, master %d gets %v", i+2, c)
+	err := afterWarm()
+	for range 2 { // on a busy machine a reply may take longer than NodeTimeout
+		if err != nil {
+			t.Logf("tried again: %v", err)
+			err = afterWarm()
 		}
 	}
+	must(t, err)
 	s.proxies[2].Blackhole(true)
 	cold := openOn(t, opts(), s.clients(t, s.proxies...))
 	cold.SetWarmTimeout(redlock.WarmTimeout)
