@@ -269,23 +269,27 @@ func TestRequestsThatDontFinishAreNamed(t *testing.T) {
 
 // Browsers open connections in advance.
 func TestAConnectionWithoutARequestHoldsUpNobody(t *testing.T) {
-	c := start(t, 1)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.urls[0], "http://"))
-	if err != nil {
-		t.Fatal(err)
+	var took time.Duration
+	for range 3 { // the machine may stand still
+		c := start(t, 1)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.urls[0], "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		get(t, newClient(t), c.urls[0]+"/stats.json") // its connection is accepted after the other
+		begin, closed := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			_, _ = conn.Read(make([]byte, 1))
+			closed <- time.Since(begin)
+		}()
+		c.stop()
+		took = waittest.Next(t, "the connection's end", closed)
+		if took <= 4*time.Second { // by itself net/http closes it when it is 5 s old
+			return
+		}
 	}
-	defer conn.Close()
-	get(t, newClient(t), c.urls[0]+"/stats.json") // this connection is accepted after the other one
-	begin, took := time.Now(), make(chan time.Duration, 1)
-	go func() {
-		_, _ = conn.Read(make([]byte, 1))
-		took <- time.Since(begin)
-	}()
-	c.stop()
-	// By itself net/http closes it when it is 5 s old.
-	if took := waittest.Next(t, "the connection's end", took); took > 4*time.Second {
-		t.Errorf("the connection was closed after %v", took)
-	}
+	t.Errorf("the connection was closed after %v", took)
 }
 
 func TestATakenPortIsNamed(t *testing.T) {

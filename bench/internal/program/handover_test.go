@@ -92,19 +92,23 @@ func TestHandover(t *testing.T) {
 				continue
 			}
 			for _, one := range ts {
-				// The calls of broadcast also ask after each pollEvery, however long they wait.
-				if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 ||
-					one.Commands > 40 && name != "broadcast" {
+				if one.P50 <= 0 || one.Max < one.P99 || one.Trips < 2 || one.Commands < 5 {
 					t.Errorf("%s: %+v", name, one)
 				}
 				// If a lock was given back before the next holder was in the queue, no message is
-				// needed. A message may also arrive late.
-				if one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 {
+				// needed. A message may also arrive late. A connection that was lost costs
+				// commands. The calls of broadcast also ask after each pollEvery, however long they
+				// wait.
+				if one.Messages > messages[name]*1.2 || one.Messages < messages[name]*0.8 ||
+					one.Commands > 40 && name != "broadcast" {
 					wrong = append(wrong, fmt.Sprintf("%s: %+v", name, one))
 				}
 			}
-			if alone[0].Trips != 2 || alone[0].P50 <= 0 || alone[0].OverFloor <= 0 {
+			if alone[0].P50 <= 0 || alone[0].OverFloor <= 0 {
 				t.Errorf("%s alone: %+v", name, alone[0])
+			}
+			if alone[0].Trips != 2 { // a command is sent again after a time-out
+				wrong = append(wrong, fmt.Sprintf("%s alone: %+v", name, alone[0]))
 			}
 		}
 		if fell := printed.Results.Growth["broadcast"]; fell[1].Messages < 1.5*fell[0].Messages {
@@ -112,8 +116,11 @@ func TestHandover(t *testing.T) {
 				fmt.Sprintf("messages to all don't grow with the processes: %+v", fell))
 		}
 		floor := printed.Results.Alone[floor.Name]
-		if len(floor) != 2 || floor[0].Commands != 2 || floor[0].OverFloor != 1 {
-			t.Errorf("the floor: %+v", floor)
+		if len(floor) != 2 || floor[0].OverFloor != 1 {
+			t.Fatalf("the floor: %+v", floor)
+		}
+		if floor[0].Commands != 2 {
+			wrong = append(wrong, fmt.Sprintf("the floor: %+v", floor))
 		}
 		return wrong
 	})

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -76,37 +77,55 @@ func TestScenarios(t *testing.T) {
 			default:
 				args = append(args, "-callers", "5", "-lock-ttl", "20s", "-patience", "20s")
 			}
-			p := runScenario(t, args...)
-			if len(p.Scenarios) != 1 {
-				t.Fatalf("%+v", p)
-			}
-			s := p.Scenarios[0]
-			if !strings.Contains(s.Failed[c.fails], c.words) {
-				t.Errorf("%s failed with %q, want %q: %+v", c.fails, s.Failed[c.fails], c.words,
-					s.Results[c.fails])
-			}
-			// A process that the message hasn't reached yet may answer with the value that it is
-			// loading. The documentation says so. With StrongReads it may not.
-			if f := s.Failed["cacheguard"]; f != "" &&
-				!(strings.HasPrefix(c.scenario, "race") && f == servesStale.words) {
-				t.Errorf("cacheguard: %s: %+v", f, s.Results["cacheguard"])
-			}
-			if f := s.Failed["cacheguard-strong"]; f != "" {
-				t.Errorf("cacheguard with StrongReads: %s: %+v", f, s.Results["cacheguard-strong"])
-			}
-			for _, r := range append(s.Results["cacheguard"], s.Results["cacheguard-strong"]...) {
-				if slices.Max(r.Loads) != c.loads || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 ||
-					r.Requests == 0 || r.Trips == 0 ||
-					(len(r.Commands) != len(r.Loads)) != (c.scenario == "redis-gone") {
-					t.Errorf("%+v, want %d loads", r, c.loads)
-				}
-				if answers := r.Requests - r.Stuck - r.Lost; answers <= 0 ||
-					(c.scenario == "killed") != (r.Lost > 0) {
-					t.Errorf("%+v", r)
-				}
-			}
+			// The machine may stand still between the steps of a scenario.
+			inOneOf(t, 3, func() []string {
+				return wrongIn(t, c.scenario, c.fails, c.words, c.loads, args)
+			})
 		})
 	}
+}
+
+// wrongIn runs a scenario, and returns what is not as expected. What no standstill allows fails the
+// test: with StrongReads nothing stale is served or left, and nobody who uses the loader remains
+// without an answer.
+func wrongIn(
+	t *testing.T, scenario, fails, words string, loads int, args []string,
+) (wrong []string) {
+	t.Helper()
+	p := runScenario(t, args...)
+	if len(p.Scenarios) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	s := p.Scenarios[0]
+	say := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
+	if !strings.Contains(s.Failed[fails], words) {
+		say("%s failed with %q, want %q: %+v", fails, s.Failed[fails], words, s.Results[fails])
+	}
+	// A process that the message hasn't reached yet may answer with the value that it is loading.
+	// The documentation says so. With StrongReads it may not.
+	if f := s.Failed["cacheguard"]; f != "" &&
+		!(strings.HasPrefix(scenario, "race") && f == servesStale.words) {
+		say("cacheguard: %s: %+v", f, s.Results["cacheguard"])
+	}
+	if f := s.Failed["cacheguard-strong"]; f != "" {
+		say("cacheguard with StrongReads: %s: %+v", f, s.Results["cacheguard-strong"])
+	}
+	for _, name := range []string{"cacheguard", "cacheguard-strong"} {
+		for _, r := range s.Results[name] {
+			if name == "cacheguard-strong" && r.Stale+r.Left > 0 || r.Stuck > 0 {
+				t.Errorf("%s: %s: %+v", name, s.Failed[name], r)
+			}
+			if r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 || r.Requests == 0 || r.Trips == 0 ||
+				(len(r.Commands) != len(r.Loads)) != (scenario == "redis-gone") ||
+				r.Requests-r.Stuck-r.Lost <= 0 {
+				t.Errorf("%s: %+v", name, r)
+			}
+			if slices.Max(r.Loads) != loads || (scenario == "killed") != (r.Lost > 0) {
+				say("%s: %+v, want %d loads", name, r, loads)
+			}
+		}
+	}
+	return wrong
 }
 
 // The loader on a locker passes a scenario as it does without a locker.
@@ -127,30 +146,36 @@ func TestScenarioUnderLocks(t *testing.T) {
 // row names the fault.
 func TestStandardTable(t *testing.T) {
 	addr := redistest.Start(t).Addr()
-	code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2", "-callers",
-		"5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s", "-patience", "15s",
-		"-contenders", "singleflight,cacheguard,cacheguard-strong")
-	if code != 0 {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	for _, want := range []string{"race-other, 2 processes x 5 callers", "leaves what is stale"} {
-		if !strings.Contains(stdout, want) {
+	inOneOf(t, 3, func() (wrong []string) {
+		code, stdout, stderr := bench(t, "race-other", "-redis", addr, "-processes", "2",
+			"-callers", "5", "-repeat", "2", "-load", "1s", "-lock-ttl", "20s", "-patience", "15s",
+			"-contenders", "singleflight,cacheguard,cacheguard-strong")
+		if code != 0 {
+			t.Fatalf("exit code %d, stderr %q", code, stderr)
+		}
+		if want := "race-other, 2 processes x 5 callers"; !strings.Contains(stdout, want) {
 			t.Errorf("the table lacks %q:\n%s", want, stdout)
 		}
-	}
-	// without StrongReads it may serve what it was loading, until the message arrives: see
-	// TestScenarios
-	if row := rowOf(stdout, "cacheguard"); row == nil ||
-		slices.Contains(row, "<-") &&
+		// Without StrongReads it may serve what it was loading, until the message arrives: see
+		// TestScenarios.
+		if row := rowOf(stdout, "cacheguard"); row == nil || slices.Contains(row, "<-") &&
 			!strings.Contains(strings.Join(row, " "), "<- "+servesStale.words) {
-		t.Errorf("cacheguard's row: %q", row)
-	}
-	if row := rowOf(stdout, "cacheguard-strong"); row == nil || slices.Contains(row, "<-") {
-		t.Errorf("cacheguard-strong's row: %q", row)
-	}
-	if row := rowOf(stdout, "singleflight"); !slices.Contains(row, "<-") {
-		t.Errorf("singleflight's row: %q", row)
-	}
+			wrong = append(wrong, fmt.Sprintf("cacheguard's row: %q", row))
+		}
+		row := rowOf(stdout, "cacheguard-strong")
+		if row == nil || slices.Contains(row, "stale") {
+			t.Errorf("cacheguard-strong's row: %q", row)
+		}
+		if slices.Contains(row, "<-") {
+			wrong = append(wrong, fmt.Sprintf("cacheguard-strong's row: %q", row))
+		}
+		// On a busy machine the change may come after the load.
+		if row := rowOf(stdout, "singleflight"); !strings.Contains(strings.Join(row, " "),
+			leavesStale.words) {
+			wrong = append(wrong, fmt.Sprintf("singleflight's row: %q", row))
+		}
+		return wrong
+	})
 }
 
 // If there is no redis-server, a Redis is embedded, and the output says so.

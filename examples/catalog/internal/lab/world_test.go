@@ -24,7 +24,7 @@ func openWorld(t *testing.T) World {
 	var err error
 	w.DB, err = sql.Open("sqlite",
 		"file:"+filepath.Join(t.TempDir(), "locks.db")+
-			"?_pragma=busy_timeout(5000)&_pragma=synchronous(off)")
+			"?_pragma=busy_timeout(60000)&_pragma=synchronous(off)")
 	if err != nil {
 		t.Fatal(err)
 	}
