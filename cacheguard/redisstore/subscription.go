@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
-	guessed bool    // the caches were told an estimate, for the server's clock gave no answer
+	guessed bool    // caches were told an estimate, for Redis gave no answer; not in a cluster
 	refused bool    // Redis turns the subscription away
 	lacked  string  // the missing right when Redis last turned the subscription away
 	masters masters // in a cluster
@@ -153,7 +154,6 @@ func (e *ear) restored(ctx context.Context) {
 		ended.ended = time.Now()
 		s.deaf.Store(&ended)
 	}
-	e.guessed = err != nil && s.cluster == nil
 	var since map[string]int64
 	if err == nil {
 		if s.cluster != nil { // another node has the generations, and its clock may be ahead
@@ -162,9 +162,15 @@ func (e *ear) restored(ctx context.Context) {
 		s.mu.Lock()
 		caches := slices.Collect(maps.Keys(s.listeners))
 		s.mu.Unlock()
-		since = s.unheard(ctx, said, caches)
+		since, err = s.unheard(ctx, said, caches)
 	}
+	e.guesses(err)
 	s.tellAll(true, since)
+}
+
+// guesses notes whether a step that tells what was unheard, and ended with err, got no answer.
+func (e *ear) guesses(err error) {
+	e.guessed = err != nil && redislink.NoAnswer(err) && e.s.cluster == nil
 }
 
 // joined is called when the messages of a channel that was joined after the others begin to arrive.
@@ -175,12 +181,17 @@ func (e *ear) joined(ctx context.Context, channel string) {
 	var opened []string // at most one
 	s.mu.Lock()
 	for cache := range s.listeners {
-		if s.channelOf(cache) == channel && !s.hears[cache] {
+		if !s.hears[cache] && s.channelOf(cache) == channel {
 			opened = append(opened, cache)
 		}
 	}
 	s.mu.Unlock()
-	since := s.unheard(ctx, s.clock.now().Add(doubt), opened)
+	var since map[string]int64
+	if !e.guessed { // otherwise each cache that is opened would keep messages waiting
+		var err error
+		since, err = s.unheard(ctx, s.clock.now().Add(doubt), opened)
+		e.guesses(err)
+	}
 	for _, cache := range opened {
 		s.mu.Lock()
 		all := s.listeners[cache]
@@ -190,11 +201,18 @@ func (e *ear) joined(ctx context.Context, channel string) {
 			s.hears[cache] = true
 		}
 		s.mu.Unlock()
+		m := s.restoredFrom(since[cache])
 		for _, l := range all {
-			l.hear(cacheguard.Message{
-				Kind: cacheguard.MessageRestored, Generation: since[cache],
-			})
+			l.hear(m)
 		}
+	}
+}
+
+// restoredFrom returns the message that messages arrive. since is 0 if the last generation wasn't
+// read.
+func (s *Store) restoredFrom(since int64) cacheguard.Message {
+	return cacheguard.Message{
+		Kind: cacheguard.MessageRestored, Generation: cmp.Or(since, s.latest()),
 	}
 }
 
@@ -228,7 +246,12 @@ func (e *ear) nowAndThen(ctx context.Context) {
 		_, _ = e.s.remeasure(ctx)
 	}
 	// A new master may not know changes that caches have told the old one.
-	if (e.newMasters(ctx) || e.guessed && e.s.clock.rested(guessAge)) && e.s.listening.Load() {
+	again := e.newMasters(ctx)
+	if !again && e.guessed && e.s.clock.rested(guessAge) {
+		_, err := e.s.measure(ctx)
+		again = err == nil // caches do much when they are told, so not while Redis gives no answer
+	}
+	if again && e.s.listening.Load() {
 		e.restored(ctx)
 	}
 }
@@ -362,10 +385,7 @@ func (s *Store) tellAll(listening bool, since map[string]int64) {
 	for cache, some := range all {
 		m := cacheguard.Message{Kind: cacheguard.MessageLost}
 		if listening {
-			m.Kind, m.Generation = cacheguard.MessageRestored, since[cache]
-			if m.Generation == 0 { // the cache was opened meanwhile
-				m.Generation = s.latest()
-			}
+			m = s.restoredFrom(since[cache])
 		}
 		for _, l := range some {
 			l.hear(m)

@@ -16,18 +16,21 @@ import (
 //
 // If the clock was set back, the generations are ahead of it for a while. So unheard reads the last
 // ones. It doesn't simply add doubt, unless they can't be read: until the clock has passed the
-// returned time, every value that comes by a message costs a trip more.
-func (s *Store) unheard(ctx context.Context, said time.Time, caches []string) map[string]int64 {
+// returned time, every value that comes by a message costs a trip more. err says why they can't be
+// read.
+func (s *Store) unheard(
+	ctx context.Context, said time.Time, caches []string,
+) (since map[string]int64, err error) {
 	most := said.Add(24 * time.Hour).UnixMicro() // later.lua trusts no generation that is later
 	last, err := s.lastGenerations(ctx, caches)
 	if err != nil {
 		said = said.Add(doubt)
 	}
-	since := make(map[string]int64, len(caches))
+	since = make(map[string]int64, len(caches))
 	for _, cache := range caches {
 		since[cache] = min(max(last[cache], said.UnixMicro()), most)
 	}
-	return since
+	return since, err
 }
 
 // lastGenerations returns the last generation or grant of each of these caches that has one. The
