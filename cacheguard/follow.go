@@ -101,7 +101,8 @@ func (r *run[V]) next() (next time.Time) {
 }
 
 // longest returns the longest time for which a miss waits for loads in other processes. It is
-// longer than the time of a load plus the time of the lease that the load leaves.
+// longer than LoadTimeout plus LeaseTTL: a load can take LoadTimeout, and if its process dies, its
+// lease stays for LeaseTTL at most.
 func (c *Cache[V]) longest() time.Duration { return 2*c.opts.LoadTimeout + c.opts.LeaseTTL }
 
 // takeMessage handles a message about the key of a miss. question is the number of the miss's last

@@ -14,10 +14,10 @@ import (
 // trip for the leases of all missing keys (redisstore: one trip for each 1,024 reads, in a cluster
 // for each 128 at most, and for each 256 leases). Then it usually calls load once, with the keys
 // that no other caller loads. There may be further calls, even at the same time or after GetMany
-// has returned: to refresh stale values in the background, and to load keys for which other loads
-// brought no result. Each call takes one slot of MaxLoads. GetMany shares flights and leases with
-// every Get of the same keys. A repeated key is loaded once. If its value is found, each repetition
-// is counted, as a hit or as stale.
+// has returned: to refresh values in the background, to check them for Options.Audit, and to load
+// keys for which other loads brought no result or one that is too old. Each call takes one slot of
+// MaxLoads. GetMany shares flights and leases with every Get of the same keys. A repeated key is
+// loaded once. If its value is found, each repetition is counted, as a hit or as stale.
 //
 // GetMany returns every value that it has, even if it also returns an error. A key that doesn't
 // exist is absent from the map, which is not an error. load must leave such a key out of its map,

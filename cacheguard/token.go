@@ -171,8 +171,9 @@ func (c *Cache[V]) demanded(ctx context.Context) int64 {
 	return moment
 }
 
-// Demanded returns the token of a context made by [NotOlderThan], or the zero Token if the moment
-// is in the future. The token remembers when Demanded was called: see [Result.NotOlderThan].
+// Demanded returns a token with the latest moment that ctx demands by [NotOlderThan] and that is
+// not in the future. If there is none, it returns the zero Token. With ModeOff it does not check
+// the moment. The token remembers when Demanded was called: see [Result.NotOlderThan].
 func (c *Cache[V]) Demanded(ctx context.Context) (t Token) {
 	came := flight.Now()
 	if t.moment = c.demanded(ctx); t.moment > 0 {

@@ -271,8 +271,8 @@ type Options struct {
 	IgnoreRequestDirectives bool
 
 	// TargetedFields names the fields of RFC 9213 that this cache obeys instead of Cache-Control.
-	// It obeys the first of them that a response has. Default "CDN-Cache-Control". If the slice is
-	// empty but not nil, there are no targeted fields.
+	// It obeys the first of them that a response has and that can be read. Default
+	// "CDN-Cache-Control". If the slice is empty but not nil, there are no targeted fields.
 	TargetedFields []string
 
 	// CacheStatus is this cache's name in the Cache-Status field (RFC 9211), a token. Default

@@ -181,8 +181,9 @@ func (x *exchange) oneRange() bool {
 		h["If-None-Match"] == nil && h["If-Modified-Since"] == nil
 }
 
-// storedPart answers a request for one range with a stored part, if a part has the whole range. The
-// handler answers all other requests, and requests with conditions other than If-Range.
+// storedPart answers a request for one range with a stored part. The part must have the whole range
+// and be fresh, and it must suit the request's Vary fields, directives and If-Range. If there is
+// none, or if the request has another condition, storedPart returns false.
 func (x *exchange) storedPart() bool {
 	h := x.r.Header
 	if !x.oneRange() {

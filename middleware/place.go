@@ -56,8 +56,9 @@ func (p *place) awaits() {
 	}
 }
 
-// arm makes slow run after d, or as soon as possible if d has passed. It never sets a timer to zero
-// or less, because with virtual time the race detector doesn't track such a timer correctly.
+// arm makes slow run after d, or as soon as possible if d is zero or negative. It never sets a
+// timer to zero or less, because with virtual time the race detector doesn't track such a timer
+// correctly.
 func (p *place) arm(d time.Duration) {
 	d = max(d, 1)
 	if p.armed = true; p.timer == nil {

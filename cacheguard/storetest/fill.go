@@ -107,7 +107,8 @@ func fillAfterInvalidateAndLoad(e *env) {
 	k := e.key("k")
 	old := e.leader(e.a, k)
 	e.invalidate(e.a, k)
-	// The same process asks, because the token belongs to the load and not to the process.
+	// The second load is in the same process: a store must tell loads apart by their tokens, not by
+	// their process.
 	g := e.leader(e.a, k)
 	e.refused(e.a, k, old, cacheguard.FillOther)
 	e.noValue(k)

@@ -11,8 +11,8 @@ type workers struct {
 	running sync.WaitGroup
 }
 
-// run doesn't wait for the work, because otter calls run while it holds locks. After close, run
-// does the work itself: otter allows this, because the work doesn't wait for other goroutines.
+// Until close, run doesn't wait for the work, because otter calls run while it holds locks. After
+// close, run does the work itself. otter allows both, because the work doesn't wait for other work.
 func (w *workers) run(work func()) {
 	w.mu.Lock()
 	if w.closed {

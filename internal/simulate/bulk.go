@@ -6,8 +6,8 @@ import (
 )
 
 // bulk has the requests that are counted slot by slot and not simulated one by one: hits, and
-// requests for rare keys. A rare key is requested so rarely that hardly ever a second request comes
-// during its load.
+// requests for rare keys. A rare key is usually requested so rarely that hardly ever a second
+// request comes during its load. Result.Overlap shows whether this holds.
 type bulk struct {
 	s    *simulation
 	slot int64 // the length of a slot
