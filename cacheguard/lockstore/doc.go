@@ -9,8 +9,9 @@
 // The lease works as before: calls request it first, waiting calls get messages about it, and a
 // fill is accepted only while it is valid. The call that gets the lease then requests the lock. The
 // other calls don't use the lock. The lock costs one more round trip before a load (with zklock at
-// least three), and one in the background after the load. Only one load of a key runs at a time if
-// either the lease or the lock works as promised.
+// least three), and one in the background after the load. As long as the lock
+// works as promised, only one load with the lease runs at a time for each key. The lease alone
+// promises the same, with one exception: a load after a change may begin beside an earlier one.
 //
 // # Who needs it
 //

@@ -174,8 +174,9 @@ func (e *ear) guesses(err error) {
 }
 
 // joined is called when the messages of a channel that was joined after the others begin to arrive.
-// If it is a cache's channel, joined tells the cache's listeners, unless the channel was left in
-// the meantime: then the cache was closed. If it was opened again, the channel is joined again.
+// If it is a cache's channel, joined tells the cache's listeners. If the channel was left in the
+// meantime, because the cache was closed, joined tells nobody. If the cache was then opened again,
+// its channel is joined again, and the next call of joined tells its listeners.
 func (e *ear) joined(ctx context.Context, channel string) {
 	s := e.s
 	var opened []string // at most one

@@ -261,7 +261,7 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 // Close ends the waiting calls with lock.ErrClosed, and closes the Lost channel of each held lock.
 // The holders have the rest of their leases, normally at least two thirds of Lease, to stop their
 // work, and their Unlock still works. Close waits until nothing runs in the background any more. A
-// second Close does nothing.
+// second Close has no further effect.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	l.messages.close()

@@ -27,7 +27,7 @@
 //
 // At most one holder has the lock at a time, as long as three conditions are met: the database
 // keeps its committed data, its clock doesn't jump forward by more than a hundredth of a lease, and
-// a holder stops within its lease when it learns that its lock is lost. For efficiency (to do work
+// each holder has stopped its work when the lock's Until has passed. For efficiency (to do work
 // once, not twice) this is good enough. For correctness, the protected resource must check the
 // lock's Token. The tokens of a name grow.
 //

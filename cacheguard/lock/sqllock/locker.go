@@ -114,7 +114,7 @@ func wrapped(name string, err error) error { return fmt.Errorf("sqllock: %q: %w"
 // The holders have the rest of their leases, normally at least two thirds of Lease, to stop their
 // work, and for this time the rows of their locks stay. Close waits until nothing runs in the
 // background any more. If a driver ignores contexts, Close waits for it no longer than three times
-// OpTimeout. A second Close does nothing. The db stays open.
+// OpTimeout. A second Close has no further effect. The db stays open.
 func (l *Locker) Close() error {
 	l.ear.close()
 	l.keeper.Close()

@@ -135,7 +135,7 @@ func (l *Locker) SeizeUnsafely(ctx context.Context, name string) (lock.Lock, err
 // ends then and the nodes are removed. Close waits until nothing else runs in the background. If
 // nodes can't be removed because ZooKeeper can't be reached, Close waits no longer than OpTimeout:
 // the removal goes on until ZooKeeper can be reached or the connection is closed. A second Close
-// does nothing.
+// has no further effect.
 func (l *Locker) Close() error {
 	l.keeper.Close()
 	timeout := time.NewTimer(l.opts.OpTimeout)
