@@ -39,8 +39,8 @@ func (u *rules) lifetime(
 		return between(0, end.Sub(made), mostTTL), explicit
 	}
 	if slices.Contains(heuristicStatuses, status) {
-		// RFC 9111, section 4.2.2, allows this for any status if the response is public. But sites
-		// set public on all their responses, although they mean only their pages.
+		// RFC 9111, section 4.2.2, allows this for any status if the response is public. But some
+		// sites set public on all their responses, also on errors, and mean only their pages.
 		modified, ok := headerDate(h, "Last-Modified", now)
 		if ok && u.heuristic > 0 && modified.Before(made) {
 			share := time.Duration(float64(between(0, made.Sub(modified), mostTTL)) * u.heuristic)

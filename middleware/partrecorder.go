@@ -464,7 +464,8 @@ func (p *partial) ends(key string) {
 	delete(p.busy, key)
 }
 
-// none records, for the given duration, that a resource's parts can't be stored.
+// none records, for the given duration, that a resource's parts can't be stored. If there are
+// mostUnparted such records, it forgets all of them first: they only save tries.
 func (p *partial) none(key string, during time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

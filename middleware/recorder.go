@@ -273,8 +273,9 @@ type firstHead struct {
 }
 
 // release lets the header be sent to the client. It also makes Cache-Status, which says whether the
-// response is stored. The cache knows that when the handler has returned, and earlier only if the
-// handler has set a Content-Length of at most MaxBody. So Cache-Status is made as late as possible.
+// response is stored. The cache knows that it is stored when the handler has returned, and earlier
+// only if the handler has set a Content-Length of at most MaxBody. So Cache-Status is made as late
+// as possible.
 func (rec *recorder) release() {
 	head := &rec.first
 	if !head.waits {

@@ -253,9 +253,9 @@ func (s *Store) latest() int64 { return s.clock.now().Add(doubt).UnixMicro() }
 
 // generationsKnown has the generations that a cluster client knows. In a cluster the generations of
 // each cache are in one slot, so reading them with every value would cost another command, and one
-// node would get all these commands. So the client reads them once and learns of changes from
-// messages. Generations only grow, so the larger of two is the newer one, in whichever order they
-// arrived.
+// node would get all these commands. So while messages arrive, the client reads them once and
+// learns of changes from messages. Without messages it reads them with every value. Generations
+// only grow, so the larger of two is the newer one, in whichever order they arrived.
 //
 // Anybody may have published a message. If its generation is later than the clock or earlier than
 // the known one, each by more than doubt, the client doesn't believe the message. Then it reads the

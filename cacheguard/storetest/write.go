@@ -112,8 +112,8 @@ func (e *env) claimLeaves(
 	return g
 }
 
-// claimLeavesTagsForAsLong tests that the remnant ends when the value would have ended: not with
-// the claim, and not later.
+// claimLeavesTagsForAsLong tests that the remnant ends when the value would have ended: not when
+// the claim's lease ends, and not later.
 func claimLeavesTagsForAsLong(e *env) {
 	f := e.tagged()["one tag"]
 	ends, stays := e.key("ends"), e.key("stays")

@@ -9,8 +9,9 @@ import (
 )
 
 // Move is a slot on its way from one master of a Cluster to another. During the move the old master
-// answers with ASK for keys that it no longer has. Both masters answer TRYAGAIN to commands if they
-// have only some of the command's keys. The other nodes don't know of the move.
+// answers with ASK for keys that it no longer has. If a master has only some keys of a command, it
+// answers TRYAGAIN, but an old master before Redis 7.0.3 answers with ASK. The other nodes don't
+// know of the move.
 type Move struct {
 	c        *Cluster
 	key      string

@@ -135,8 +135,8 @@ func (s *simulation) joined(f *flight) int64 {
 	return s.poisson(part * s.demand.during(f.began, min(s.now, s.end)))
 }
 
-// shown is the number of joined callers whose latency is drawn. Each of them stands for an equal
-// number of callers.
+// shown is how many joined callers of a flight have their latency drawn, at most. Each of them
+// stands for an equal number of callers.
 const shown = 32
 
 // tell counts the answers of a flight and records their latency.

@@ -11,8 +11,9 @@
 // another, and each sees the result of the previous statement. Expiry is judged by the clock of the
 // database at the moment of the decision (clock_timestamp(); now() would be the time when the
 // transaction began). Programs send durations, and measure them on their monotonic clock from
-// before they send the request. A holder renews its lock every third of Options.Lease. Waiting
-// calls are woken by NOTIFY if Options.Listen is set. Otherwise they poll.
+// before they send the request. A holder renews its lock every third of Options.Lease, for as
+// long as Options.MaxHold allows. Waiting calls are woken by NOTIFY if Options.Listen is set.
+// Otherwise they poll.
 //
 //	locks, err := sqllock.New(db, sqllock.Options{Dialect: sqllock.PostgreSQL})
 //	if err != nil { ... }

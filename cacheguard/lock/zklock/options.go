@@ -27,11 +27,11 @@ type Options struct {
 	// is longer than the session timeout that the servers really grant, the channel is closed too
 	// late. The servers grant at most their maxSessionTimeout, which is 40 s by default.
 	//
-	// Default 4 s, which is safe for any timeout passed to zk.Connect: servers grant at least two
-	// of their ticks, and a tick is 2 s by default. If your session timeout is longer, set Lease to
-	// it. Otherwise a lock may be lost in a break of the connection that the session survives. At
-	// least 100 ms. If two replies of ZooKeeper together take an eighth of Lease or more, no lock
-	// can be acquired.
+	// Default 4 s, which is safe for any timeout passed to zk.Connect if the servers have their
+	// defaults: they grant at least two of their ticks, and a tick is 2 s. If your session timeout
+	// is longer, set Lease to it. Otherwise a lock may be lost in a break of the connection that
+	// the session survives. At least 100 ms. If two replies of ZooKeeper together take an eighth of
+	// Lease or more, no lock can be acquired.
 	Lease time.Duration
 
 	// MaxHold is the longest time that a lock may be held. It exists so that a holder that hangs
