@@ -10,7 +10,7 @@
 //	go run ./bench outage     the origin of a hot key fails for a while, under the same load
 //	go run ./bench handover   many contenders in many processes want one lock, which goes from one to the next
 //	go run ./bench locks      the lockers, while processes and servers are stopped, continued, killed and emptied at random
-//	go run ./bench page       a page in Markdown that compares all contenders, docs/comparison.md
+//	go run ./bench page       a page in Markdown that compares all contenders; docs/comparison.md is the one of bench/peers
 //	go run ./bench results    the measured parts of bench/RESULTS.md and README.md, made again
 //	go run ./bench compare    two runs of hits or a scenario, printed with -json: fails if something got slower beside its floor
 //	go run ./bench simulate   a fleet's day in virtual time: thousands of replicas, millions of keys

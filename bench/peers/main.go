@@ -5,8 +5,8 @@
 //	go run -C bench/peers . handover
 //
 // It has all commands and options of bench. It is a separate module, so that the other libraries
-// are no dependencies of cacheguard. Each library has a file in this folder. The file registers the
-// library, and uses it as the library's own documentation shows. Notes about each library, with its
+// are no dependencies of cacheguard. Each library has a file in this folder, which uses it as the
+// library's own documentation shows, and an element of peers. Notes about each library, with its
 // version, are printed below the tables.
 package main
 

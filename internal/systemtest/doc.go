@@ -14,7 +14,7 @@
 // soak. It prints the seed of its faults. The same seed gives the same plan again:
 //
 //	CACHEGUARD_TEST=soak go test -v -run TestSoak -timeout 30m ./internal/systemtest
-//	CACHEGUARD_SEED=<seed> CACHEGUARD_TEST=soak go test -v -run TestSoak ./internal/systemtest
+//	CACHEGUARD_SEED=<seed> CACHEGUARD_TEST=soak go test -v -run TestSoak -timeout 30m ./internal/systemtest
 //
 // With soak, all steps of runs are also compared with the protocol's explorer
 // (internal/protocol/drivetest).
