@@ -47,8 +47,9 @@ func (o *Options[V]) remembered(backoff time.Duration) time.Duration {
 // if the store can't give leases, for instance because its memory is full.
 const pauseWithoutLeases = time.Second
 
-// pause keeps this process, for the time d, from refreshing in the background the stale value that
-// a miss has seen. If the reason is a failed load, err is the load's error.
+// pause keeps this process, for the time d, from refreshing in the background the value that a miss
+// has seen. If the reason is a failed load, err is the load's error. Then callers get the value
+// while it may be served, and don't load either.
 func (c *Cache[V]) pause(m *miss[V], d time.Duration, err error) {
 	c.refreshPauses.Remember(&c.changed, m.asked.changed, m.key.Key, m.had.id, d, err)
 }

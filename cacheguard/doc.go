@@ -67,9 +67,9 @@
 //     the change arrives, usually within a fraction of a millisecond, the call may join an older
 //     flight of its own process. If a value is made of other cached values, invalidate the other
 //     values first and this value last.
-//   - Immediate invalidation by tag in a Redis cluster or with a local tier. Until
-//     the message about the invalidation arrives, other processes may serve old values: in a
-//     cluster any of them, else those of their local tiers.
+//   - Immediate invalidation by tag in a Redis cluster or with a local tier. Until the message
+//     about the invalidation arrives, other processes may serve old values: in a cluster all that
+//     are stored, otherwise only those in their local tiers.
 //   - StrongReads does not cover tag invalidations in a cluster until their message arrives, nor
 //     changes that a failover has lost. While the store is unavailable, StrongReads is not in
 //     force. While a change is under way, two calls may see it in either order.

@@ -290,7 +290,7 @@ func (m *miss[V]) before() previous[V] {
 }
 
 // complete turns the result of a load into a frame for the store. It checks the entry, recognises
-// "does not exist", and encodes the value unless it is only for the caller of the load.
+// "does not exist", and encodes the value if another caller or the next load may need it.
 func (c *Cache[V]) complete(
 	prev previous[V], entry Entry[V], err error, note []byte,
 ) (out loaded[V]) {

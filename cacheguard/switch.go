@@ -42,8 +42,8 @@ type attached struct {
 }
 
 // Mode is the state of a [Switch]. A mode applies to calls that begin while it is set. Calls that
-// began before are not affected, except that GetMany and GetManyEntries read the mode again before
-// each further round for the keys that have no value yet.
+// began before are not affected, unless they try again because a result was too old for them
+// ([Options.StrongReads], [NotOlderThan]): a further try may follow the new mode.
 type Mode uint8
 
 const (

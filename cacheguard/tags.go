@@ -14,9 +14,9 @@ import (
 // InvalidateTags invalidates every value that was stored with one of these tags (Entry.Tags): fresh
 // values, stale values and "does not exist". The cost does not depend on the number of values. If a
 // value's load began before the call, the value is never served after the call, even if it is
-// stored later. A running load goes on for the callers of its process that already wait for it;
-// those of other processes get the result of a later load. Back-offs after failed loads are not
-// affected.
+// stored later. A running load goes on for the callers of its process that already wait for it.
+// Callers in other processes don't get its value if it has one of the tags: they wait for a later
+// load. Back-offs after failed loads are not affected.
 //
 // The call is carried out even if ctx ends. When other processes read the store, they see the
 // invalidation at once; in a Redis cluster they see it when the message about it arrives. Their

@@ -236,11 +236,12 @@ type Options struct {
 
 	// Hosts maps a host to the main host of the same site. The cache and the handler treat a
 	// request for a host in the map as a request for its main host. The handler finds the main host
-	// in Request.Host, and in X-Forwarded-Host if that field is trusted and has one value. Only
-	// requests with GET or HEAD are changed in this way, here and by the options below: the handler
-	// gets others as they came. Names are compared without regard to case and to the default ports
-	// of http and https. By default requests for two spellings of one host share nothing, because a
-	// handler may write a redirect to either of them.
+	// in Request.Host, and in X-Forwarded-Host if that field is trusted and has one value. If the
+	// method is neither GET nor HEAD, the handler gets the request as it came. Then Hosts,
+	// IgnoreQuery, KeepQuery, Normalize and Shape only help to find the responses that the request
+	// makes out of date. Names are compared without regard to case and to the default ports of http
+	// and https. By default requests for two spellings of one host share nothing, because a handler
+	// may write a redirect to either of them.
 	Hosts map[string]string
 
 	// IgnoreQuery names query fields that pages don't depend on, such as "utm_*" (a star at the end

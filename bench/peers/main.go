@@ -6,8 +6,8 @@
 //
 // It has all commands and options of bench. It is a separate module, so that the other libraries
 // are no dependencies of cacheguard. Each library has a file in this folder, which uses it as the
-// library's own documentation shows, and an element of peers. Notes about each library, with its
-// version, are printed below the tables.
+// library's own documentation shows. The variable peers lists them all. Notes about each library,
+// with its version, are printed below the tables.
 package main
 
 import (

@@ -9,9 +9,9 @@
 // The lease works as before: calls request it first, waiting calls get messages about it, and a
 // fill is accepted only while it is valid. The call that gets the lease then requests the lock. The
 // other calls don't use the lock. The lock costs one more round trip before a load (with zklock at
-// least three), and one in the background after the load. As long as the lock
-// works as promised, only one load with the lease runs at a time for each key. The lease alone
-// promises the same, with one exception: a load after a change may begin beside an earlier one.
+// least three), and one in the background after the load. If the lease or the lock works as
+// promised, only one load that has got the lease runs at a time for each key, with one exception: a
+// change ends the lease and the lock of a running load, so the next load may begin beside it.
 //
 // # Who needs it
 //

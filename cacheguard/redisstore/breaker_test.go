@@ -22,9 +22,8 @@ import (
 )
 
 // faulty is a client's hook that loses the answers of commands, and counts the commands that
-// callers wait for. It doesn't count what runs in the background: the commands of new connections,
-// the one that gives a lease back, and the reads of last generations after messages have begun to
-// arrive.
+// callers wait for. It doesn't count the probes, the commands that set connections up, the step
+// that gives a lease back, and the reads of last generations after messages have begun to arrive.
 type faulty struct {
 	down   atomic.Bool // every command
 	deaf   atomic.Bool // the probes alone

@@ -69,7 +69,7 @@ type InspectedValue struct {
 	Load    string `json:"load,omitempty"` // id of the load that made it, in hexadecimal
 
 	NotFound bool `json:"not_found"`
-	// Fingerprint of the codec and Options.Version; 0: no name and no version.
+	// Fingerprint of the codec's name and Options.Version; 0 if there is no name, and no version.
 	Fingerprint uint32 `json:"fingerprint"`
 	// Name of the codec, if it is one of this module's except protocodec.
 	Codec string `json:"codec,omitempty"`

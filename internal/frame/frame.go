@@ -11,7 +11,7 @@
 //	    34    8  stale-while-revalidate in microseconds: after the soft TTL, served at once while it is refreshed
 //	    42    8  stale-if-error in microseconds: after the soft TTL, served when a load fails
 //	    50    4  how long the load took, in microseconds (saturating)
-//	    54    4  fingerprint of the codec that wrote the body and of the type's version, 0 without name and version
+//	    54    4  fingerprint of the codec's name and Options.Version; 0 if there is no name and the version is 0
 //	    58    8  stamp: what the clock of the cache's generations said before the load began, in microseconds since 1970
 //	    66    2  size of the extension
 //	    68    4  CRC-32C (Castagnoli) of the whole frame without these four bytes and the eight after them

@@ -51,9 +51,9 @@
 //     loads for itself, and waits for no other load (Miss.noValue, Miss.asking, Miss.begun).
 //     Checks: secondLoadForWaiter, errorAfterRepair, leaseAndRecord, waitsForOthers, asksApart.
 //  4. If a lease is gone, the flight is sealed: the load goes on for callers that have joined, and
-//     its result is not stored. If another load has the lease, the load is cancelled unless it
-//     is a write, and its callers follow the other load (Miss.leading). After MaxRestarts a process loads without the
-//     lease (Miss.again). No caller gets an error because a lease was lost. Checks: joinsOld,
+//     its result is not stored. If another load has the lease, the load is cancelled and its
+//     callers follow the other load, unless the load is a write (Miss.leading). After MaxRestarts
+//     a process loads without the lease (Miss.again). No caller gets an error because a lease was lost. Checks: joinsOld,
 //     loadsBesideHolder, lostToCaller, restartedTooOften, lateFill.
 //  5. A load that was given up in this process, because all callers have left, the cache closes, or
 //     a cache that the load calls has been closed, has not failed: its lease is released, and there

@@ -24,7 +24,8 @@ type Miss struct {
 	Ended bool // no caller waits any longer, or the cache is closing
 	Turn  bool // the miss has a slot, and no load has taken the slot over
 	// How often the miss had to ask again because the key was changed, another load took the lease
-	// of its running load, a grant came too late, or what it got was of no use.
+	// of its running load, a grant came too late, or the store's answer was a value or a record of
+	// no use. If a message brings a value of no use, the miss asks again without counting it.
 	Restarts uint8
 	Awaited  ID // the load that the miss was last told to wait for
 	// When the lease ends unless it is renewed; 0: the miss knows of no lease.
@@ -56,10 +57,9 @@ type Config struct {
 	Soft       bool // callers take a stale value by themselves after SoftTimeout
 }
 
-// MaxRestarts is how often a miss asks again because the key was changed, another load took the
-// lease of its running load, a grant came too late, or what it got was of no use. After that its
-// process loads without the lease. So even a key that is invalidated faster than it loads gets an
-// answer. If the lease for which a miss waits ends, this is no restart.
+// MaxRestarts is how often a miss asks again for the reasons that Miss.Restarts names. After that
+// its process loads without the lease. So even a key that is invalidated faster than it loads gets
+// an answer. If the lease for which a miss waits ends, this is no restart.
 const MaxRestarts = 2
 
 // State says what a miss waits for.

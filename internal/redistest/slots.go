@@ -10,8 +10,8 @@ import (
 
 // Move is a slot on its way from one master of a Cluster to another. During the move the old master
 // answers with ASK for keys that it no longer has. If a master has only some keys of a command, it
-// answers TRYAGAIN, but an old master before Redis 7.0.3 answers with ASK. The other nodes don't
-// know of the move.
+// answers TRYAGAIN; before Redis 7.0.3 the old master answers with ASK instead. The other nodes
+// don't know of the move.
 type Move struct {
 	c        *Cluster
 	key      string
