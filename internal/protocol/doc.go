@@ -53,8 +53,8 @@
 //  4. If a lease is gone, the flight is sealed: the load goes on for callers that have joined, and
 //     its result is not stored. If another load has the lease, the load is cancelled and its
 //     callers follow the other load, unless the load is a write (Miss.leading). After MaxRestarts
-//     a process loads without the lease (Miss.again). No caller gets an error because a lease was lost. Checks: joinsOld,
-//     loadsBesideHolder, lostToCaller, restartedTooOften, lateFill.
+//     a process loads without the lease (Miss.again). No caller gets an error because a lease was
+//     lost. Checks: joinsOld, loadsBesideHolder, lostToCaller, restartedTooOften, lateFill.
 //  5. A load that was given up in this process, because all callers have left, the cache closes, or
 //     a cache that the load calls has been closed, has not failed: its lease is released, and there
 //     is no record (Miss.end). A grant for which no caller waits any more is given back
