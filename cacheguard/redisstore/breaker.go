@@ -82,11 +82,12 @@ type breakers struct {
 }
 
 // breaker is closed while steps get answers. It opens after tolerance failures in a row. While a
-// breaker for all steps is open, all of them fail at once, except changes and the step that reads
-// the clock after messages have begun to arrive. A breaker for writes stops only steps that need to
-// write. A goroutine probes Redis from time to time, so that no caller has to wait for a probe.
-// Changes are sent even while the breaker is open. The first answer to a probe, a change or another
-// step that was sent after the breaker opened closes it; answered decides what counts as an answer.
+// breaker for all steps is open, all of them fail at once, except changes and what is read after
+// messages have begun to arrive: the clock and last generations. A breaker for writes stops only
+// steps that need to write. A goroutine probes Redis from time to time, so that no caller has to
+// wait for a probe. Changes are sent even while the breaker is open. The first answer to a probe, a
+// change or another step that was sent after the breaker opened closes it; answered decides what
+// counts as an answer.
 type breaker struct {
 	all    *breakers
 	failed atomic.Int32 // failures in a row
