@@ -18,8 +18,10 @@ type clock struct {
 	base time.Time // with a monotonic reading
 	last atomic.Pointer[measurement]
 
-	// When the last measurement was tried, as a time.Duration since base.
+	// When the last measurement was tried, as a time.Duration since base; for one that failed, when
+	// it ended. took is how long that one took; 0: the last one didn't fail.
 	tried    atomic.Int64
+	took     atomic.Int64
 	borrowed atomic.Int64 // when another node's clock was last asked for, in nanoseconds since base
 	refused  atomic.Int32 // failed requests for another node's clock in a row
 }
@@ -67,9 +69,18 @@ func (c *clock) due() bool {
 	return c.known() && time.Since(c.last.Load().taken) > clockAge && c.rested(retryAge)
 }
 
-// rested reports whether the last try of a measurement was this long ago.
+// rested reports whether the last try of a measurement was this long ago. After a failed try it
+// was also four times as long ago as the try took: messages may wait for tries.
 func (c *clock) rested(pause time.Duration) bool {
+	pause = max(pause, 4*time.Duration(c.took.Load()))
 	return c.elapsed()-time.Duration(c.tried.Load()) > pause
+}
+
+// failed records that a measurement that was tried at began has failed.
+func (c *clock) failed(began time.Duration) {
+	ended := c.elapsed()
+	c.took.Store(int64(ended - began))
+	c.tried.Store(int64(ended))
 }
 
 // sample is one reading of the server's clock: the server read it between sent and received.
@@ -106,7 +117,8 @@ func (s *Store) remeasure(ctx context.Context) (said time.Time, err error) {
 // little about the time, so measure takes up to three samples and uses the quickest. It returns the
 // server's time in the last sample.
 func (s *Store) measure(ctx context.Context) (said time.Time, err error) {
-	s.clock.tried.Store(int64(time.Since(s.clock.base)))
+	began := s.clock.elapsed()
+	s.clock.tried.Store(int64(began))
 	var best sample
 	for n := range samples {
 		m, err := lookAnyway(ctx, s, s.names.clock(), s.readClock)
@@ -114,6 +126,7 @@ func (s *Store) measure(ctx context.Context) (said time.Time, err error) {
 			if n > 0 {
 				break // use the samples that there are
 			}
+			s.clock.failed(began)
 			return said, err
 		}
 		said = m.server
@@ -124,6 +137,7 @@ func (s *Store) measure(ctx context.Context) (said time.Time, err error) {
 			break
 		}
 	}
+	s.clock.took.Store(0)
 	s.clock.set(best)
 	return said, nil
 }

@@ -137,7 +137,7 @@ type ear struct {
 	s       *Store
 	lacks   bool // the caches know that messages don't arrive
 	spell   report.Spell
-	guessed bool    // caches were told an estimate, for Redis gave no answer; not in a cluster
+	guessed bool    // caches were told an estimate, which is to be corrected; not in a cluster
 	refused bool    // Redis turns the subscription away
 	lacked  string  // the missing right when Redis last turned the subscription away
 	masters masters // in a cluster
@@ -163,12 +163,15 @@ func (e *ear) restored(ctx context.Context) {
 		caches := slices.Collect(maps.Keys(s.listeners))
 		s.mu.Unlock()
 		since, err = s.unheard(ctx, said, caches)
+		e.guesses(err)
+	} else { // also if Redis has answered with an error: while it loads its data it subscribes
+		e.guessed = s.cluster == nil
 	}
-	e.guesses(err)
 	s.tellAll(true, since)
 }
 
-// guesses notes whether a step that tells what was unheard, and ended with err, got no answer.
+// guesses notes whether the read of last generations, which ended with err, got no answer. If Redis
+// answers with an error, it may do so for ever.
 func (e *ear) guesses(err error) {
 	e.guessed = err != nil && redislink.NoAnswer(err) && e.s.cluster == nil
 }
@@ -249,7 +252,7 @@ func (e *ear) nowAndThen(ctx context.Context) {
 	// A new master may not know changes that caches have told the old one.
 	again := e.newMasters(ctx)
 	if !again && e.guessed && e.s.clock.rested(guessAge) {
-		_, err := e.s.measure(ctx)
+		_, err := e.s.remeasure(ctx)
 		again = err == nil // caches do much when they are told, so not while Redis gives no answer
 	}
 	if again && e.s.listening.Load() {

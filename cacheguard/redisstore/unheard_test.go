@@ -3,10 +3,12 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -86,8 +88,16 @@ func TestUnheardWithoutAnswer(t *testing.T) {
 	}
 }
 
-// mute lets this many scripts go without an answer.
-type mute struct{ atomic.Int64 }
+// mute lets this many scripts fail, without an answer or because Redis is loading its data.
+type mute struct {
+	atomic.Int64
+	loads atomic.Bool
+}
+
+type loading struct{}
+
+func (loading) Error() string { return "LOADING Redis is loading the dataset in memory" }
+func (loading) RedisError()   {}
 
 func (m *mute) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -98,8 +108,12 @@ func (m *mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (m *mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.HasPrefix(cmd.Name(), "eval") && m.Add(-1) >= 0 {
-			cmd.SetErr(context.DeadlineExceeded)
-			return context.DeadlineExceeded
+			if m.loads.Load() {
+				cmd.SetErr(loading{})
+			} else {
+				cmd.SetErr(context.DeadlineExceeded)
+			}
+			return cmd.Err()
 		}
 		return next(ctx, cmd)
 	}
@@ -148,6 +162,14 @@ func TestCachesAreToldWhatWasUnheard(t *testing.T) {
 				t.Errorf("told %v at first, want about now", time.UnixMicro(guess))
 			}
 		}},
+		"Redis loads its data at first": {nothing, func(t *testing.T, o opening) {
+			silent.loads.Store(true)
+			silent.Store(2)
+			o.subscribe()
+			if guess := <-o.told; guess > time.Now().Add(time.Minute).UnixMicro() {
+				t.Errorf("told %v at first, want about now", time.UnixMicro(guess))
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := New(rdb, Options{Prefix: "told " + name, OpTimeout: time.Minute})
@@ -167,6 +189,7 @@ func TestCachesAreToldWhatWasUnheard(t *testing.T) {
 				}
 				<-sub.Confirmed()
 			}, told}
+			silent.loads.Store(false)
 			c.before(t, o)
 			defer s.Listen("x", func(m cacheguard.Message) {
 				if m.Kind == cacheguard.MessageRestored {
@@ -179,4 +202,52 @@ func TestCachesAreToldWhatWasUnheard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hanging is a hook of a client whose commands get no answer.
+type hanging struct{ redis.Hook }
+
+func (hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		<-ctx.Done()
+		cmd.SetErr(ctx.Err())
+		return ctx.Err()
+	}
+}
+
+// After a slow try of the clock, messages don't wait for the next one until four times as long has
+// passed. They don't wait at all while the breaker is open.
+func TestMessagesHardlyWaitForTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2 * time.Second
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never dialled
+		defer rdb.Close()
+		rdb.AddHook(hanging{&mute{}})
+		s, err := New(rdb, Options{OpTimeout: limit, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		e := &ear{s: s, guessed: true}
+		tries := 0
+		for range 3 * tolerance {
+			time.Sleep(guessAge + time.Millisecond) // in a bubble
+			began := time.Now()
+			e.nowAndThen(t.Context())
+			if time.Since(began) > 0 {
+				tries++
+			}
+			for range 16 { // each as after a message
+				began := time.Now()
+				e.nowAndThen(t.Context())
+				if took := time.Since(began); took > 0 {
+					t.Errorf("after a try a message waited %v", took)
+				}
+				time.Sleep(limit / 4)
+			}
+		}
+		if tries != tolerance {
+			t.Errorf("%d tries, want %d: then the breaker is open", tries, tolerance)
+		}
+	})
 }
